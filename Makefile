@@ -1,0 +1,44 @@
+# make demo · make test · make test-all · make check · make bench · make docs
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+EXTRAS := train,lightgbm,lightning,ray,dev
+
+.PHONY: demo test test-all check bench docs install clean
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("polarised needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=...") if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing polarised into $(VENV) (once, a few minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$(EXTRAS)]"
+	@touch $(READY)
+
+install: $(READY)
+
+demo: $(READY)
+	$(BIN)/polarised demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-all: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement tests/peers.txt
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or peers or not slow"
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tests/check_install.py
+
+bench: $(READY)
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+docs: $(READY)
+	$(BIN)/python -m pytest -q tests/docs
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,148 @@
+"""A name in a config becomes a callable of ours, or of yours as ``module:name``.
+
+One law for every plug point: a catalogue entry is a callable whose positional arguments are supplied by the run
+and whose keyword-only arguments are the settings a config may name. So ``{name: BetaVAE, beta: 4}`` is
+``BetaVAE(beta=4)``. A page is a module whose ``__all__`` is its catalogue.
+"""
+
+import difflib
+import importlib
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from polarised.errors import ConfigError
+
+__all__ = ["build", "complete", "entry", "names", "nearest", "settings"]
+
+Spec = str | Mapping[str, Any]
+
+
+def names(page: str) -> tuple[str, ...]:
+    """Return the names a page offers, in its own order.
+
+    >>> "stream" in names("polarised.randomness")
+    True
+    """
+    return tuple(importlib.import_module(page).__all__)
+
+
+def entry(page: str, name: str) -> Callable[..., Any]:
+    """Return the callable behind a name of a page, or behind ``module:name`` of a user's own module.
+
+    >>> entry("polarised.randomness", "stream").__name__
+    'stream'
+    """
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(
+                f"expected an importable 'module:name', got {name!r}: {error}; "
+                "check the spelling and that the module is on PYTHONPATH"
+            ) from error
+        return typing.cast(Callable[..., Any], found)
+    offered = names(page)
+    if name not in offered:
+        raise ConfigError(
+            f"{page.rpartition('.')[2]} has no {name!r}{nearest(name, offered)}; "
+            f"it has {', '.join(offered)}, or give your own as 'module:name'"
+        )
+    return typing.cast(Callable[..., Any], getattr(importlib.import_module(page), name))
+
+
+def settings(callable_: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the keyword-only parameters of a catalogue entry: what a config may set.
+
+    >>> def example(shape, *, width=3): ...
+    >>> list(settings(example))
+    ['width']
+    """
+    parameters = inspect.signature(callable_).parameters.values()
+    return {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def complete(page: str, spec: Spec) -> dict[str, Any]:
+    """Return a spec with every default written out and every value checked, as plain JSON types.
+
+    >>> complete("polarised.randomness", "stream")
+    {'name': 'stream'}
+    """
+    name, given, callable_ = _read(page, spec)
+    accepted = settings(callable_)
+    for key in given:
+        if key not in accepted:
+            choices = ", ".join(accepted) or "none"
+            raise ConfigError(f"{name} has no setting {key!r}{nearest(key, accepted)}; its settings are: {choices}")
+    hints = _hints(callable_)
+    filled: dict[str, Any] = {"name": name}
+    for key, parameter in accepted.items():
+        if key in given:
+            filled[key] = _checked(name, key, given[key], hints.get(key, Any))
+        elif parameter.default is inspect.Parameter.empty:
+            raise ConfigError(f"{name} needs the setting {key!r}; write for example {{name: {name}, {key}: ...}}")
+        else:
+            filled[key] = _plain(parameter.default)
+    return filled
+
+
+def build(page: str, spec: Spec, *supplied: Any) -> Any:
+    """Call a catalogue entry with what the run supplies and what the spec sets.
+
+    >>> build("polarised.randomness", {"name": "seed_for"}, 0, "noise") == build("polarised.randomness", "seed_for", 0, "noise")
+    True
+    """
+    filled = complete(page, spec)
+    callable_ = entry(page, filled.pop("name"))
+    return callable_(*supplied, **filled)
+
+
+def nearest(name: str, offered: Iterable[str]) -> str:
+    """Return ``' (did you mean ...?)'`` for the closest of the offered names, or nothing.
+
+    >>> nearest("betaa", ["beta", "gamma"])
+    " (did you mean 'beta'?)"
+    """
+    lowered = {offer.lower(): offer for offer in offered}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
+
+
+def _read(page: str, spec: Spec) -> tuple[str, dict[str, Any], Callable[..., Any]]:
+    if isinstance(spec, str):
+        spec = {"name": spec}
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
+        raise ConfigError(
+            f"expected a name or a mapping with a 'name' from {page.rpartition('.')[2]}, got {spec!r}; "
+            "write for example {name: ..., setting: value}"
+        )
+    given = {str(key): value for key, value in spec.items() if key != "name"}
+    return spec["name"], given, entry(page, spec["name"])
+
+
+def _hints(callable_: Callable[..., Any]) -> dict[str, Any]:
+    target = callable_.__init__ if inspect.isclass(callable_) else callable_
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except (NameError, TypeError):
+        return {}
+
+
+def _checked(name: str, key: str, value: Any, hint: Any) -> Any:
+    import pydantic
+
+    try:
+        return _plain(pydantic.TypeAdapter(hint).validate_python(value))
+    except pydantic.ValidationError as error:
+        problem = error.errors()[0]
+        raise ConfigError(f"{name}.{key}: {problem['msg'].lower()}, got {value!r}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
