@@ -70,33 +70,18 @@ def complete(page: str, spec: Spec) -> dict[str, Any]:
     >>> complete("polarised.randomness", "stream")
     {'name': 'stream'}
     """
-    name, given, callable_ = _read(page, spec)
-    accepted = settings(callable_)
-    for key in given:
-        if key not in accepted:
-            choices = ", ".join(accepted) or "none"
-            raise ConfigError(f"{name} has no setting {key!r}{nearest(key, accepted)}; its settings are: {choices}")
-    hints = _hints(callable_)
-    filled: dict[str, Any] = {"name": name}
-    for key, parameter in accepted.items():
-        if key in given:
-            filled[key] = _checked(name, key, given[key], hints.get(key, Any))
-        elif parameter.default is inspect.Parameter.empty:
-            raise ConfigError(f"{name} needs the setting {key!r}; write for example {{name: {name}, {key}: ...}}")
-        else:
-            filled[key] = _plain(parameter.default)
-    return filled
+    name, values, _ = _read_checked(page, spec)
+    return {"name": name, **{key: _plain(value) for key, value in values.items()}}
 
 
 def build(page: str, spec: Spec, *supplied: Any) -> Any:
     """Call a catalogue entry with what the run supplies and what the spec sets.
 
-    >>> build("polarised.randomness", {"name": "seed_for"}, 0, "noise") == build("polarised.randomness", "seed_for", 0, "noise")
+    >>> build("polarised.randomness", "seed_for", 0, "noise") >= 0
     True
     """
-    filled = complete(page, spec)
-    callable_ = entry(page, filled.pop("name"))
-    return callable_(*supplied, **filled)
+    _, values, callable_ = _read_checked(page, spec)
+    return callable_(*supplied, **values)
 
 
 def nearest(name: str, offered: Iterable[str]) -> str:
@@ -108,6 +93,25 @@ def nearest(name: str, offered: Iterable[str]) -> str:
     lowered = {offer.lower(): offer for offer in offered}
     close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
     return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
+
+
+def _read_checked(page: str, spec: Spec) -> tuple[str, dict[str, Any], Callable[..., Any]]:
+    name, given, callable_ = _read(page, spec)
+    accepted = settings(callable_)
+    for key in given:
+        if key not in accepted:
+            choices = ", ".join(accepted) or "none"
+            raise ConfigError(f"{name} has no setting {key!r}{nearest(key, accepted)}; its settings are: {choices}")
+    hints = _hints(callable_)
+    values: dict[str, Any] = {}
+    for key, parameter in accepted.items():
+        if key in given:
+            values[key] = _checked(name, key, given[key], hints.get(key, Any))
+        elif parameter.default is inspect.Parameter.empty:
+            raise ConfigError(f"{name} needs the setting {key!r}; write for example {{name: {name}, {key}: ...}}")
+        else:
+            values[key] = parameter.default
+    return name, values, callable_
 
 
 def _read(page: str, spec: Spec) -> tuple[str, dict[str, Any], Callable[..., Any]]:
@@ -134,7 +138,7 @@ def _checked(name: str, key: str, value: Any, hint: Any) -> Any:
     import pydantic
 
     try:
-        return _plain(pydantic.TypeAdapter(hint).validate_python(value))
+        return pydantic.TypeAdapter(hint).validate_python(value)
     except pydantic.ValidationError as error:
         problem = error.errors()[0]
         raise ConfigError(f"{name}.{key}: {problem['msg'].lower()}, got {value!r}") from error

@@ -1,0 +1,242 @@
+"""Which latent variables of a VAE are active, mixed or passive, and on what evidence.
+
+Two rules. *Standard* is that of [Bonheme2023BeMoreActive, section 4] to the letter; it looks at the posterior
+variance itself and so presumes the prior N(0, I). *Relative*, the default, looks at it relative to the prior, which
+is the only choice that survives a learned prior: rescaling a variable, its prior and the decoder leaves the model
+the same, and must leave its type the same.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised.errors import ConfigError
+from polarised.randomness import stream
+from polarised.representations.encodings import Encodings
+from polarised.representations.evidence import Evidence, Statistics
+
+if TYPE_CHECKING:
+    import polars
+
+__all__ = ["Evidence", "Regime", "classify", "decide"]
+
+Rule = Literal["relative", "standard"]
+TYPES = ("active", "mixed", "passive")
+BOOTSTRAP_DRAWS = 1000
+
+Array = NDArray[np.float64]
+
+
+def classify(
+    encodings: Encodings,
+    *,
+    alpha: float = 0.1,
+    rule: Rule = "relative",
+    use_shift: bool = True,
+    seed: int = 0,
+) -> "Regime":
+    """Decide the type of every latent variable.
+
+    With r = variance / prior variance and s = (mean - prior mean)^2 / prior variance, over inputs:
+
+        passive   |E[r] - 1| <= alpha,  Var[r] <= alpha,  E[s] <= alpha
+        active     E[r] <= alpha,       Var[r] <= alpha
+        mixed      everything else
+
+    and what this calls active is passive after all where it is nothing but noise: E[variance] / (E[variance] +
+    Var(mean)) >= 1 - alpha. ``rule="standard"`` is the published one: r is the variance itself, Var < alpha, and
+    neither the shift s nor the noise share is looked at. [Bonheme2023BeMoreActive, section 4; Bonheme2023iVAE,
+    theorem 2]
+
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> classify(encodings).types
+    ('active', 'passive')
+    """
+    evidence = Evidence()
+    for mean, variance, prior_mean, prior_variance in encodings.chunks(rows=1 << 18):
+        evidence.update(mean, variance=variance, prior_mean=prior_mean, prior_variance=prior_variance)
+    return evidence.classify(alpha=alpha, rule=rule, use_shift=use_shift, seed=seed)
+
+
+def decide(evidence: Evidence, *, alpha: float, rule: Rule, use_shift: bool, seed: int) -> "Regime":
+    """Type the variables of an `Evidence`; what `classify` and `Evidence.classify` share."""
+    if not 0 < alpha < 0.5:
+        raise ConfigError(f"expected alpha between 0 and 0.5, got {alpha}; the papers use 0.1")
+    if rule not in ("relative", "standard"):
+        raise ConfigError(f"expected rule 'relative' or 'standard', got {rule!r}")
+    statistics = evidence.statistics()
+    slacks = _Slacks.of(statistics, alpha=alpha, rule=rule, use_shift=use_shift)
+    types = slacks.types()
+    resampled = evidence.resampled(BOOTSTRAP_DRAWS, stream(seed, "bootstrap of types"))
+    survives = _Slacks.of(resampled, alpha=alpha, rule=rule, use_shift=use_shift).types() == types
+    blocks = evidence.by_block()
+    parts = len(blocks.ratio_mean)
+    errors = None
+    if parts > 1:
+        spread = _Slacks.of(blocks, alpha=alpha, rule=rule, use_shift=use_shift)
+        errors = spread.standard_errors(parts)
+    distance, distance_errors = slacks.distance(types, errors)
+    return Regime(
+        types=tuple(str(TYPES[t]) for t in types),
+        rule=rule,
+        alpha=alpha,
+        use_shift=use_shift,
+        rows=evidence.rows,
+        statistics=statistics,
+        distance=distance,
+        distance_errors=distance_errors,
+        confidence=survives.mean(axis=0),
+        learned_prior_mean=evidence.learned_prior_mean,
+        learned_prior_variance=evidence.learned_prior_variance,
+        evidence=evidence,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Regime:
+    """The types of a VAE's latent variables with the evidence for each.
+
+    `distance` is how far a variable is from the nearest threshold that would change its type (in the threshold's own
+    units, `distance_errors` in standard errors), `confidence` how often its type survives resampling the inputs.
+    """
+
+    types: tuple[str, ...]
+    rule: Rule
+    alpha: float
+    use_shift: bool
+    rows: int
+    statistics: Statistics
+    distance: Array
+    distance_errors: Array
+    confidence: Array
+    learned_prior_mean: bool
+    learned_prior_variance: bool
+    evidence: Evidence = field(repr=False)
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{self.types.count(kind)} {kind}" for kind in TYPES)
+        return (
+            f"{len(self.types)} latent variables: {counts} ({self.rule} rule, alpha {self.alpha:g}, {self.rows} inputs)"
+        )
+
+    @property
+    def active(self) -> list[int]:
+        """Variables the decoder relies on for every input."""
+        return self._of("active")
+
+    @property
+    def mixed(self) -> list[int]:
+        """Variables in between: on for some inputs, or weak for all."""
+        return self._of("mixed")
+
+    @property
+    def passive(self) -> list[int]:
+        """Variables that are nothing but the prior's noise."""
+        return self._of("passive")
+
+    @property
+    def uninformative(self) -> list[int]:
+        """Variables whose code is noise, whatever their variance: noise share >= 1 - alpha."""
+        return [int(j) for j in np.flatnonzero(self.statistics.noise_share >= 1 - self.alpha)]
+
+    @property
+    def prior_driven(self) -> list[int]:
+        """Variables that follow the prior, yet are not noise: the prior knows the input (a learned prior mean)."""
+        quiet = np.abs(self.statistics.ratio_mean - 1) <= self.alpha
+        return [int(j) for j in np.flatnonzero(quiet & (self.statistics.noise_share <= self.alpha))]
+
+    def at(self, alpha: float, *, rule: Rule | None = None) -> "Regime":
+        """Return the regime on the same evidence at another alpha, or under the other rule."""
+        return self.evidence.classify(alpha=alpha, rule=rule or self.rule, use_shift=self.use_shift)
+
+    def table(self) -> "polars.DataFrame":
+        """Return a row for each variable: type and every piece of evidence."""
+        import polars
+
+        statistics = self.statistics
+        flags = {
+            name: np.isin(np.arange(len(self.types)), getattr(self, name)) for name in ("uninformative", "prior_driven")
+        }
+        columns: dict[str, Any] = {
+            "variable": np.arange(len(self.types)),
+            "type": self.types,
+            "ratio_mean": statistics.ratio_mean,
+            "ratio_variance": statistics.ratio_variance,
+            "shift": statistics.shift,
+            "kl": statistics.kl,
+            "noise_share": statistics.noise_share,
+            "polarity": statistics.polarity,
+            "calibration": statistics.calibration,
+            "posterior_variance": statistics.variance_mean,
+            "variance_of_mean": statistics.mean_variance,
+            "distance": self.distance,
+            "distance_errors": self.distance_errors,
+            "confidence": self.confidence,
+            **flags,
+        }
+        return polars.DataFrame(columns)
+
+    def _of(self, kind: str) -> list[int]:
+        return [j for j, own in enumerate(self.types) if own == kind]
+
+
+@dataclass(frozen=True)
+class _Slacks:
+    """How far each clause of the rule is from failing (negative: it fails), each (clauses, ..., d)."""
+
+    passive: Array
+    active: Array
+    strict: bool
+
+    @classmethod
+    def of(cls, statistics: Statistics, *, alpha: float, rule: Rule, use_shift: bool) -> "_Slacks":
+        if rule == "standard":
+            level, spread = statistics.variance_mean, statistics.variance_variance
+            # The bounds are formed as 1 - alpha and 1 + alpha, as in the published code.
+            passive = [alpha - spread, level - (1 - alpha), (1 + alpha) - level]
+            return cls(np.stack(passive), np.stack([alpha - spread, alpha - level]), strict=True)
+        level, spread = statistics.ratio_mean, statistics.ratio_variance
+        noisy = statistics.noise_share - (1 - alpha)
+        still = [alpha - spread, alpha - np.abs(level - 1)]
+        if use_shift:
+            still.append(alpha - statistics.shift)
+        # Passive by the ratio, or a would-be active variable that is all noise.
+        dead = np.minimum(np.minimum(alpha - spread, alpha - level), noisy)
+        passive_slack = np.maximum(np.min(np.stack(still), axis=0), dead)
+        return cls(passive_slack[None], np.stack([alpha - spread, alpha - level, -noisy]), strict=False)
+
+    def types(self) -> NDArray[np.int64]:
+        """Indices into TYPES."""
+        if self.strict:
+            # Published: the spread must be strictly below alpha, the level may sit on its bound.
+            passive = (self.passive[0] > 0) & (self.passive[1:] >= 0).all(axis=0)
+            active = (self.active[0] > 0) & (self.active[1:] >= 0).all(axis=0)
+        else:
+            passive = (self.passive >= 0).all(axis=0)
+            active = (self.active >= 0).all(axis=0) & ~passive
+        return np.where(active, 0, np.where(passive, 2, 1))
+
+    def standard_errors(self, parts: int) -> "_Slacks":
+        """Standard errors of the slacks over all inputs, from their spread between blocks of inputs."""
+        return _Slacks(
+            self.passive.std(axis=1, ddof=1) / np.sqrt(parts),
+            self.active.std(axis=1, ddof=1) / np.sqrt(parts),
+            self.strict,
+        )
+
+    def distance(self, types: NDArray[np.int64], errors: "_Slacks | None") -> tuple[Array, Array]:
+        """Distance of each variable to the nearest change of its type: raw, and in standard errors."""
+        plain = _to_change(self.passive.min(axis=0), self.active.min(axis=0), types)
+        if errors is None:
+            return plain, np.full_like(plain, np.inf)
+        scaled = [
+            np.min(slack / np.maximum(error, np.finfo(float).tiny), axis=0)
+            for slack, error in ((self.passive, errors.passive), (self.active, errors.active))
+        ]
+        return plain, _to_change(scaled[0], scaled[1], types)
+
+
+def _to_change(passive: Array, active: Array, types: NDArray[np.int64]) -> Array:
+    return np.select([types == 0, types == 2], [active, passive], np.minimum(-passive, -active))
