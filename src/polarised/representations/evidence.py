@@ -133,10 +133,6 @@ class Evidence:
             raise DataError(f"expected at least two inputs before asking for statistics, got {self.rows}")
         return self._pooled(np.ones((1, BLOCKS)), squeeze=True)
 
-    def by_block(self) -> Statistics:
-        """Return the statistics of each block of inputs, (blocks, d); blocks with fewer than two rows are left out."""
-        return self._pooled(np.eye(BLOCKS)[self._counts > 1])
-
     def resampled(self, draws: int, generator: np.random.Generator) -> Statistics:
         """Return bootstrap statistics (draws, d): blocks of inputs drawn with replacement."""
         filled = np.flatnonzero(self._counts)

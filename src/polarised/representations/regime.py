@@ -69,15 +69,13 @@ def decide(evidence: Evidence, *, alpha: float, rule: Rule, use_shift: bool, see
     statistics = evidence.statistics()
     slacks = _Slacks.of(statistics, alpha=alpha, rule=rule, use_shift=use_shift)
     types = slacks.types()
-    resampled = evidence.resampled(BOOTSTRAP_DRAWS, stream(seed, "bootstrap of types"))
-    survives = _Slacks.of(resampled, alpha=alpha, rule=rule, use_shift=use_shift).types() == types
-    blocks = evidence.by_block()
-    parts = len(blocks.ratio_mean)
-    errors = None
-    if parts > 1:
-        spread = _Slacks.of(blocks, alpha=alpha, rule=rule, use_shift=use_shift)
-        errors = spread.standard_errors(parts)
-    distance, distance_errors = slacks.distance(types, errors)
+    resampled = _Slacks.of(
+        evidence.resampled(BOOTSTRAP_DRAWS, stream(seed, "bootstrap of types")),
+        alpha=alpha,
+        rule=rule,
+        use_shift=use_shift,
+    )
+    distance, distance_errors = slacks.distance(types, resampled)
     return Regime(
         types=tuple(str(TYPES[t]) for t in types),
         rule=rule,
@@ -87,7 +85,7 @@ def decide(evidence: Evidence, *, alpha: float, rule: Rule, use_shift: bool, see
         statistics=statistics,
         distance=distance,
         distance_errors=distance_errors,
-        confidence=survives.mean(axis=0),
+        confidence=(resampled.types() == types).mean(axis=0),
         learned_prior_mean=evidence.learned_prior_mean,
         learned_prior_variance=evidence.learned_prior_variance,
         evidence=evidence,
@@ -218,24 +216,15 @@ class _Slacks:
             active = (self.active >= 0).all(axis=0) & ~passive
         return np.where(active, 0, np.where(passive, 2, 1))
 
-    def standard_errors(self, parts: int) -> "_Slacks":
-        """Standard errors of the slacks over all inputs, from their spread between blocks of inputs."""
-        return _Slacks(
-            self.passive.std(axis=1, ddof=1) / np.sqrt(parts),
-            self.active.std(axis=1, ddof=1) / np.sqrt(parts),
-            self.strict,
-        )
-
-    def distance(self, types: NDArray[np.int64], errors: "_Slacks | None") -> tuple[Array, Array]:
+    def distance(self, types: NDArray[np.int64], resampled: "_Slacks") -> tuple[Array, Array]:
         """Distance of each variable to the nearest change of its type: raw, and in standard errors."""
-        plain = _to_change(self.passive.min(axis=0), self.active.min(axis=0), types)
-        if errors is None:
-            return plain, np.full_like(plain, np.inf)
-        scaled = [
-            np.min(slack / np.maximum(error, np.finfo(float).tiny), axis=0)
-            for slack, error in ((self.passive, errors.passive), (self.active, errors.active))
-        ]
-        return plain, _to_change(scaled[0], scaled[1], types)
+        raw, scaled = [], []
+        for slack, draws in ((self.passive, resampled.passive), (self.active, resampled.active)):
+            errors = draws.std(axis=1)
+            raw.append(slack.min(axis=0))
+            certain = np.copysign(np.inf, slack)
+            scaled.append(np.min(np.divide(slack, errors, out=certain, where=errors > 0), axis=0))
+        return _to_change(raw[0], raw[1], types), _to_change(scaled[0], scaled[1], types)
 
 
 def _to_change(passive: Array, active: Array, types: NDArray[np.int64]) -> Array:
