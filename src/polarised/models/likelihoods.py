@@ -1,0 +1,157 @@
+"""p(x|z): what the decoder's outputs mean. A page: `__all__` is the catalogue of likelihoods.
+
+Every entry is built from its settings alone. `outputs_per_value` is the number of decoder outputs for each value
+of x, `log_prob` sums over everything but the batch, `mean` turns outputs into images.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+
+from polarised.errors import ConfigError
+
+__all__ = ["Bernoulli", "ContinuousBernoulli", "Gaussian", "Laplace"]
+
+LOG_TWO_PI = math.log(2 * math.pi)
+
+
+class Likelihood(nn.Module, ABC):
+    """The plug point: the distribution of an image given the decoder's outputs."""
+
+    outputs_per_value: int = 1
+
+    @abstractmethod
+    def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
+        """Return log p(x|z) of every image in nats, shape (B,)."""
+
+    @abstractmethod
+    def mean(self, outputs: Tensor) -> Tensor:
+        """Return E[x|z], the image to look at, shape (B, *shape)."""
+
+    def check(self, x: Tensor) -> list[str]:
+        """Return one sentence for everything about the data that this likelihood does not allow."""
+        return []
+
+
+class Bernoulli(Likelihood):
+    """Score values in [0, 1] by log p(x|z) = sum x log p + (1 - x) log(1 - p), p = sigmoid(output) [Kingma2014, eq. 11].
+
+    Real-valued x is scored by the same cross-entropy, as every disentanglement study does [Locatello2019];
+    it is then no density: `ContinuousBernoulli` is.
+
+    >>> round(Bernoulli().log_prob(torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1)).item(), 4)
+    -0.6931
+    """
+
+    def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:  # noqa: D102
+        return -binary_cross_entropy_with_logits(outputs, x, reduction="none").flatten(1).sum(1)
+
+    def mean(self, outputs: Tensor) -> Tensor:  # noqa: D102
+        return outputs.sigmoid()
+
+    def check(self, x: Tensor) -> list[str]:  # noqa: D102
+        return _outside_unit_interval(x, type(self).__name__)
+
+
+class ContinuousBernoulli(Likelihood):
+    """Score values in [0, 1] by the Bernoulli cross-entropy plus its log normaliser [LoaizaGanem2019, eq. 6].
+
+    log p(x|z) = sum x log p + (1 - x) log(1 - p) + log C(p), C(p) = 2 artanh(1 - 2p) / (1 - 2p), C(1/2) = 2.
+
+    >>> round(ContinuousBernoulli().log_prob(torch.ones(1, 1), torch.zeros(1, 1)).item(), 4)
+    0.0
+    """
+
+    def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:  # noqa: D102
+        values = self._distribution(outputs).log_prob(x)
+        return values.flatten(1).sum(1)
+
+    def mean(self, outputs: Tensor) -> Tensor:  # noqa: D102
+        return self._distribution(outputs).mean
+
+    def check(self, x: Tensor) -> list[str]:  # noqa: D102
+        return _outside_unit_interval(x, type(self).__name__)
+
+    def _distribution(self, outputs: Tensor) -> torch.distributions.ContinuousBernoulli:
+        return torch.distributions.ContinuousBernoulli(logits=outputs, validate_args=False)
+
+
+class Gaussian(Likelihood):
+    """Score x by log N(x; mean, variance), with the decoder's output as the mean [Kingma2014, eq. 12].
+
+    `scale` says where the variance comes from: "fixed" is the setting `variance`; "shared" is one number, trained
+    from `variance` on [Dai2018, eq. 3]; "per-image" is the image's own mean squared error, the best a
+    number per image can do [Rybkin2021, eq. 5]; "learned" is a second decoder output for every value,
+    std = softplus(output) + 1e-6 [Mathieu2019, table 1b].
+
+    >>> round(Gaussian(variance=1.0).log_prob(torch.zeros(1, 2), torch.zeros(1, 2)).item(), 4)
+    -1.8379
+    """
+
+    def __init__(
+        self,
+        *,
+        variance: float = 1.0,
+        scale: Literal["fixed", "shared", "per-image", "learned"] = "fixed",
+    ) -> None:
+        super().__init__()
+        if not variance > 0:
+            raise ConfigError(f"Gaussian.variance must be positive, got {variance}; 1.0 is the squared error")
+        self.scale = scale
+        self.outputs_per_value = 2 if scale == "learned" else 1
+        log_variance = torch.tensor(math.log(variance))
+        if scale == "shared":
+            self.log_variance: Tensor = nn.Parameter(log_variance)
+        else:
+            self.register_buffer("log_variance", log_variance, persistent=False)
+
+    def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:  # noqa: D102
+        squared = (x - self.mean(outputs)) ** 2
+        if self.scale == "per-image":
+            log_variance = squared.flatten(1).mean(1).clamp_min(1e-12).log()
+            return -0.5 * squared[0].numel() * (1 + log_variance + LOG_TWO_PI)
+        log_variance = self.log_variance
+        if self.scale == "learned":
+            log_variance = 2 * (softplus(outputs.chunk(2, dim=1)[1]) + 1e-6).log()
+        values = squared * (-log_variance).exp() + log_variance + LOG_TWO_PI
+        return -0.5 * values.flatten(1).sum(1)
+
+    def mean(self, outputs: Tensor) -> Tensor:  # noqa: D102
+        return outputs.chunk(self.outputs_per_value, dim=1)[0]
+
+
+class Laplace(Likelihood):
+    """Score x by log p(x|z) = sum -|x - output| / b - log 2b with a fixed scale b.
+
+    b = 0.1 is the released code of the decomposition paper on Fashion-MNIST [Mathieu2019].
+
+    >>> round(Laplace(scale=0.5).log_prob(torch.zeros(1, 2), torch.zeros(1, 2)).item(), 4)
+    0.0
+    """
+
+    def __init__(self, *, scale: float = 0.1) -> None:
+        super().__init__()
+        if not scale > 0:
+            raise ConfigError(f"Laplace.scale must be positive, got {scale}; 0.1 suits images in [0, 1]")
+        self.scale = scale
+
+    def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:  # noqa: D102
+        values = (x - outputs).abs() / self.scale + math.log(2 * self.scale)
+        return -values.flatten(1).sum(1)
+
+    def mean(self, outputs: Tensor) -> Tensor:  # noqa: D102
+        return outputs
+
+
+def _outside_unit_interval(x: Tensor, name: str) -> list[str]:
+    low, high = x.min().item(), x.max().item()
+    if low >= 0 and high <= 1:
+        return []
+    return [
+        f"the images span [{low:.3g}, {high:.3g}] but {name} is a likelihood on [0, 1] and unbounded below outside "
+        "it: rescale the images or use the Gaussian likelihood."
+    ]

@@ -1,0 +1,139 @@
+"""The two halves every architecture is made of, and how their weights begin."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from polarised.errors import ConfigError, DataError
+from polarised.randomness import seed_for
+
+__all__ = ["ACTIVATIONS", "Activation", "Decoder", "Encoder", "glorot", "seeded_weights"]
+
+Activation = Literal["relu", "leaky_relu", "tanh", "xtanh"]
+
+
+class LeakyTanh(nn.Module):
+    """The activation tanh(t) + 0.1 t of the first iVAE code [Khemakhem2020]."""
+
+    def forward(self, t: Tensor) -> Tensor:
+        return torch.tanh(t) + 0.1 * t
+
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": lambda: nn.ReLU(inplace=True),
+    "leaky_relu": lambda: nn.LeakyReLU(0.1, inplace=True),
+    "tanh": nn.Tanh,
+    "xtanh": LeakyTanh,
+}
+
+
+class Encoder(nn.Module):
+    """Compute the mean and log-variance of q(z|x, u): features of x, joined with u, then two heads.
+
+    `scale="softplus"` reads the second head as log-variance = 2 log(softplus(h) + 1e-6).
+
+    >>> heads = nn.Linear(4, 2), nn.Linear(4, 2)
+    >>> encoder = Encoder(nn.Flatten(), nn.Identity(), *heads, shape=(1, 2, 2))
+    >>> mean, log_variance = encoder(torch.zeros(3, 1, 2, 2))
+    >>> tuple(mean.shape)
+    (3, 2)
+    """
+
+    def __init__(
+        self,
+        features: nn.Module,
+        hidden: nn.Module,
+        mean_head: nn.Linear | nn.Conv2d,
+        log_variance_head: nn.Linear | nn.Conv2d,
+        *,
+        shape: tuple[int, ...],
+        auxiliary_size: int = 0,
+        scale: Literal["exponential", "softplus"] = "exponential",
+    ) -> None:
+        super().__init__()
+        self.features, self.hidden = features, hidden
+        self.mean_head, self.log_variance_head = mean_head, log_variance_head
+        self.shape, self.auxiliary_size, self.scale = tuple(shape), auxiliary_size, scale
+
+    def forward(self, x: Tensor, u: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return mean and log-variance, each (B, d); u is ignored by a network built without it."""
+        h = self.features(x)
+        if self.auxiliary_size:
+            h = torch.cat([h, self._beside(h, u)], dim=1)
+        h = self.hidden(h)
+        mean, spread = self.mean_head(h).flatten(1), self.log_variance_head(h).flatten(1)
+        if self.scale == "softplus":
+            spread = 2 * (nn.functional.softplus(spread) + 1e-6).log()
+        return mean, spread
+
+    def _beside(self, h: Tensor, u: Tensor | None) -> Tensor:
+        if u is None or u.shape != (len(h), self.auxiliary_size):
+            came = "none" if u is None else f"an array of shape {tuple(u.shape)}"
+            raise DataError(
+                f"expected auxiliary variables u of shape ({len(h)}, {self.auxiliary_size}), got {came}; "
+                "this encoder was built with u: give a dataset that has it (Dataset.with_auxiliary)"
+            )
+        return u.reshape(*u.shape, *[1] * (h.ndim - 2)).expand(-1, -1, *h.shape[2:])
+
+
+class Decoder(nn.Module):
+    """Compute the parameters of p(x|z) from z: a first layer that pruning can slice, then the rest.
+
+    >>> decoder = Decoder(nn.Linear(2, 4), nn.Unflatten(1, (1, 2, 2)), shape=(1, 2, 2))
+    >>> tuple(decoder(torch.zeros(3, 2)).shape)
+    (3, 1, 2, 2)
+    """
+
+    def __init__(
+        self, input: nn.Linear | nn.Conv2d | nn.ConvTranspose2d, rest: nn.Module, *, shape: tuple[int, ...]
+    ) -> None:
+        super().__init__()
+        self.input, self.rest, self.shape = input, rest, tuple(shape)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Return the raw outputs (B, C * outputs_per_value, H, W), or (B, D * outputs_per_value)."""
+        outputs: Tensor = self.rest(self.input(z if isinstance(self.input, nn.Linear) else z[:, :, None, None]))
+        return outputs
+
+
+def glorot(module: nn.Module) -> nn.Module:
+    """Start every linear and convolutional layer Glorot-uniform with zero bias, and return the module.
+
+    >>> glorot(nn.Linear(2, 3)).bias.tolist()
+    [0.0, 0.0, 0.0]
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return module
+
+
+@contextmanager
+def seeded_weights(seed: int, purpose: str = "weights") -> Iterator[None]:
+    """Draw the initial weights of the modules built inside from (seed, purpose); torch's own stream is untouched.
+
+    >>> with seeded_weights(0):
+    ...     first = nn.Linear(1, 1)
+    >>> with seeded_weights(0):
+    ...     second = nn.Linear(1, 1)
+    >>> bool(first.weight == second.weight)
+    True
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.random.default_generator.manual_seed(seed_for(seed, purpose))
+        yield
+
+
+def power_of_two_image(shape: tuple[int, ...], name: str) -> tuple[int, int]:
+    """Return (channels, side) of a square image whose side is 16, 32, 64 or 128, else say what fits."""
+    if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in (16, 32, 64, 128):
+        raise ConfigError(
+            f"{name} expects square images (channels, side, side) with a side of 16, 32, 64 or 128, got {shape}; "
+            "resize the images, or use the architecture 'mlp', which takes any shape"
+        )
+    return shape[0], shape[1]

@@ -1,0 +1,91 @@
+"""Everything one training step knows, and what an objective is."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from polarised.models.likelihoods import Likelihood
+from polarised.models.posteriors import DiagonalGaussian
+from polarised.models.priors import Prior
+from polarised.models.vae import VAE
+
+__all__ = ["Objective", "Step", "take_step"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Hold one forward pass: the batch, its posterior, one sample z of it, and what the decoder makes of z.
+
+    `prior` is p(z|u) already; `generator` serves every further draw of the objective, which so is
+    a pure function of (seed, step number).
+    """
+
+    x: Tensor
+    u: Tensor | None
+    posterior: DiagonalGaussian
+    z: Tensor
+    outputs: Tensor
+    prior: Prior
+    likelihood: Likelihood
+    number: int
+    dataset_size: int
+    generator: torch.Generator | None = None
+    critic: nn.Module | None = None
+
+
+def take_step(
+    vae: VAE,
+    x: Tensor,
+    u: Tensor | None = None,
+    *,
+    number: int = 0,
+    dataset_size: int,
+    generator: torch.Generator | None = None,
+    critic: nn.Module | None = None,
+    noise: Tensor | None = None,
+) -> Step:
+    """Run encoder, sampler and decoder once: the one forward pass of every objective.
+
+    >>> from polarised.models import build_vae
+    >>> vae = build_vae({"architecture": "mlp", "latents": 3}, shape=(1, 16, 16))
+    >>> tuple(take_step(vae, torch.zeros(2, 1, 16, 16), dataset_size=2).z.shape)
+    (2, 3)
+    """
+    posterior = vae.posterior(x, u)
+    z = posterior.sample(generator, noise)
+    return Step(
+        x=x,
+        u=u,
+        posterior=posterior,
+        z=z,
+        outputs=vae.decode(z),
+        prior=vae.prior.given(u),
+        likelihood=vae.likelihood,
+        number=number,
+        dataset_size=dataset_size,
+        generator=generator,
+        critic=critic,
+    )
+
+
+class Objective(ABC):
+    """The plug point: a frozen dataclass whose fields are a paper's symbols and whose call prices a step.
+
+    The call returns named scalar terms in nats, summed over pixels and latents and averaged over images; the loss
+    is their sum, and the log has a column for each. An objective with a critic also has the fields
+    `critic_learning_rate` and `critic_betas`.
+    """
+
+    @abstractmethod
+    def __call__(self, step: Step) -> dict[str, Tensor]:
+        """Return the named terms of the loss."""
+
+    def critic(self, latents: int) -> nn.Module | None:
+        """Return the network this objective trains beside the VAE, if it needs one."""
+        return None
+
+    def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
+        """Return one sentence for every setting that cannot do in this run what it promises."""
+        return []
