@@ -1,0 +1,215 @@
+"""The same scores for codes that do not fit in memory: read in chunks, merge across processes.
+
+One pass of :class:`Moments` gives the covariance, hence total correlation, effective rank and Wasserstein
+correlation; two passes (:class:`Ranges`, then :class:`BinnedCounts`) give binned mutual information. Sums are
+float64 whatever the type of the chunks; results equal those of the whole array to rounding.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from polarised.errors import ConfigError, DataError
+from polarised.metrics.information import Correction, bin_codes, bin_edges, information_of_counts, joint_counts
+from polarised.metrics.inputs import Floats, Integers
+
+__all__ = ["BinnedCounts", "Moments", "Ranges", "chunks_of", "streamed_mutual_information_matrix"]
+
+# Rows of float64 work space that stay in the second-level cache for ten variables.
+_BLOCK = 8192
+
+
+def chunks_of(codes: npt.NDArray[Any], *, rows: int = 1_000_000) -> Iterator[npt.NDArray[Any]]:
+    """Yield consecutive row slices of an array, memory-mapped or not, without copying.
+
+    >>> [len(chunk) for chunk in chunks_of(np.zeros((5, 2)), rows=2)]
+    [2, 2, 1]
+    """
+    if rows < 1:
+        raise ConfigError(f"rows per chunk must be at least 1, got {rows}")
+    for start in range(0, len(codes), rows):
+        yield codes[start : start + rows]
+
+
+class Moments:
+    """Mean and covariance of rows that arrive in chunks.
+
+    With x shifted by a typical row: C = (sum x x' - (sum x)(sum x)' / n) / (n - 1).  [Chan1983]
+
+    >>> moments = Moments()
+    >>> moments.update([[0.0, 0.0], [2.0, 2.0]])
+    >>> moments.update([[4.0, 4.0]])
+    >>> moments.covariance
+    array([[4., 4.],
+           [4., 4.]])
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._shift: Floats = np.zeros(0)
+        self._sum: Floats = np.zeros(0)
+        self._products: Floats = np.zeros((0, 0))
+
+    def update(self, codes: npt.ArrayLike) -> None:
+        """Add the rows of one chunk (m, d)."""
+        chunk = _checked_chunk(codes, None if self.rows == 0 else len(self._shift))
+        if not len(chunk):
+            return
+        if self.rows == 0:
+            self._start(chunk)
+        total, products = np.zeros_like(self._sum), np.zeros_like(self._products)
+        ones = np.ones(_BLOCK)
+        for start in range(0, len(chunk), _BLOCK):
+            block = chunk[start : start + _BLOCK] - self._shift
+            total += ones[: len(block)] @ block
+            products += block.T @ block
+        if not np.isfinite(products.trace()):
+            raise DataError(
+                f"codes must be finite, got NaN or infinity in rows {self.rows} to {self.rows + len(chunk)}; "
+                "find the inputs that produce them or drop these rows"
+            )
+        self._sum += total
+        self._products += products
+        self.rows += len(chunk)
+
+    def merge(self, other: Self) -> None:
+        """Add everything another accumulator has seen."""
+        if other.rows == 0:
+            return
+        if self.rows == 0:
+            self._shift, self._sum = other._shift.copy(), np.zeros_like(other._sum)
+            self._products = np.zeros_like(other._products)
+        if len(self._shift) != len(other._shift):
+            raise DataError(
+                f"both accumulators must have the same variables, got {len(self._shift)} and {len(other._shift)}"
+            )
+        move = other._shift - self._shift
+        cross = np.outer(move, other._sum)
+        self._products += other._products + cross + cross.T + other.rows * np.outer(move, move)
+        self._sum += other._sum + other.rows * move
+        self.rows += other.rows
+
+    @property
+    def mean(self) -> Floats:
+        """The mean of each variable."""
+        self._need(1)
+        return self._shift + self._sum / self.rows
+
+    @property
+    def covariance(self) -> Floats:
+        """The unbiased covariance (d, d); exactly zero for a variable that never changed."""
+        self._need(2)
+        return (self._products - np.outer(self._sum, self._sum) / self.rows) / (self.rows - 1)
+
+    def _start(self, chunk: npt.NDArray[Any]) -> None:
+        head = chunk[:_BLOCK].astype(np.float64)
+        # A constant must be shifted to exact zeros, which its rounded mean would miss.
+        self._shift = np.where(np.ptp(head, axis=0) == 0, head[0], head.mean(axis=0))
+        variables = head.shape[1]
+        self._sum, self._products = np.zeros(variables), np.zeros((variables, variables))
+
+    def _need(self, rows: int) -> None:
+        if self.rows < rows:
+            raise DataError(f"at least {rows} row(s) must be seen first, got {self.rows}; call update(codes)")
+
+
+class Ranges:
+    """Lowest and highest value of each variable, chunk by chunk: the first pass of binned information.
+
+    >>> ranges = Ranges()
+    >>> ranges.update([[0.0], [3.0]])
+    >>> ranges.edges(bins=3)
+    array([[0., 1., 2., 3.]])
+    """
+
+    def __init__(self) -> None:
+        self.lowest: Floats | None = None
+        self.highest: Floats | None = None
+
+    def update(self, codes: npt.ArrayLike) -> None:
+        """Add the rows of one chunk (m, d)."""
+        chunk = _checked_chunk(codes, None if self.lowest is None else len(self.lowest))
+        if len(chunk):
+            self._widen(chunk.min(axis=0).astype(np.float64), chunk.max(axis=0).astype(np.float64))
+
+    def merge(self, other: Self) -> None:
+        """Add everything another accumulator has seen."""
+        if other.lowest is not None and other.highest is not None:
+            self._widen(other.lowest, other.highest)
+
+    def edges(self, *, bins: int = 20) -> Floats:
+        """Return the (d, bins + 1) bin edges over what was seen."""
+        if self.lowest is None or self.highest is None:
+            raise DataError("at least one row must be seen before there are edges; call update(codes)")
+        return bin_edges(self.lowest, self.highest, bins=bins)
+
+    def _widen(self, low: Floats, high: Floats) -> None:
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise DataError("codes must be finite, got NaN or infinity in this chunk; drop these rows")
+        self.lowest = low if self.lowest is None else np.minimum(self.lowest, low)
+        self.highest = high if self.highest is None else np.maximum(self.highest, high)
+
+
+class BinnedCounts:
+    """Contingency tables of all pairs of binned variables, chunk by chunk: the second pass.
+
+    >>> counts = BinnedCounts(bin_edges([0.0, 0.0], [1.0, 1.0], bins=2))
+    >>> counts.update([[0.0, 1.0], [1.0, 0.0]])
+    >>> counts.information().round(3)
+    array([[0.693, 0.693],
+           [0.693, 0.693]])
+    """
+
+    def __init__(self, edges: Floats) -> None:
+        self.edges = edges
+        variables, bins = edges.shape[0], edges.shape[1] - 1
+        self.counts: Integers = np.zeros((variables, bins, variables, bins), dtype=np.int64)
+
+    def update(self, codes: npt.ArrayLike) -> None:
+        """Add the rows of one chunk (m, d)."""
+        chunk = _checked_chunk(codes, len(self.edges))
+        bins = self.edges.shape[1] - 1
+        for start in range(0, len(chunk), _BLOCK):
+            labels = bin_codes(chunk[start : start + _BLOCK], edges=self.edges)
+            self.counts += joint_counts(labels, labels, sizes=(bins, bins))
+
+    def merge(self, other: Self) -> None:
+        """Add everything another accumulator has seen over the same edges."""
+        if not np.array_equal(self.edges, other.edges):
+            raise DataError("counts can be merged only over the same bin edges; merge the ranges first")
+        self.counts += other.counts
+
+    def information(self, *, correction: Correction = "none") -> Floats:
+        """Return the (d, d) mutual information, entropies on the diagonal."""
+        return information_of_counts(self.counts, correction=correction)
+
+
+def streamed_mutual_information_matrix(
+    chunks: Callable[[], Iterable[npt.ArrayLike]], *, bins: int = 20, correction: Correction = "none"
+) -> Floats:
+    """Return the mutual information matrix of codes that are read twice in chunks.
+
+    Equal to :func:`polarised.metrics.mutual_information_matrix` of the whole array, in constant memory.
+
+    >>> codes = np.arange(8.0).reshape(4, 2)
+    >>> streamed_mutual_information_matrix(lambda: chunks_of(codes, rows=3), bins=2).round(3)
+    array([[0.693, 0.693],
+           [0.693, 0.693]])
+    """
+    ranges = Ranges()
+    for chunk in chunks():
+        ranges.update(chunk)
+    counts = BinnedCounts(ranges.edges(bins=bins))
+    for chunk in chunks():
+        counts.update(chunk)
+    return counts.information(correction=correction)
+
+
+def _checked_chunk(codes: npt.ArrayLike, variables: int | None) -> npt.NDArray[Any]:
+    chunk = np.asarray(codes)
+    if chunk.ndim != 2 or chunk.dtype.kind not in "fiub" or (variables is not None and chunk.shape[1] != variables):
+        expected = "d" if variables is None else variables
+        raise DataError(f"a chunk must be numbers of shape (m, {expected}), got {chunk.dtype} {chunk.shape}")
+    return chunk
