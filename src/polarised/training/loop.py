@@ -1,0 +1,191 @@
+"""The only training loop: any VAE, objective, dataset and device; killed at any moment, it goes on exactly."""
+
+import signal
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from polarised.data.dataset import Batch, Dataset
+from polarised.errors import ConfigError
+from polarised.models.vae import VAE
+from polarised.objectives.step import Objective, take_step
+from polarised.randomness import seed_for
+from polarised.training import checkpoint
+from polarised.training.history import History, Records
+from polarised.training.progress import reporting
+
+__all__ = ["Hook", "train"]
+
+
+class Hook(Protocol):
+    """Something that looks at the model while it trains: at step 0, every `every` steps and at the end."""
+
+    every: int
+
+    def __call__(self, step: int, vae: VAE) -> None:
+        """Look at the model after `step` updates."""
+
+    def state(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return what a checkpoint must carry."""
+
+    def restore(self, state: dict[str, np.ndarray[Any, Any]]) -> None:
+        """Go back to a saved state."""
+
+
+def train(
+    vae: VAE,
+    objective: Objective,
+    dataset: Dataset,
+    *,
+    steps: int,
+    batch_size: int = 64,
+    learning_rate: float = 1e-4,
+    betas: tuple[float, float] = (0.9, 0.999),
+    amsgrad: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+    directory: str | Path | None = None,
+    checkpoint_every: int = 1000,
+    log_every: int = 50,
+    hooks: Sequence[Hook] = (),
+    progress: bool = True,
+) -> History:
+    """Minimise the sum of the objective's terms over `steps` batches with Adam; `vae` is trained in place.
+
+    Batch t and noise t are pure functions of (seed, t). With a `directory`, a checkpoint is written every
+    `checkpoint_every` steps, on Ctrl-C and at the end, and the same call continues from the one it finds: on a CPU
+    with bit-identical weights to a run that was never stopped.
+
+    >>> from polarised.data import dsprites
+    >>> from polarised.models import build_vae
+    >>> from polarised.objectives import BetaVAE
+    >>> vae = build_vae({"architecture": "mlp", "latents": 3}, shape=(1, 32, 32))
+    >>> history = train(vae, BetaVAE(beta=2.0), dsprites(size=32), steps=2, batch_size=8, progress=False)
+    >>> sorted(history.terms)
+    ['distortion', 'rate']
+    """
+    if steps < 1 or batch_size < 2 or checkpoint_every < 1 or log_every < 1:
+        raise ConfigError(
+            "expected steps, checkpoint_every and log_every of at least 1 and batch_size of at least 2, got "
+            f"{steps}, {checkpoint_every}, {log_every} and {batch_size}"
+        )
+    _announce(vae, objective, dataset, steps, batch_size, seed)
+    vae.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+    critic = objective.critic(vae.latents)
+    modules: dict[str, nn.Module] = {"vae": vae} if critic is None else {"vae": vae, "critic": critic.to(device)}
+    optimiser = _adam(modules, objective, learning_rate, betas, amsgrad)
+    records = Records(log_every)
+    identity = {
+        "objective": repr(objective),
+        "dataset": dataset.name,
+        "batch size": batch_size,
+        "learning rate": learning_rate,
+        "seed": seed,
+    }
+    folder = Path(directory) if directory is not None else None
+    start = 0
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        found = checkpoint.load(folder, identity, modules, optimiser)
+        if found is not None:
+            start = found.step
+            records.restore(found.arrays, start)
+            for i, hook in enumerate(hooks):
+                prefix = f"hooks.{i}."
+                own = {k.removeprefix(prefix): v for k, v in found.arrays.items() if k.startswith(prefix)}
+                hook.restore(own)
+    if start >= steps:
+        return records.history()
+    if start == 0:
+        for hook in hooks:
+            hook(0, vae)
+
+    def save(step: int) -> None:
+        records.flush()
+        if folder is not None:
+            arrays = records.state() | {f"hooks.{i}.{k}": v for i, h in enumerate(hooks) for k, v in h.state().items()}
+            checkpoint.save(folder, checkpoint.Checkpoint(step, identity, arrays), modules, optimiser)
+
+    generator = torch.Generator(device)
+    with _interruptible() as interrupted, reporting(start, steps, visible=progress) as report:
+        for step, batch in _ahead(dataset, range(start, steps), batch_size, seed):
+            x = torch.from_numpy(batch.images).to(device, memory_format=_layout(batch.images), non_blocking=True)
+            u = None if batch.u is None else torch.from_numpy(batch.u).to(device)
+            generator.manual_seed(seed_for(seed, "noise", step))
+            taken = take_step(vae, x, u, number=step, dataset_size=len(dataset), generator=generator, critic=critic)
+            terms = objective(taken)
+            optimiser.zero_grad(set_to_none=True)
+            torch.autograd.backward(torch.stack(list(terms.values())).sum())
+            optimiser.step()
+            done = step + 1
+            records.take(done, terms)
+            report(done, records.latest)
+            for hook in hooks:
+                if done % hook.every == 0 or done == steps:
+                    hook(done, vae)
+            if done % checkpoint_every == 0 or done == steps or interrupted.is_set():
+                save(done)
+            if interrupted.is_set():
+                where = f"; {folder} holds step {done}, the same command continues" if folder else ""
+                raise KeyboardInterrupt(f"stopped after step {done} of {steps}{where}")
+    vae.eval()
+    return records.history()
+
+
+def _announce(vae: VAE, objective: Objective, dataset: Dataset, steps: int, batch_size: int, seed: int) -> None:
+    sentences = objective.warnings(steps=steps, dataset_size=len(dataset))
+    first = torch.from_numpy(dataset.batch(0, batch_size, seed).images)
+    sentences += vae.likelihood.check(first)
+    for sentence in sentences:
+        warnings.warn(sentence, stacklevel=3)
+
+
+def _adam(
+    modules: dict[str, nn.Module],
+    objective: Objective,
+    learning_rate: float,
+    betas: tuple[float, float],
+    amsgrad: bool,
+) -> torch.optim.Optimizer:
+    groups: list[dict[str, Any]] = [{"params": list(modules["vae"].parameters()), "lr": learning_rate, "betas": betas}]
+    if "critic" in modules:
+        own = {"lr": getattr(objective, "critic_learning_rate"), "betas": getattr(objective, "critic_betas")}  # noqa: B009
+        groups.append({"params": list(modules["critic"].parameters()), **own})
+    return torch.optim.Adam(groups, lr=learning_rate, amsgrad=amsgrad, fused=True)
+
+
+def _ahead(dataset: Dataset, steps: range, batch_size: int, seed: int) -> Iterator[tuple[int, Batch]]:
+    """Yield (step, batch), the next batch being drawn while the current one is used."""
+    with ThreadPoolExecutor(1, thread_name_prefix="batches") as worker:
+        coming = worker.submit(dataset.batch, steps.start, batch_size, seed)
+        for step in steps:
+            batch = coming.result()
+            if step + 1 < steps.stop:
+                coming = worker.submit(dataset.batch, step + 1, batch_size, seed)
+            yield step, batch
+
+
+def _layout(images: np.ndarray[Any, Any]) -> torch.memory_format:
+    return torch.channels_last if images.ndim == 4 else torch.contiguous_format
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Turn Ctrl-C into a flag that the loop reads between two steps, so that it can save first."""
+    flag = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: flag.set())
+    try:
+        yield flag
+    finally:
+        signal.signal(signal.SIGINT, before)
