@@ -1,0 +1,208 @@
+"""The whole answer about one VAE: types, mean against sampled, what to do, in numbers and in words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised.errors import DataError
+from polarised.metrics.comparison import compare
+from polarised.representations.encodings import Encodings
+from polarised.representations.regime import Regime, Rule, classify
+
+if TYPE_CHECKING:
+    import polars
+
+__all__ = ["Diagnosis", "Pictures", "diagnose"]
+
+Images = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """What a decoder shows: images (..., channels, height, width) in [0, 1].
+
+    Row j of `traversals` moves variable j over `values` and leaves the others at the code of the first original.
+    """
+
+    originals: Images
+    reconstructions: Images
+    traversals: Images
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Everything known about one VAE's variables; what it has no data for is None."""
+
+    name: str
+    encodings: Encodings
+    regime: Regime
+    scores: "polars.DataFrame"
+    headline: str
+    advice: tuple[str, ...]
+    pictures: Pictures | None = None
+    decoder_use: "polars.DataFrame | None" = None
+    history: "polars.DataFrame | None" = None
+    snapshots: "polars.DataFrame | None" = None
+    downstream: "polars.DataFrame | None" = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def report(self, path: str | Path) -> Path:
+        """Write one self-contained HTML page."""
+        from importlib import import_module
+
+        # The page lies above the diagnosis in the layers; this is the one step up, taken only on request.
+        written: Path = import_module("polarised.report").write_report(self, path)
+        return written
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers and sentences as plain JSON types."""
+        return {
+            "name": self.name,
+            "headline": self.headline,
+            "advice": list(self.advice),
+            "inputs": len(self.encodings),
+            "rule": self.regime.rule,
+            "alpha": self.regime.alpha,
+            "active": self.regime.active,
+            "mixed": self.regime.mixed,
+            "passive": self.regime.passive,
+            "variables": _records(self.regime.table()),
+            "scores": self.scores.to_dicts(),
+            "decoder_use": None if self.decoder_use is None else _records(self.decoder_use),
+            "downstream": None if self.downstream is None else _records(self.downstream),
+            "provenance": dict(self.provenance),
+        }
+
+
+def diagnose(
+    target: Any,
+    data: Any = None,
+    *,
+    alpha: float = 0.1,
+    rule: Rule = "relative",
+    seed: int = 0,
+    name: str = "model",
+    **more: Any,
+) -> Diagnosis:
+    """Classify the variables of `target`, compare its representations, and say in words what follows.
+
+    `target` is an `Encodings`, or a VAE of ours together with the `data` (a Dataset or images) to encode.
+
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> diagnose(encodings).headline
+    '1 of 2 latent variables is active, none mixed, 1 passive.'
+    """
+    if not isinstance(target, Encodings):
+        if data is None:
+            raise DataError(
+                f"expected Encodings, or a VAE with data= to encode, got {type(target).__name__} alone; "
+                "see polarised.adapters for models of other libraries"
+            )
+        from polarised.adapters import native
+
+        more.setdefault("pictures", native.pictures(target, data, seed=seed))
+        more.setdefault("decoder_use", native.decoder_use(target, data, seed=seed))
+        target = native.from_vae(target, data, seed=seed)
+    regime = classify(target, alpha=alpha, rule=rule, seed=seed)
+    scores = compare(target, regime, seed=seed)
+    return Diagnosis(
+        name=name,
+        encodings=target,
+        regime=regime,
+        scores=scores,
+        headline=_headline(regime),
+        advice=tuple(_advice(regime, scores)),
+        **more,
+    )
+
+
+def _headline(regime: Regime) -> str:
+    active, mixed, passive = (len(part) or "none" for part in (regime.active, regime.mixed, regime.passive))
+    total = len(regime.types)
+    if not regime.active and not regime.mixed:
+        return f"Collapsed: all {total} latent variables are passive, the code says nothing about the input."
+    verb = "is" if active == 1 else "are"
+    return f"{active} of {total} latent variables {verb} active, {mixed} mixed, {passive} passive."
+
+
+def _advice(regime: Regime, scores: "polars.DataFrame") -> list[str]:
+    if not regime.active and not regime.mixed:
+        return [
+            "Lower beta, warm it up, or train longer: as it is, neither mean nor sample carries information.",
+            *_cautions(regime),
+        ]
+    advice = []
+    if regime.passive:
+        kept = _listed(sorted(regime.active + regime.mixed))
+        verb, them = ("is", "it") if len(regime.passive) == 1 else ("are", "them")
+        advice.append(f"Use the means of variables {kept}; {_listed(regime.passive)} {verb} passive: drop {them}.")
+    else:
+        advice.append("Use the means of all variables: none is passive, so mean and sample agree up to noise.")
+    correlations = {
+        (row["representation"], row["variables"]): row["value"]
+        for row in scores.filter(scores["metric"] == "total_correlation").iter_rows(named=True)
+    }
+    whole = correlations.get(("mean", "full")), correlations.get(("sampled", "full"))
+    alive = "active_mixed" if regime.mixed and regime.active else "active" if regime.active else "mixed"
+    without = correlations.get(("mean", alive)), correlations.get(("sampled", alive))
+    if regime.passive and None not in whole and None not in without:
+        advice.append(
+            f"The total correlation of the mean representation is {whole[0]:.3g} nats against {whole[1]:.3g} sampled; "
+            f"without the passive variables it is {without[0]:.3g} against {without[1]:.3g}."
+        )
+    if regime.mixed:
+        verb = "is" if len(regime.mixed) == 1 else "are"
+        advice.append(
+            f"{_listed(regime.mixed).capitalize()} {verb} mixed: noise for some inputs or weak for all; "
+            "keep for reconstruction, mistrust single values."
+        )
+    return advice + _cautions(regime)
+
+
+def _cautions(regime: Regime) -> list[str]:
+    cautions = []
+    fragile = [j for j in range(len(regime.types)) if regime.confidence[j] < 0.95]
+    if fragile:
+        cautions.append(f"The type of {_listed(fragile)} is fragile: it changes when other inputs are drawn.")
+    hidden = [j for j in regime.uninformative if regime.statistics.ratio_mean[j] <= regime.alpha]
+    if hidden:
+        cautions.append(
+            f"{_listed(hidden).capitalize()} would pass for active by variance alone, yet is nothing but noise: "
+            "a penalty on the posterior variance moves unused variables there."
+        )
+    if regime.prior_driven:
+        cautions.append(
+            f"{_listed(regime.prior_driven).capitalize()} follows the prior, yet is not noise: the prior itself knows "
+            "the input. Ask the decoder (permute or redraw the variable) before dropping it."
+        )
+    if regime.learned_prior_mean:
+        cautions.append(
+            "The prior mean is learned, so passive variables may be correlated through it: dropping them can change the "
+            "total correlation of the sample too."
+        )
+    if regime.learned_prior_variance:
+        off = np.flatnonzero(np.abs(regime.statistics.calibration - 1) > 0.1)
+        if len(off):
+            cautions.append(
+                f"The learned prior has not settled for {_listed([int(j) for j in off])} "
+                "(variance ratio plus shift is not within 0.1 of 1): train longer before trusting the types."
+            )
+    return cautions
+
+
+def _listed(variables: Sequence[int]) -> str:
+    words = [str(j) for j in variables]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _records(table: "polars.DataFrame") -> list[dict[str, Any]]:
+    finite = [
+        {key: None if isinstance(value, float) and not np.isfinite(value) else value for key, value in row.items()}
+        for row in table.iter_rows(named=True)
+    ]
+    return finite

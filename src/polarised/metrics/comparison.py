@@ -1,0 +1,78 @@
+"""Mean or sample? The same numbers for both representations, whole and by type of variable."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised.errors import DataError
+from polarised.metrics.gaussian import covariance, effective_rank_of, total_correlation_of, wasserstein_correlation_of
+from polarised.metrics.redundancy import mutual_information_matrix, mutual_information_of
+from polarised.representations.encodings import Encodings
+from polarised.representations.regime import Regime
+
+if TYPE_CHECKING:
+    import polars
+
+__all__ = ["compare", "subsets"]
+
+Array = NDArray[np.float64]
+
+
+def subsets(regime: Regime) -> dict[str, list[int]]:
+    """Return the sets of variables the paper scores: full, each type, and the pairs of types that both exist.
+
+    Variables of a pair keep the order of its name [Bonheme2023BeMoreActive, section 4].
+    """
+    kinds = {"active": regime.active, "mixed": regime.mixed, "passive": regime.passive}
+    pairs = [("active", "mixed"), ("active", "passive"), ("mixed", "passive")]
+    both = {f"{a}_{b}": kinds[a] + kinds[b] for a, b in pairs if kinds[a] and kinds[b]}
+    return {"full": list(range(len(regime.types))), **kinds, **both}
+
+
+def compare(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "polars.DataFrame":
+    """Score the mean and the sampled representation, whole and on every subset of types, with the same four numbers.
+
+    Columns: metric (total_correlation, mutual_information, effective_rank, wasserstein_correlation), representation
+    (mean, sampled), variables (full, active, mixed, passive, active_mixed, active_passive, mixed_passive), value. The
+    covariance and the bins are those of the whole code, so a subset is scored on the very numbers that make up the
+    whole [Bonheme2023BeMoreActive, section 4]; a subset of fewer than two variables has no redundancy and no row.
+
+    >>> from polarised.representations import classify
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> compare(encodings, classify(encodings)).columns
+    ['metric', 'representation', 'variables', 'value']
+    """
+    import polars
+
+    if len(regime.types) != encodings.latents:
+        raise DataError(
+            f"expected a regime of the same {encodings.latents} variables, got one of {len(regime.types)}; "
+            "classify the encodings you compare"
+        )
+    rows: list[tuple[str, str, str, float]] = []
+    for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
+        matrix, information = covariance(codes), mutual_information_matrix(codes)
+        for variables, indices in subsets(regime).items():
+            if len(indices) > 1:
+                block = np.ix_(indices, indices)
+                scored = _scores(matrix[block], information[block])
+                rows += [(metric, representation, variables, value) for metric, value in scored.items()]
+    schema: dict[str, Any] = {
+        "metric": polars.String,
+        "representation": polars.String,
+        "variables": polars.String,
+        "value": polars.Float64,
+    }
+    return polars.DataFrame(rows, schema=schema, orient="row")
+
+
+def _scores(matrix: Array, information: Array) -> dict[str, float]:
+    of_covariance: dict[str, Callable[[Array], float]] = {
+        "effective_rank": effective_rank_of,
+        "total_correlation": total_correlation_of,
+        "wasserstein_correlation": wasserstein_correlation_of,
+    }
+    scores = {name: score(matrix) for name, score in of_covariance.items()}
+    return scores | {"mutual_information": mutual_information_of(information)}
