@@ -182,8 +182,8 @@ def _cautions(regime: Regime) -> list[str]:
         )
     if regime.learned_prior_mean:
         cautions.append(
-            "The prior mean is learned, so passive variables may be correlated through it: dropping them can change the "
-            "total correlation of the sample too."
+            "The prior mean is learned, so passive variables may be correlated through it: dropping them can change "
+            "the total correlation of the sample too."
         )
     if regime.learned_prior_variance:
         off = np.flatnonzero(np.abs(regime.statistics.calibration - 1) > 0.1)
@@ -201,8 +201,7 @@ def _listed(variables: Sequence[int]) -> str:
 
 
 def _records(table: "polars.DataFrame") -> list[dict[str, Any]]:
-    finite = [
+    return [
         {key: None if isinstance(value, float) and not np.isfinite(value) else value for key, value in row.items()}
         for row in table.iter_rows(named=True)
     ]
-    return finite

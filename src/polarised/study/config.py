@@ -1,0 +1,190 @@
+"""What a run is, as a config says it: every default written out, every key and value checked."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import yaml
+
+from polarised import catalogue
+from polarised.errors import ConfigError
+
+__all__ = ["Evaluation", "Run", "Snapshots", "Training", "overridden", "read_config"]
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How long and how fast to train; `device`, `checkpoint_every` and `log_every` do not change the result."""
+
+    steps: int = 300_000
+    batch_size: int = 64
+    learning_rate: float = 1e-4
+    betas: tuple[float, float] = (0.9, 0.999)
+    amsgrad: bool = False
+    device: str = "cpu"
+    checkpoint_every: int = 1000
+    log_every: int = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshots:
+    """Looks at the regime while training: every `every` steps (0: never) on `examples` fixed inputs."""
+
+    every: int = 0
+    examples: int = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What to measure on the trained model, on how many inputs; `downstream` predicts the factors from the codes."""
+
+    examples: int = 10_000
+    alpha: float = 0.1
+    downstream: bool = False
+    downstream_test: int = 5000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training with its evaluation: dataset, model, objective, training, evaluation, seed.
+
+    >>> run = Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}, "training": {"steps": 100}})
+    >>> run.objective, run.training.steps, run.seed
+    ({'name': 'BetaVAE', 'beta': 4.0}, 100, 0)
+    """
+
+    dataset: Mapping[str, Any]
+    model: Mapping[str, Any]
+    objective: Mapping[str, Any]
+    auxiliary: Sequence[str] | None = None
+    training: Training = field(default_factory=Training)
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    seed: int = 0
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Check a mapping of settings and write out every default; an unknown key names its nearest neighbour."""
+        keys = [f.name for f in fields(cls)]
+        _check_keys(config, keys, "a run")
+        model = config.get("model", {})
+        _check_keys(model, ["architecture", "latents", "prior", "likelihood"], "model")
+        seed = config.get("seed", 0)
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise ConfigError(f"expected seed as a whole number from 0, got {seed!r}")
+        latents = model.get("latents", 10)
+        if not isinstance(latents, int) or isinstance(latents, bool) or latents < 1:
+            raise ConfigError(f"expected model.latents as a whole number from 1, got {latents!r}")
+        auxiliary = config.get("auxiliary")
+        if auxiliary is not None and not (isinstance(auxiliary, list | tuple) and all(map(_is_text, auxiliary))):
+            raise ConfigError(f"expected auxiliary as a list of factor names (or nothing), got {auxiliary!r}")
+        return cls(
+            dataset=catalogue.complete("polarised.data.datasets", config.get("dataset", "dsprites")),
+            model={
+                "architecture": catalogue.complete(
+                    "polarised.models.architectures", model.get("architecture", "locatello_conv")
+                ),
+                "latents": latents,
+                "prior": catalogue.complete("polarised.models.priors", model.get("prior", "StandardNormal")),
+                "likelihood": catalogue.complete("polarised.models.likelihoods", model.get("likelihood", "Bernoulli")),
+            },
+            objective=catalogue.complete("polarised.objectives.papers", config.get("objective", "BetaVAE")),
+            auxiliary=None if auxiliary is None else list(auxiliary),
+            training=_section(Training, config.get("training", {}), "training"),
+            snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots"),
+            evaluation=_section(Evaluation, config.get("evaluation", {}), "evaluation"),
+            seed=seed,
+        )
+
+    def to_config(self) -> dict[str, Any]:
+        """Return everything as plain JSON types; `from_config` of it is the same run."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the trained weights: not the device, nor how often to save, nor what to measure later."""
+        config = self.to_config()
+        del config["evaluation"]
+        for key in ("device", "checkpoint_every", "log_every"):
+            del config["training"][key]
+        return config
+
+    @property
+    def name(self) -> str:
+        """A readable prefix and a hash of the identity: the name of the run's directory."""
+        strength = [f"{value:g}" for value in list(self.objective.values())[1:2] if isinstance(value, int | float)]
+        words = [self.objective["name"], *strength, self.dataset["name"], f"seed{self.seed}"]
+        canonical = json.dumps(self.identity, sort_keys=True)
+        digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
+        return re.sub(r"[^A-Za-z0-9.-]+", "_", "-".join(words)) + f"-{digest}"
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """Read a YAML mapping of settings."""
+    try:
+        config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"expected a config file, {path} does not exist") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"expected YAML in {path}, could not read it: {error}") from error
+    if config is None:
+        return {}
+    if not isinstance(config, dict):
+        raise ConfigError(f"expected a mapping of settings in {path}, got {type(config).__name__}")
+    return config
+
+
+def overridden(config: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """Return a config with ``key.subkey=value`` assignments applied, values read as YAML.
+
+    >>> overridden({"training": {"steps": 5}}, ["training.steps=7", "objective.name=ELBO"])
+    {'training': {'steps': 7}, 'objective': {'name': 'ELBO'}}
+    """
+    changed: dict[str, Any] = json.loads(json.dumps(config))
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals or not path:
+            raise ConfigError(f"expected key=value, got {assignment!r}; for example training.steps=1000")
+        *parents, last = path.split(".")
+        section = changed
+        for parent in parents:
+            child = section.get(parent)
+            if isinstance(child, str):
+                child = {"name": child}
+            section[parent] = child if isinstance(child, dict) else {}
+            section = section[parent]
+        section[last] = yaml.safe_load(text)
+    return changed
+
+
+def _check_keys(given: Any, known: Sequence[str], where: str) -> None:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"expected {where} as a mapping of {', '.join(known)}, got {given!r}")
+    for key in given:
+        if key not in known:
+            hint = catalogue.nearest(str(key), known)
+            raise ConfigError(f"{where} has no setting {key!r}{hint}; its settings are: {', '.join(known)}")
+
+
+def _section(kind: type[S], given: Any, where: str) -> S:
+    import pydantic
+
+    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    _check_keys(given, known, where)
+    try:
+        return pydantic.TypeAdapter(kind).validate_python(dict(given))
+    except pydantic.ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, (where, *problem["loc"])))
+        raise ConfigError(f"{place}: {problem['msg'].lower()}, got {problem['input']!r}") from error
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
