@@ -16,7 +16,7 @@ import yaml
 
 from polarised import __version__, catalogue
 from polarised.data.dataset import Dataset
-from polarised.errors import DataError, PolarisedError
+from polarised.errors import PolarisedError
 from polarised.files import replacing
 from polarised.metrics.comparison import compare
 from polarised.representations import Encodings, Regime, classify
@@ -25,9 +25,7 @@ from polarised.study.config import Run, read_config
 if TYPE_CHECKING:
     import polars
 
-    from polarised.models import VAE
-
-__all__ = ["dataset_of", "execute", "load_run", "load_vae", "save_vae"]
+__all__ = ["dataset_of", "execute", "load_run"]
 
 
 def execute(run: Run, root: str | Path, *, progress: bool = False) -> Path:
@@ -55,30 +53,6 @@ def load_run(directory: str | Path) -> Run:
     return Run.from_config(config)
 
 
-def load_vae(directory: str | Path) -> "VAE":
-    """Read back the trained model of a run directory."""
-    from safetensors.torch import load_model
-
-    from polarised.models import build_vae
-
-    directory = Path(directory)
-    run = load_run(directory)
-    dataset = dataset_of(run)
-    vae = build_vae(run.model, dataset.shape, dataset.auxiliary_size, run.seed)
-    path = directory / "model.safetensors"
-    if not path.exists():
-        raise DataError(f"expected a trained model, {path} does not exist; let the run finish first")
-    load_model(vae, path)
-    return vae.eval()
-
-
-def save_vae(vae: "VAE", path: Path) -> None:
-    """Write the weights of a model as safetensors."""
-    from safetensors.torch import save_file
-
-    save_file({name: value.contiguous() for name, value in vae.state_dict().items()}, path)
-
-
 def dataset_of(run: Run) -> Dataset:
     """Build the dataset of a run, with its auxiliary variables where it has some."""
     dataset: Dataset = catalogue.build("polarised.data.datasets", run.dataset)
@@ -100,7 +74,7 @@ def _write_config(run: Run, path: Path) -> None:
 
 
 def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
-    from polarised.models import build_vae
+    from polarised.models import build_vae, save_vae
     from polarised.training import train
 
     dataset = dataset_of(run)
@@ -110,13 +84,14 @@ def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
     history = train(vae, objective, dataset, seed=run.seed, directory=directory, progress=progress, **settings)
     with replacing(directory / "history.parquet") as temporary:
         history.table().write_parquet(temporary)
-    save_vae(vae.cpu(), path)
+    save_vae(vae, path, config=run.model, auxiliary_size=dataset.auxiliary_size)
 
 
 def _encode(run: Run, directory: Path) -> Encodings:
     from polarised.adapters import from_vae
+    from polarised.models import load_vae
 
-    vae = load_vae(directory)
+    vae = load_vae(directory / "model.safetensors")
     return from_vae(vae, dataset_of(run), examples=run.evaluation.examples, seed=run.seed, device=run.training.device)
 
 
