@@ -1,7 +1,8 @@
 """p(x|z) p(z) and q(z|x): networks, priors, likelihoods, and the VAE that joins them."""
 
 from polarised.models.posteriors import DiagonalGaussian
-from polarised.models.pruning import PruningReport, prune, pruned_config, pruning_report, slice_layers
+from polarised.models.pruning import PruningReport, prune, pruned_config, pruning_report
+from polarised.models.slicing import slice_layers
 from polarised.models.vae import VAE, build_vae
 
 __all__ = [

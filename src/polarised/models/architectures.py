@@ -1,10 +1,11 @@
 """The networks of the papers. A page: `__all__` is the catalogue of architectures.
 
 Every entry is called as f(shape, latents, outputs_per_value, auxiliary_size) and returns an encoder and a decoder.
+Convolutional ones take any number of channels and a side of 16, 32, 64 or 128; u joins the features of x.
 """
 
-import itertools
 import math
+from itertools import pairwise
 
 from torch import nn
 
@@ -14,39 +15,55 @@ from polarised.models.networks import (
     Activation,
     Decoder,
     Encoder,
+    convolution,
+    dense,
+    doubling,
     glorot,
-    power_of_two_image,
+    halvings,
+    square_image,
+    transposed,
 )
 
-__all__ = ["locatello_conv", "mlp"]
+__all__ = [
+    "burgess_conv",
+    "dcgan",
+    "fashion_conv",
+    "ivae_conv",
+    "locatello_conv",
+    "mlp",
+    "pinwheel_mlp",
+    "rtc_conv",
+    "shapes_conv",
+]
+
+Halves = tuple[Encoder, Decoder]
 
 
 def locatello_conv(
-    shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0
-) -> tuple[Encoder, Decoder]:
+    shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, hidden: int = 256
+) -> Halves:
     """Build the convolutional network of disentanglement_lib [Locatello2019, table 1].
 
     Four stride-2 convolutions 32, 32 (4x4), 64, 64 (2x2; the paper's table prints 4x4), dense 256; back by dense
-    256, 1024 and four 4x4 transposed convolutions 64, 32, 32, C. ReLU, Glorot-uniform, zero bias. u joins
-    the flattened features.
+    256, 1024 and four 4x4 transposed convolutions 64, 32, 32, C. ReLU, Glorot-uniform, zero bias.
 
     >>> encoder, decoder = locatello_conv((1, 64, 64), 10)
     >>> sum(p.numel() for p in encoder.parameters()), sum(p.numel() for p in decoder.parameters())
     (309204, 381313)
     """
-    channels, side = power_of_two_image(shape, "locatello_conv")
+    channels, side = square_image(shape, "locatello_conv")
     last = side // 16
     encoder = Encoder(
         nn.Sequential(
-            *convolution(channels, 32, kernel=4),
-            *convolution(32, 32, kernel=4),
+            *convolution(channels, 32),
+            *convolution(32, 32),
             *convolution(32, 64, kernel=2),
             *convolution(64, 64, kernel=2),
             nn.Flatten(),
         ),
-        dense(64 * last**2 + auxiliary_size, 256),
-        nn.Linear(256, latents),
-        nn.Linear(256, latents),
+        dense(64 * last**2 + auxiliary_size, hidden),
+        nn.Linear(hidden, latents),
+        nn.Linear(hidden, latents),
         shape=shape,
         auxiliary_size=auxiliary_size,
     )
@@ -59,11 +76,168 @@ def locatello_conv(
             *transposed(64, 64),
             *transposed(64, 32),
             *transposed(32, 32),
-            nn.ConvTranspose2d(32, channels * outputs_per_value, 4, stride=2, padding=1),
+            doubling(32, channels * outputs_per_value),
         ),
         shape=shape,
     )
-    glorot(encoder), glorot(decoder)
+    glorot(encoder, decoder)
+    return encoder, decoder
+
+
+def ivae_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
+    """Build `locatello_conv` with u joined to the flattened features and a dense layer of 256 + dim(u).
+
+    [Bonheme2023iVAE, table 2], corrected by the released code: 2x2 kernels in convolutions 3 and 4, a dense 1024 in
+    the decoder, linear outputs. The third network of that table is the prior `Conditional`.
+
+    >>> encoder, decoder = ivae_conv((1, 64, 64), 30, 1, 5)
+    >>> sum(p.numel() for p in encoder.parameters()), sum(p.numel() for p in decoder.parameters())
+    (326214, 386433)
+    """
+    return locatello_conv(shape, latents, outputs_per_value, auxiliary_size, hidden=256 + auxiliary_size)
+
+
+def burgess_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
+    """Build the network of [Burgess2018, appendix A]: 4x4 stride-2 convolutions of 32 filters to 4x4, dense 256, 256.
+
+    >>> encoder, decoder = burgess_conv((1, 64, 64), 10)
+    >>> sum(p.numel() for half in (encoder, decoder) for p in half.parameters())
+    502005
+    """
+    channels, side = square_image(shape, "burgess_conv")
+    between = halvings(side) - 1
+    encoder = Encoder(
+        nn.Sequential(*convolution(channels, 32), *[convolution(32, 32) for _ in range(between)], nn.Flatten()),
+        dense(512 + auxiliary_size, 256, 256),
+        nn.Linear(256, latents),
+        nn.Linear(256, latents),
+        shape=shape,
+        auxiliary_size=auxiliary_size,
+    )
+    decoder = Decoder(
+        nn.Linear(latents, 256),
+        nn.Sequential(
+            nn.ReLU(inplace=True),
+            *dense(256, 256, 512),
+            nn.Unflatten(1, (32, 4, 4)),
+            *[transposed(32, 32) for _ in range(between)],
+            doubling(32, channels * outputs_per_value),
+        ),
+        shape=shape,
+    )
+    return encoder, decoder
+
+
+def shapes_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
+    """Build the 2D-shapes network of [Mathieu2019, table 1a]; the 128 features before the heads stay linear.
+
+    Differs from the released code by leaving out the 1e-6 it adds to the standard deviation.
+
+    >>> encoder, decoder = shapes_conv((1, 64, 64), 10)
+    >>> encoder.hidden
+    Linear(in_features=1024, out_features=128, bias=True)
+    """
+    channels, side = square_image(shape, "shapes_conv")
+    last = side // 16
+    encoder = Encoder(
+        nn.Sequential(
+            *convolution(channels, 32),
+            *convolution(32, 32),
+            *convolution(32, 64),
+            *convolution(64, 64),
+            nn.Flatten(),
+        ),
+        nn.Linear(64 * last**2 + auxiliary_size, 128),
+        nn.Linear(128, latents),
+        nn.Linear(128, latents),
+        shape=shape,
+        auxiliary_size=auxiliary_size,
+    )
+    decoder = Decoder(
+        nn.Linear(latents, 128),
+        nn.Sequential(
+            nn.ReLU(inplace=True),
+            *dense(128, 64 * last**2),
+            nn.Unflatten(1, (64, last, last)),
+            *transposed(64, 64),
+            *transposed(64, 64),
+            *transposed(64, 32),
+            doubling(32, channels * outputs_per_value),
+        ),
+        shape=shape,
+    )
+    return encoder, decoder
+
+
+def rtc_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
+    """Build the all-convolutional network of RTC-VAE [Cheng2021, table 2], with 2 x latents outputs and linear pixels.
+
+    The table prints one head of `latents` outputs and a ReLU on the image; neither can be meant.
+
+    >>> encoder, decoder = rtc_conv((3, 64, 64), 10)
+    >>> encoder.mean_head
+    Conv2d(512, 10, kernel_size=(1, 1), stride=(1, 1))
+    """
+    channels, side = square_image(shape, "rtc_conv")
+    count = halvings(side)
+    widths = [channels, 32, *[64] * (count - 1)]
+    back = [64, *[64] * (count - 3), 32, 32][:count]
+    encoder = Encoder(
+        nn.Sequential(*[convolution(a, b) for a, b in pairwise(widths)]),
+        nn.Sequential(nn.Conv2d(64 + auxiliary_size, 512, 4), nn.ReLU(inplace=True)),
+        nn.Conv2d(512, latents, 1),
+        nn.Conv2d(512, latents, 1),
+        shape=shape,
+        auxiliary_size=auxiliary_size,
+    )
+    decoder = Decoder(
+        nn.ConvTranspose2d(latents, 512, 1),
+        nn.Sequential(
+            nn.ReLU(inplace=True),
+            nn.ConvTranspose2d(512, 64, 4),
+            nn.ReLU(inplace=True),
+            *[transposed(a, b) for a, b in pairwise(back)],
+            doubling(back[-1], channels * outputs_per_value),
+        ),
+        shape=shape,
+    )
+    return encoder, decoder
+
+
+def dcgan(
+    shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 32
+) -> Halves:
+    """Build the CelebA network of [Mathieu2019, table 1c]: convolutions 32, 64, 128, 256 with batch norm, and back.
+
+    The first layer of the decoder, a 4x4 upconvolution of a single point, is written as the linear map it is.
+
+    >>> encoder, decoder = dcgan((3, 64, 64), 50)
+    >>> encoder.mean_head
+    Conv2d(256, 50, kernel_size=(4, 4), stride=(1, 1))
+    """
+    return _batch_normalised("dcgan", shape, latents, outputs_per_value, auxiliary_size, width=width)
+
+
+def fashion_conv(
+    shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 32
+) -> Halves:
+    """Build the Fashion-MNIST network of the decomposition paper's released code [Mathieu2019].
+
+    As `dcgan`, without bias in the convolutions and without batch norm after the first; std = softplus + 1e-6;
+    weights start as N(0, 0.02^2). Its images are 32x32. Differs by a bias in the decoder's first layer.
+
+    >>> encoder, decoder = fashion_conv((1, 32, 32), 50)
+    >>> encoder.mean_head
+    Conv2d(128, 50, kernel_size=(4, 4), stride=(1, 1))
+    """
+    encoder, decoder = _batch_normalised(
+        "fashion_conv", shape, latents, outputs_per_value, auxiliary_size, width=width, released=True
+    )
+    for layer in [*encoder.modules(), *decoder.modules()]:
+        if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
+            nn.init.normal_(layer.weight, 0.0, 0.02)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
     return encoder, decoder
 
 
@@ -77,11 +251,11 @@ def mlp(
     decoder_widths: tuple[int, ...] | None = None,
     activation: Activation = "relu",
     decoder_activation: Activation | None = None,
-) -> tuple[Encoder, Decoder]:
+) -> Halves:
     """Build fully connected networks for data of any shape; u is joined to x.
 
-    The decoder mirrors `widths` unless it has its own. Widths (1200, 1200) against (1200, 1200, 1200) with tanh are
-    those of [Higgins2017]; xtanh is the activation of the first iVAE [Khemakhem2020].
+    The decoder mirrors the encoder unless it has its own settings. Widths (1200, 1200) against (1200, 1200, 1200)
+    with tanh are those of [Higgins2017]; xtanh is the activation of the first iVAE [Khemakhem2020].
 
     >>> encoder, decoder = mlp((1, 32, 32), 10)
     >>> encoder.mean_head
@@ -90,12 +264,13 @@ def mlp(
     back = tuple(reversed(widths)) if decoder_widths is None else tuple(decoder_widths)
     if not widths or not back or min(*widths, *back) < 1:
         raise ConfigError(
-            f"mlp needs a hidden layer of at least one unit on both sides, got widths {widths} and {back}; try [256, 256]"
+            f"mlp needs at least one hidden layer on both sides and a unit in each, got {widths} and {back}; "
+            "try widths: [256, 256]"
         )
     size = math.prod(shape)
     encoder = Encoder(
         nn.Flatten(),
-        layers((size + auxiliary_size, *widths), activation),
+        dense(size + auxiliary_size, *widths, activation=activation),
         nn.Linear(widths[-1], latents),
         nn.Linear(widths[-1], latents),
         shape=shape,
@@ -105,7 +280,7 @@ def mlp(
         nn.Linear(latents, back[0]),
         nn.Sequential(
             ACTIVATIONS[decoder_activation or activation](),
-            *layers(back, decoder_activation or activation),
+            *dense(*back, activation=decoder_activation or activation),
             nn.Linear(back[-1], size * outputs_per_value),
             nn.Unflatten(1, (shape[0] * outputs_per_value, *shape[1:])),
         ),
@@ -114,22 +289,51 @@ def mlp(
     return encoder, decoder
 
 
-def convolution(inputs: int, outputs: int, *, kernel: int) -> nn.Sequential:
-    """Return a convolution that halves the image, and ReLU."""
-    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride=2, padding=kernel // 2 - 1), nn.ReLU(inplace=True))
+def pinwheel_mlp(
+    shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 100
+) -> Halves:
+    """Build the pinwheel network of [Mathieu2019, table 1b]: one hidden layer of 100 each way, std = softplus + 1e-6.
+
+    The decoder's own softplus scale is the likelihood `Gaussian(scale="learned")`.
+
+    >>> encoder, decoder = pinwheel_mlp((2,), 2, 2)
+    >>> encoder.scale
+    'softplus'
+    """
+    encoder, decoder = mlp(shape, latents, outputs_per_value, auxiliary_size, widths=(width,))
+    encoder.scale = "softplus"
+    return encoder, decoder
 
 
-def transposed(inputs: int, outputs: int) -> nn.Sequential:
-    """Return a 4x4 transposed convolution that doubles the image, and ReLU."""
-    return nn.Sequential(nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1), nn.ReLU(inplace=True))
-
-
-def dense(inputs: int, outputs: int) -> nn.Sequential:
-    """Return a linear layer and ReLU."""
-    return nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(inplace=True))
-
-
-def layers(widths: tuple[int, ...], activation: Activation) -> nn.Sequential:
-    """Return linear layers through the given widths, each followed by the activation."""
-    pairs = itertools.pairwise(widths)
-    return nn.Sequential(*[module for a, b in pairs for module in (nn.Linear(a, b), ACTIVATIONS[activation]())])
+def _batch_normalised(
+    name: str,
+    shape: tuple[int, ...],
+    latents: int,
+    outputs_per_value: int,
+    auxiliary_size: int,
+    *,
+    width: int,
+    released: bool = False,
+) -> Halves:
+    channels, side = square_image(shape, name)
+    widths = [channels, *[width * 2**i for i in range(halvings(side))]]
+    down: list[nn.Module] = []
+    for i, (a, b) in enumerate(pairwise(widths)):
+        norm = [] if released and i == 0 else [nn.BatchNorm2d(b)]
+        down += [nn.Conv2d(a, b, 4, 2, 1, bias=not released), *norm, nn.LeakyReLU(0.2, inplace=True)]
+    back = widths[:0:-1]
+    up: list[nn.Module] = [nn.Unflatten(1, (back[0], 4, 4)), nn.BatchNorm2d(back[0]), nn.ReLU(inplace=True)]
+    for a, b in pairwise(back):
+        up += [doubling(a, b, bias=not released), nn.BatchNorm2d(b), nn.ReLU(inplace=True)]
+    encoder = Encoder(
+        nn.Sequential(*down),
+        nn.Identity(),
+        nn.Conv2d(widths[-1] + auxiliary_size, latents, 4),
+        nn.Conv2d(widths[-1] + auxiliary_size, latents, 4),
+        shape=shape,
+        auxiliary_size=auxiliary_size,
+        scale="softplus" if released else "exponential",
+    )
+    pixels = doubling(width, channels * outputs_per_value, bias=not released)
+    decoder = Decoder(nn.Linear(latents, back[0] * 16), nn.Sequential(*up, pixels), shape=shape)
+    return encoder, decoder

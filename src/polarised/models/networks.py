@@ -1,5 +1,6 @@
-"""The two halves every architecture is made of, and how their weights begin."""
+"""The two halves every architecture is made of, their building blocks, and how their weights begin."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -19,6 +20,7 @@ class LeakyTanh(nn.Module):
     """The activation tanh(t) + 0.1 t of the first iVAE code [Khemakhem2020]."""
 
     def forward(self, t: Tensor) -> Tensor:
+        """Return tanh(t) + 0.1 t."""
         return torch.tanh(t) + 0.1 * t
 
 
@@ -33,7 +35,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 class Encoder(nn.Module):
     """Compute the mean and log-variance of q(z|x, u): features of x, joined with u, then two heads.
 
-    `scale="softplus"` reads the second head as log-variance = 2 log(softplus(h) + 1e-6).
+    `scale="softplus"` reads the second head h as log-variance = 2 log(softplus(h) + 1e-6).
 
     >>> heads = nn.Linear(4, 2), nn.Linear(4, 2)
     >>> encoder = Encoder(nn.Flatten(), nn.Identity(), *heads, shape=(1, 2, 2))
@@ -99,23 +101,65 @@ class Decoder(nn.Module):
         return outputs
 
 
-def glorot(module: nn.Module) -> nn.Module:
-    """Start every linear and convolutional layer Glorot-uniform with zero bias, and return the module.
+def square_image(shape: tuple[int, ...], name: str) -> tuple[int, int]:
+    """Return (channels, side) of a square image whose side is 16, 32, 64 or 128, else say what fits."""
+    if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in (16, 32, 64, 128):
+        raise ConfigError(
+            f"{name} expects square images (channels, side, side) with a side of 16, 32, 64 or 128, got {shape}; "
+            "resize the images, or use the architecture 'mlp', which takes any shape"
+        )
+    return shape[0], shape[1]
 
-    >>> glorot(nn.Linear(2, 3)).bias.tolist()
+
+def halvings(side: int) -> int:
+    """Return how many stride-2 layers bring an image down to 4x4.
+
+    >>> halvings(64)
+    4
+    """
+    return side.bit_length() - 3
+
+
+def convolution(inputs: int, outputs: int, *, kernel: int = 4) -> nn.Sequential:
+    """Return a convolution that halves the image, and ReLU."""
+    layer = nn.Conv2d(inputs, outputs, kernel, stride=2, padding=kernel // 2 - 1)
+    return nn.Sequential(layer, nn.ReLU(inplace=True))
+
+
+def transposed(inputs: int, outputs: int) -> nn.Sequential:
+    """Return a 4x4 transposed convolution that doubles the image, and ReLU."""
+    return nn.Sequential(doubling(inputs, outputs), nn.ReLU(inplace=True))
+
+
+def doubling(inputs: int, outputs: int, *, bias: bool = True) -> nn.ConvTranspose2d:
+    """Return the 4x4 transposed convolution that doubles an image."""
+    return nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1, bias=bias)
+
+
+def dense(*widths: int, activation: Activation = "relu") -> nn.Sequential:
+    """Return linear layers through the given widths, each followed by the activation."""
+    pairs = [(nn.Linear(a, b), ACTIVATIONS[activation]()) for a, b in itertools.pairwise(widths)]
+    return nn.Sequential(*itertools.chain.from_iterable(pairs))
+
+
+def glorot(*modules: nn.Module) -> None:
+    """Start every linear and convolutional layer Glorot-uniform with zero bias.
+
+    >>> layer = nn.Linear(2, 3)
+    >>> glorot(layer)
+    >>> layer.bias.tolist()
     [0.0, 0.0, 0.0]
     """
-    for layer in module.modules():
+    for layer in itertools.chain.from_iterable(module.modules() for module in modules):
         if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
             nn.init.xavier_uniform_(layer.weight)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
-    return module
 
 
 @contextmanager
 def seeded_weights(seed: int, purpose: str = "weights") -> Iterator[None]:
-    """Draw the initial weights of the modules built inside from (seed, purpose); torch's own stream is untouched.
+    """Draw the initial weights of modules built inside from (seed, purpose), leaving torch's own stream alone.
 
     >>> with seeded_weights(0):
     ...     first = nn.Linear(1, 1)
@@ -125,15 +169,5 @@ def seeded_weights(seed: int, purpose: str = "weights") -> Iterator[None]:
     True
     """
     with torch.random.fork_rng(devices=[]):
-        torch.random.default_generator.manual_seed(seed_for(seed, purpose))
+        torch.manual_seed(seed_for(seed, purpose))
         yield
-
-
-def power_of_two_image(shape: tuple[int, ...], name: str) -> tuple[int, int]:
-    """Return (channels, side) of a square image whose side is 16, 32, 64 or 128, else say what fits."""
-    if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in (16, 32, 64, 128):
-        raise ConfigError(
-            f"{name} expects square images (channels, side, side) with a side of 16, 32, 64 or 128, got {shape}; "
-            "resize the images, or use the architecture 'mlp', which takes any shape"
-        )
-    return shape[0], shape[1]

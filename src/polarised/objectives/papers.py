@@ -1,5 +1,7 @@
 """The objectives of the papers, each about ten lines under its equation. A page: `__all__` is the catalogue."""
 
+# ruff: noqa: D102 (the abstract class documents the call)
+
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,0 +1,104 @@
+"""What a prior is, and how its draws are made."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor, nn
+
+from polarised.models.posteriors import DiagonalGaussian
+
+__all__ = ["Prior"]
+
+Compatibility = Literal["none", "released-code"]
+
+
+class Prior(nn.Module, ABC):
+    """The plug point: a distribution over the latent variables.
+
+    `factorised`: p(z) is a product over variables; `exchangeable`: permuting the variables leaves p(z) as it is;
+    `conditional`: p depends on u.
+    """
+
+    factorised: bool = True
+    exchangeable: bool = True
+    conditional: bool = False
+
+    def __init__(self, latents: int) -> None:
+        super().__init__()
+        self.latents = latents
+
+    @abstractmethod
+    def log_density(self, z: Tensor) -> Tensor:
+        """Return log p(z_j) of every variable, shape (B, d), or log p(z), shape (B, 1), if not factorised."""
+
+    @abstractmethod
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw n codes, shape (n, d), differentiable in the prior's parameters."""
+
+    @abstractmethod
+    def moments(self, n: int) -> tuple[Tensor, Tensor]:
+        """Return mean and variance, each (n, d), of the Gaussian on which a passive variable's posterior settles.
+
+        It is argmin_q KL(q || p) over Gaussians q: for a Gaussian prior the prior itself.
+        """
+
+    @abstractmethod
+    def kept(self, keep: list[int]) -> "Prior":
+        """Return the marginal prior of the variables in `keep`, in that order."""
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Return log p(z), shape (B,)."""
+        return self.log_density(z).sum(1)
+
+    def kl(self, posterior: DiagonalGaussian, z: Tensor) -> Tensor:
+        """Return KL(q(z|x) || p), shape (B, d), or (B, 1) if the prior is not factorised.
+
+        Without a closed form it is log q(z|x) - log p(z) at the step's own sample z, one per image.
+        """
+        log_q = posterior.log_prob(z)
+        return (log_q if self.factorised else log_q.sum(1, keepdim=True)) - self.log_density(z)
+
+    def given(self, u: Tensor | None) -> "Prior":
+        """Return p(z|u); an unconditional prior is its own."""
+        return self
+
+    def fit(self, images: Tensor) -> None:
+        """Set what the prior takes from a sample of the data before training; most take nothing."""
+
+
+def device_of(generator: torch.Generator | None) -> torch.device:
+    """Return where a generator draws; the CPU if there is none."""
+    return torch.device("cpu") if generator is None else generator.device
+
+
+def normal(n: int, latents: int, generator: torch.Generator | None) -> Tensor:
+    """Draw N(0, 1) numbers, shape (n, latents), where the generator lives."""
+    return torch.randn(n, latents, generator=generator, device=device_of(generator))
+
+
+def uniform(n: int, latents: int, generator: torch.Generator | None) -> Tensor:
+    """Draw uniform numbers in [0, 1), shape (n, latents), where the generator lives."""
+    return torch.rand(n, latents, generator=generator, device=device_of(generator))
+
+
+def nearest_gaussian_variance(log_density: Callable[[Tensor], Tensor]) -> float:
+    """Return argmin_s KL(N(0, s) || p) for a symmetric density of one variable, by quadrature.
+
+    >>> round(nearest_gaussian_variance(lambda z: -(z**2) / 8), 4)
+    4.0
+    """
+    noise = torch.linspace(-8, 8, 4001, dtype=torch.float64)
+    weight = torch.softmax(-(noise**2) / 2, 0)
+
+    def divergence(log_std: float) -> float:
+        return -log_std - (weight * log_density(noise[:, None] * math.exp(log_std))[:, 0]).sum().item()
+
+    grid = np.linspace(math.log(1e-3), math.log(1e2), 101)
+    best = int(np.argmin([divergence(log_std) for log_std in grid]))
+    bounds = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
+    return math.exp(2 * float(minimize_scalar(divergence, bounds=bounds, method="bounded").x))

@@ -1,0 +1,127 @@
+"""The layers around the latent variables of any VAE, cut to the variables that are kept."""
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from polarised.errors import ConfigError
+
+__all__ = ["SlicedLayers", "slice_layers"]
+
+Layer = nn.Linear | nn.Conv2d | nn.ConvTranspose2d
+
+
+class SlicedLayers(NamedTuple):
+    """New layers around the kept variables; `log_variance_head` is the same object where one layer held both."""
+
+    mean_head: Any
+    log_variance_head: Any
+    decoder_input: Any
+
+
+def slice_layers(
+    mean_head: Layer,
+    log_variance_head: Layer | None,
+    decoder_input: Layer,
+    keep: Sequence[int],
+    *,
+    constants: Tensor | Sequence[float] | None = None,
+    layout: Literal["separate", "interleaved", "stacked"] = "separate",
+) -> SlicedLayers:
+    """Return copies of the three layers of any VAE that hold its latents, cut to `keep`.
+
+    `layout` says where the log-variances come from: a layer of their own, or the outputs of `mean_head` as pairs
+    (mean, log-variance) a variable ("interleaved"), or all means before all log-variances ("stacked").
+    `constants` (d,) is what the decoder shall see in place of each dropped variable: 0 by default.
+
+    >>> layers = slice_layers(nn.Linear(8, 6), None, nn.Linear(3, 8), [2], layout="interleaved")
+    >>> layers.mean_head.out_features, layers.decoder_input.in_features
+    (2, 1)
+    """
+    if (log_variance_head is None) == (layout == "separate"):
+        raise ConfigError(
+            f"expected a log-variance head with layout 'separate' and none otherwise, got {log_variance_head!r} "
+            f"with layout {layout!r}; say 'interleaved' or 'stacked' where one layer gives both"
+        )
+    for layer in (mean_head, decoder_input, *([] if log_variance_head is None else [log_variance_head])):
+        if not isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d) or getattr(layer, "groups", 1) != 1:
+            raise ConfigError(
+                f"pruning slices layers of type Linear, Conv2d or ConvTranspose2d without groups, got {layer!r}; "
+                "give the layers whose outputs are the latents and whose inputs are the latents"
+            )
+    latents = _size(mean_head, "out") // (1 if layout == "separate" else 2)
+    chosen = checked_keep(keep, latents)
+    if _size(decoder_input, "in") != latents:
+        raise ConfigError(
+            f"expected the decoder's first layer to take {latents} latents, as the encoder gives, got "
+            f"{_size(decoder_input, 'in')}; is this the layer that sees z?"
+        )
+    rows = {
+        "separate": chosen,
+        "interleaved": [row for j in chosen for row in (2 * j, 2 * j + 1)],
+        "stacked": [*chosen, *[latents + j for j in chosen]],
+    }[layout]
+    head = _with_outputs(mean_head, rows)
+    spread = head if log_variance_head is None else _with_outputs(log_variance_head, rows)
+    return SlicedLayers(head, spread, _with_inputs(decoder_input, chosen, constants))
+
+
+def checked_keep(keep: Iterable[int], latents: int) -> list[int]:
+    """Return the variables to keep as a list, or say what is wrong with them."""
+    chosen = [int(j) for j in keep]
+    if not chosen or len(set(chosen)) != len(chosen) or not all(0 <= j < latents for j in chosen):
+        raise ConfigError(
+            f"expected `keep` to name at least one variable of 0 to {latents - 1}, each once, got {chosen}; "
+            "regime.active + regime.mixed is the usual choice"
+        )
+    return chosen
+
+
+def _size(layer: Layer, side: Literal["in", "out"]) -> int:
+    return int(getattr(layer, f"{side}_features" if isinstance(layer, nn.Linear) else f"{side}_channels"))
+
+
+def _with_outputs(layer: Layer, rows: list[int]) -> Layer:
+    sliced = copy.deepcopy(layer)
+    axis = 1 if isinstance(layer, nn.ConvTranspose2d) else 0
+    sliced.weight = nn.Parameter(layer.weight.detach().index_select(axis, _index(rows, layer)))
+    if layer.bias is not None:
+        sliced.bias = nn.Parameter(layer.bias.detach()[rows])
+    setattr(sliced, "out_features" if isinstance(layer, nn.Linear) else "out_channels", len(rows))
+    return sliced
+
+
+def _with_inputs(layer: Layer, keep: list[int], constants: Tensor | Sequence[float] | None) -> Layer:
+    sliced = copy.deepcopy(layer)
+    axis = 0 if isinstance(layer, nn.ConvTranspose2d) else 1
+    weight = layer.weight.detach()
+    sliced.weight = nn.Parameter(weight.index_select(axis, _index(keep, layer)))
+    setattr(sliced, "in_features" if isinstance(layer, nn.Linear) else "in_channels", len(keep))
+    constant = torch.zeros(weight.shape[axis]) if constants is None else torch.as_tensor(constants)
+    if constant.shape != (weight.shape[axis],):
+        raise ConfigError(f"expected {weight.shape[axis]} constants, one a variable, got shape {tuple(constant.shape)}")
+    constant = constant.to(weight)
+    constant[keep] = 0
+    if constant.any():
+        if not isinstance(layer, nn.Linear) and not _translation_invariant(layer):
+            raise ConfigError(
+                f"a constant other than 0 cannot become a bias of {layer!r}, which answers by place; "
+                "drop variables whose prior mean is 0"
+            )
+        kernels = weight if isinstance(layer, nn.Linear) else weight.sum((2, 3))
+        added = kernels @ constant if axis == 1 else constant @ kernels
+        sliced.bias = nn.Parameter(added if layer.bias is None else layer.bias.detach() + added)
+    return sliced
+
+
+def _translation_invariant(layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
+    if isinstance(layer, nn.ConvTranspose2d):
+        return set(layer.kernel_size) == {1} and set(layer.stride) == {1}
+    return layer.padding_mode != "zeros" or not any(p != 0 for p in layer.padding)
+
+
+def _index(rows: list[int], layer: Layer) -> Tensor:
+    return torch.tensor(rows, device=layer.weight.device)
