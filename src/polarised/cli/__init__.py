@@ -1,0 +1,57 @@
+"""The command line: one line each to the library. Heavy imports happen inside the commands."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from polarised.cli.demo import demo
+from polarised.cli.train import train
+from polarised.errors import PolarisedError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="polarised",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo)
+app.command()(train)
+
+
+def _version(show: bool) -> None:
+    if show:
+        from polarised import __version__
+
+        typer.echo(f"polarised {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Which latent variables of a VAE are alive? Diagnose, compare, prune, train and reproduce.
+
+    Start with [bold]polarised demo[/bold], or point [bold]polarised diagnose[/bold] at your own model.
+    """
+
+
+def main() -> None:
+    """Run the command line; an expected error is one sentence on standard error, never a traceback."""
+    try:
+        app()
+    except PolarisedError as error:
+        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+        sys.exit(1)
+    except KeyboardInterrupt as interrupt:
+        typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(0)

@@ -1,0 +1,38 @@
+"""`polarised train`: one model from a config."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polarised.cli.screen import Json, Quiet, console, print_json, show_diagnosis
+
+__all__ = ["train"]
+
+
+def train(
+    config: Annotated[Path, typer.Argument(help="YAML file of settings.")],
+    settings: Annotated[list[str] | None, typer.Argument(help="Overrides such as training.steps=1000.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that holds run directories.")] = Path("runs"),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train and measure one model; the same command after a kill continues where it stopped.
+
+    Example: [bold]polarised train beta.yaml objective.beta=8 seed=1[/bold]
+    """
+    from polarised.study import Run, execute
+    from polarised.study.config import overridden, read_config
+    from polarised.study.examine import diagnose_run
+    from polarised.training import keep_freed_memory
+
+    keep_freed_memory()
+    run = Run.from_config(overridden(read_config(config), settings or []))
+    directory = execute(run, out, progress=not quiet)
+    diagnosis = diagnose_run(directory)
+    if json:
+        print_json({**diagnosis.to_dict(), "directory": str(directory)})
+    else:
+        screen = console(quiet=quiet)
+        show_diagnosis(diagnosis, screen)
+        screen.print(f"\nThe run: [bold]{directory}[/bold]")
