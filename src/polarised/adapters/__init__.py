@@ -1,0 +1,64 @@
+"""Any VAE → Encodings: the border between torch and NumPy.
+
+``from_*`` gives `Encodings`; ``load_*`` gives our own `VAE` with the published weights, decoder included.
+No adapter imports its library, or torch, before it is used. The Lightning callback, which has to subclass Lightning's
+own class, is `polarised.adapters.lightning.RegimeCallback`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polarised.adapters.arrays import from_arrays
+    from polarised.adapters.callables import from_callable
+    from polarised.adapters.diffusers import from_diffusers
+    from polarised.adapters.disentanglement_lib import from_disentanglement_lib, load_disentanglement_lib
+    from polarised.adapters.disentangling_vae import from_disentangling_vae, load_disentangling_vae
+    from polarised.adapters.native import decoder_use, from_vae, pictures
+    from polarised.adapters.pythae import from_pythae
+    from polarised.adapters.scvi import from_scvi
+    from polarised.adapters.targets import Target, open_target
+
+_HOMES = {
+    "Target": "targets",
+    "decoder_use": "native",
+    "from_arrays": "arrays",
+    "from_callable": "callables",
+    "from_diffusers": "diffusers",
+    "from_disentanglement_lib": "disentanglement_lib",
+    "from_disentangling_vae": "disentangling_vae",
+    "from_pythae": "pythae",
+    "from_scvi": "scvi",
+    "from_vae": "native",
+    "load_disentanglement_lib": "disentanglement_lib",
+    "load_disentangling_vae": "disentangling_vae",
+    "open_target": "targets",
+    "pictures": "native",
+}
+
+__all__ = [
+    "Target",
+    "decoder_use",
+    "from_arrays",
+    "from_callable",
+    "from_diffusers",
+    "from_disentanglement_lib",
+    "from_disentangling_vae",
+    "from_pythae",
+    "from_scvi",
+    "from_vae",
+    "load_disentanglement_lib",
+    "load_disentangling_vae",
+    "open_target",
+    "pictures",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"polarised.adapters.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'polarised.adapters' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

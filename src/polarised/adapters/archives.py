@@ -1,0 +1,69 @@
+"""A folder of files, or a zip of one, read by name into memory: nothing is ever unpacked to disk."""
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from polarised.errors import DataError
+
+__all__ = ["Folder"]
+
+LARGEST_FILE = 1 << 28
+MOST_MEMBERS = 100_000
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The files under a directory or inside a zip archive, each read whole and never beyond `LARGEST_FILE` bytes.
+
+    >>> import tempfile, pathlib
+    >>> home = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (home / "specs.json").write_text("{}")
+    >>> Folder(home).read("specs.json")
+    b'{}'
+    """
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+        if not self.path.exists():
+            raise DataError(f"expected a model folder or its zip, {self.path} does not exist; check the path")
+        if self.path.is_file() and not zipfile.is_zipfile(self.path):
+            raise DataError(f"expected a folder or a zip archive, {self.path} is another kind of file")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file, as a path relative to the folder with forward slashes."""
+        if self.path.is_dir():
+            found = (file for file in self.path.rglob("*") if file.is_file())
+            return tuple(sorted(file.relative_to(self.path).as_posix() for file in found))
+        with zipfile.ZipFile(self.path) as archive:
+            members = archive.infolist()
+            if len(members) > MOST_MEMBERS:
+                raise DataError(f"expected fewer than {MOST_MEMBERS} files, {self.path.name} has {len(members)}")
+            return tuple(sorted(member.filename for member in members if not member.is_dir()))
+
+    def ending(self, end: str) -> str | None:
+        """Return the shortest path that ends in these parts, or nothing."""
+        parts = PurePosixPath(end).parts
+        found = [name for name in self.files if PurePosixPath(name).parts[-len(parts) :] == parts]
+        return min(found, key=lambda name: (len(PurePosixPath(name).parts), name), default=None)
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of one of `files`."""
+        if name not in self.files:
+            raise DataError(f"expected {name} in {self.path}, it is not there; is the download complete?")
+        if self.path.is_dir():
+            with (self.path / name).open("rb") as file:
+                data = file.read(LARGEST_FILE + 1)
+        else:
+            # The size a zip announces may be a lie: what counts is how much comes out.
+            try:
+                with zipfile.ZipFile(self.path) as archive, archive.open(name) as member:
+                    data = member.read(LARGEST_FILE + 1)
+            except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+                raise DataError(f"expected a readable zip, {name} in {self.path.name} is not: {error}") from error
+        if len(data) > LARGEST_FILE:
+            raise DataError(f"expected at most {LARGEST_FILE >> 20} MiB, {name} in {self.path.name} is larger")
+        return data

@@ -1,0 +1,204 @@
+"""Our own VAE → Encodings, by the same door as everybody's; and what its decoder makes of the variables."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from polarised.data import Batch, Dataset
+from polarised.errors import DataError
+from polarised.models import VAE
+from polarised.randomness import seed_for, stream
+from polarised.representations import Encodings
+
+if TYPE_CHECKING:
+    import polars
+
+__all__ = ["Drawn", "decoder_use", "from_vae", "pictures"]
+
+Floats = NDArray[np.floating[Any]]
+
+
+class Drawn(NamedTuple):
+    """What a decoder shows: images and their reconstructions (m, C, H, W), and each variable moved over `values`."""
+
+    originals: Floats
+    reconstructions: Floats
+    traversals: Floats
+    values: Floats
+
+
+def from_vae(
+    vae: VAE,
+    data: Dataset | Batch | ArrayLike,
+    *,
+    examples: int = 10_000,
+    u: ArrayLike | None = None,
+    batch_size: int = 256,
+    device: str | None = None,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Encodings:
+    """Encode a sample of a dataset, or all images of an array, with the prior each input is held to.
+
+    Of a dataset at most `examples` images are drawn, all different, with their factors. `progress` is called with
+    the number of images done.
+
+    >>> from polarised.data import dsprites
+    >>> from polarised.models import build_vae
+    >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 64, 64))
+    >>> from_vae(vae, dsprites(), examples=20)
+    Encodings(20 inputs, 3 latent variables, N(0, I), factors shape, scale, orientation, posX, posY)
+    """
+    names = data.factor_space.names if isinstance(data, Dataset) and data.factor_space is not None else None
+    batch = _batch(data, examples, u, seed)
+    parts: list[tuple[Tensor, ...]] = []
+    with _quiet(vae, device), torch.inference_mode():
+        for start in range(0, len(batch), batch_size):
+            x, auxiliary = _tensors(vae, batch, slice(start, start + batch_size))
+            posterior = vae.posterior(x, auxiliary)
+            # An unconditional prior is the same for every input and is asked once.
+            count = len(x) if vae.prior.conditional else 1
+            prior_mean, prior_variance = vae.prior.given(auxiliary).moments(count)
+            parts.append(tuple(t.cpu() for t in (posterior.mean, posterior.variance, prior_mean, prior_variance)))
+            if progress is not None:
+                progress(start + len(x))
+    columns = [torch.cat(column).numpy() for column in zip(*parts, strict=True)]
+    return Encodings(
+        columns[0],
+        variance=columns[1],
+        prior_mean=_constant(columns[2]),
+        prior_variance=_constant(columns[3]),
+        factors=batch.factors,
+        factor_names=names if batch.factors is not None else None,
+    )
+
+
+def decoder_use(
+    vae: VAE, data: Dataset | Batch | ArrayLike, *, examples: int = 300, u: ArrayLike | None = None, seed: int = 0
+) -> "polars.DataFrame":
+    """Return how much the decoder relies on each variable, as the rise of -log p(x|z) in nats an image.
+
+    z_j of one input is replaced by that of another input (permuted) or by a draw from p(z_j|u) (redrawn). Both near 0:
+    the decoder ignores it. Permuting costs, redrawing does not: the prior knows it already. [Bonheme2023iVAE]
+
+    >>> from polarised.data import dsprites
+    >>> from polarised.models import build_vae
+    >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 64, 64))
+    >>> decoder_use(vae, dsprites(), examples=20).columns
+    ['variable', 'permuted', 'redrawn']
+    """
+    import polars
+
+    batch = _batch(data, examples, u, seed)
+    generator = torch.Generator().manual_seed(seed_for(seed, "decoder use"))
+    order = stream(seed, "decoder use").permutation(len(batch))
+    with _quiet(vae, None), torch.inference_mode():
+        x, auxiliary = _tensors(vae, batch, slice(None))
+        posterior = vae.posterior(x, auxiliary)
+        noise = torch.randn(posterior.mean.shape, generator=generator).to(posterior.mean)
+        z = posterior.sample(noise=noise)
+        other = {
+            "permuted": z[torch.as_tensor(order, device=z.device)],
+            "redrawn": vae.prior.given(auxiliary).sample(len(z), generator).to(z),
+        }
+        whole = _reconstruction(vae, x, z)
+        rises: dict[str, list[float]] = {name: [] for name in other}
+        for j in range(vae.latents):
+            for name, replacement in other.items():
+                changed = z.clone()
+                changed[:, j] = replacement[:, j]
+                rises[name].append(_reconstruction(vae, x, changed) - whole)
+    return polars.DataFrame({"variable": range(vae.latents), **rises})
+
+
+def pictures(
+    vae: VAE,
+    data: Dataset | Batch | ArrayLike,
+    *,
+    originals: int = 8,
+    steps: int = 9,
+    reach: float = 2.0,
+    u: ArrayLike | None = None,
+    seed: int = 0,
+) -> Drawn:
+    """Return reconstructions, and each variable moved from -`reach` to `reach` prior standard deviations.
+
+    The other variables stay at the mean of the first original.
+
+    >>> from polarised.data import dsprites
+    >>> from polarised.models import build_vae
+    >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 64, 64))
+    >>> pictures(vae, dsprites(), steps=5).traversals.shape
+    (3, 5, 1, 64, 64)
+    """
+    batch = _batch(data, originals, u, seed)
+    values = torch.linspace(-reach, reach, steps)
+    with _quiet(vae, None), torch.inference_mode():
+        x, auxiliary = _tensors(vae, batch, slice(None))
+        mean = vae.posterior(x, auxiliary).mean
+        centre, spread = (t[0].to(mean) for t in vae.prior.given(auxiliary).moments(len(x)))
+        moved = mean[0].repeat(vae.latents, steps, 1)
+        for j in range(vae.latents):
+            moved[j, :, j] = centre[j] + spread[j].sqrt() * values.to(mean)
+        drawn = vae.generate(moved.flatten(0, 1)).reshape(vae.latents, steps, *vae.shape)
+        shown = vae.generate(mean)
+    reconstructions, traversals = (t.clamp(0, 1).cpu().numpy() for t in (shown, drawn))
+    return Drawn(batch.images, reconstructions, traversals, values.numpy())
+
+
+class _quiet:  # noqa: N801
+    """The VAE in evaluation mode on a device, and as it was afterwards."""
+
+    def __init__(self, vae: VAE, device: str | None) -> None:
+        self.vae, self.device, self.training, self.home = vae, device, vae.training, _home(vae)
+
+    def __enter__(self) -> None:
+        self.vae.eval()
+        self.vae.to(self.device or self.home)
+
+    def __exit__(self, *_: object) -> None:
+        self.vae.train(self.training)
+        self.vae.to(self.home)
+
+
+def _home(vae: VAE) -> torch.device:
+    return next((p.device for p in vae.parameters()), torch.device("cpu"))
+
+
+def _batch(data: Dataset | Batch | ArrayLike, examples: int, u: ArrayLike | None, seed: int) -> Batch:
+    if isinstance(data, Dataset):
+        return data.sample(min(examples, len(data)), seed)
+    if isinstance(data, Batch):
+        return data
+    images = np.asarray(data.detach().cpu() if hasattr(data, "detach") else data, dtype=np.float32)
+    auxiliary = None if u is None else np.asarray(u, dtype=np.float32)
+    if images.ndim < 2 or (auxiliary is not None and len(auxiliary) != len(images)):
+        came = "" if auxiliary is None else f" with {len(auxiliary)} rows of u"
+        raise DataError(f"expected images (n, *shape), and as many rows of u, got {images.shape}{came}")
+    return Batch(images, None, auxiliary, np.arange(len(images)))
+
+
+def _tensors(vae: VAE, batch: Batch, rows: slice) -> tuple[Tensor, Tensor | None]:
+    if batch.images.shape[1:] != vae.shape:
+        raise DataError(
+            f"expected images of shape {vae.shape}, got {batch.images.shape[1:]}; "
+            "is the channel last? Images are (n, channels, height, width) in [0, 1]"
+        )
+    home = _home(vae)
+    x = torch.as_tensor(np.ascontiguousarray(batch.images[rows]), device=home)
+    return x, None if batch.u is None else torch.as_tensor(np.ascontiguousarray(batch.u[rows]), device=home)
+
+
+def _reconstruction(vae: VAE, x: Tensor, z: Tensor, *, rows: int = 256) -> float:
+    pairs = zip(torch.split(x, rows), torch.split(z, rows), strict=True)
+    parts = [vae.likelihood.log_prob(images, vae.decode(codes)) for images, codes in pairs]
+    return -float(torch.cat(parts).double().mean())
+
+
+def _constant(prior: Floats) -> Floats:
+    """Return one row where all are alike: a prior that does not depend on its input says so by its shape."""
+    return prior[0] if bool((prior == prior[0]).all()) else prior

@@ -1,0 +1,103 @@
+"""What a user points at: a run directory of ours, a file of arrays, a published model of somebody else."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from polarised.adapters.archives import Folder
+from polarised.errors import DataError
+
+if TYPE_CHECKING:
+    from polarised.data import Dataset
+    from polarised.models import VAE
+
+__all__ = ["Target", "open_target"]
+
+Kind = Literal["run", "arrays", "model", "disentangling-vae", "disentanglement_lib"]
+
+ARRAYS = (".npz", ".npy", ".parquet", ".pq")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A path and what it holds; `dataset` is the name of the data a published model says it was trained on."""
+
+    path: Path
+    kind: Kind
+    dataset: str | None = None
+
+    @property
+    def name(self) -> str:
+        """A short name for titles."""
+        return self.path.resolve().name if self.path.is_dir() else self.path.stem
+
+    def vae(self) -> "VAE":
+        """Return the model with its weights; encodings alone have none."""
+        if self.kind == "disentangling-vae":
+            from polarised.adapters.disentangling_vae import load_disentangling_vae
+
+            return load_disentangling_vae(self.path)
+        if self.kind == "disentanglement_lib":
+            from polarised.adapters.disentanglement_lib import load_disentanglement_lib
+
+            return load_disentanglement_lib(self.path)
+        if self.kind in ("run", "model"):
+            from polarised.models import load_vae
+
+            return load_vae(self.path / "model.safetensors" if self.path.is_dir() else self.path)
+        raise DataError(f"expected a model with its weights, {self.path} holds only arrays; give the run or the model")
+
+    def data(self) -> "Dataset":
+        """Return the images a published model was trained on, where they can be drawn here."""
+        known = {"dsprites": "dsprites", "dsprites_full": "dsprites", "color_dsprites": "color_dsprites"}
+        known |= {
+            name: name for name in ("noisy_dsprites", "scream_dsprites", "smallnorb", "cars3d", "shapes3d", "mnist")
+        }
+        name = known.get(self.dataset or "")
+        if name is None:
+            came = f"{self.dataset!r}" if self.dataset else "no dataset"
+            raise DataError(
+                f"expected a model that names a dataset of ours, {self.path} names {came}; "
+                "say which images to encode with --data (a dataset's name or a file of images)"
+            )
+        from polarised import catalogue
+
+        dataset: Dataset = catalogue.build("polarised.data.datasets", name)
+        return dataset
+
+
+def open_target(path: str | Path) -> Target:
+    """Recognise what is at a path: its kind, and the dataset it names; nothing large is read yet.
+
+    >>> import tempfile, numpy
+    >>> file = Path(tempfile.mkdtemp()) / "codes.npz"
+    >>> numpy.savez(file, mean=numpy.zeros((5, 2)), variance=numpy.ones((5, 2)))
+    >>> open_target(file).kind
+    'arrays'
+    """
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"expected a run directory, a file of arrays or a model, {path} does not exist; check the path")
+    if path.is_file() and path.suffix.lower() in ARRAYS:
+        return Target(path, "arrays")
+    if path.is_file() and path.suffix == ".safetensors":
+        return Target(path, "model")
+    if path.is_file() and path.suffix.lower() != ".zip":
+        raise DataError(f"expected one of {', '.join(ARRAYS)}, .safetensors or .zip, got {path.name}")
+    if (path / "config.yaml").is_file() or (path / "encodings.npz").is_file():
+        return Target(path, "run")
+    folder = Folder(path)
+    if folder.ending("tfhub/variables/variables.index") is not None:
+        from polarised.adapters import disentanglement_lib
+
+        return Target(path, "disentanglement_lib", disentanglement_lib.dataset_of(folder))
+    if folder.ending("model.pt") is not None:
+        from polarised.adapters import disentangling_vae
+
+        return Target(path, "disentangling-vae", disentangling_vae.dataset_of(folder))
+    if path.is_dir() and any(path.glob("*.npy")):
+        return Target(path, "arrays")
+    raise DataError(
+        f"expected a run of ours (config.yaml), of disentanglement_lib (model/tfhub), of disentangling-vae (model.pt and "
+        f"specs.json) or .npy files in {path}, found none; give the folder of one model"
+    )
