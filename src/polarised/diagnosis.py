@@ -72,7 +72,7 @@ class Diagnosis:
             "mixed": self.regime.mixed,
             "passive": self.regime.passive,
             "variables": _records(self.regime.table()),
-            "scores": self.scores.to_dicts(),
+            "scores": _records(self.scores),
             "decoder_use": None if self.decoder_use is None else _records(self.decoder_use),
             "downstream": None if self.downstream is None else _records(self.downstream),
             "provenance": dict(self.provenance),

@@ -1,0 +1,24 @@
+import os
+from pathlib import Path
+
+# One thread a test process: several run side by side, and results must not depend on the machine.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def reference() -> Path:
+    """The folder of other people's models and real frames, kept outside the repository."""
+    folder = Path(os.environ.get("POLARISED_REFERENCE", REPOSITORY.parent / "shared"))
+    if not (folder / "oracles").is_dir():
+        pytest.skip(f"no reference material in {folder}: set POLARISED_REFERENCE to its folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def oracles() -> Path:
+    """Inputs and outputs of the reference implementations, kept in the repository."""
+    return REPOSITORY / "tests" / "oracles"

@@ -1,0 +1,56 @@
+import json
+
+import numpy as np
+import pytest
+
+from polarised import Encodings, diagnose
+from polarised.errors import DataError
+
+N = 2000
+GENERATOR = np.random.default_rng(0)
+ACTIVE = (GENERATOR.standard_normal(N), np.full(N, 0.02))
+PASSIVE = (0.03 * ACTIVE[0], np.full(N, 0.99))
+HALF = (np.where(np.arange(N) % 2, GENERATOR.standard_normal(N), 0.0), np.where(np.arange(N) % 2, 0.02, 0.99))
+
+
+def encodings_of(*columns, **prior):
+    means, variances = zip(*columns, strict=True)
+    return Encodings(np.stack(means, 1), variance=np.stack(variances, 1), **prior)
+
+
+def test_the_advice_names_what_to_use_and_what_to_drop():
+    diagnosis = diagnose(encodings_of(ACTIVE, PASSIVE, HALF, PASSIVE))
+    assert diagnosis.headline == "1 of 4 latent variables is active, 1 mixed, 2 passive."
+    assert diagnosis.advice[0] == "Use the means of variables 0 and 2; 1 and 3 are passive: drop them."
+    assert any("2 is mixed" in sentence for sentence in diagnosis.advice)
+
+
+def test_a_collapsed_model_is_called_so():
+    diagnosis = diagnose(encodings_of(PASSIVE, PASSIVE))
+    assert diagnosis.headline.startswith("Collapsed: all 2")
+    assert "Lower beta" in diagnosis.advice[0]
+
+
+def test_a_model_without_passive_variables_is_left_alone():
+    assert "none is passive" in diagnose(encodings_of(ACTIVE, ACTIVE)).advice[0]
+
+
+def test_cautions_for_what_variance_rules_miss():
+    noise = (0.001 * ACTIVE[0], np.full(N, 0.05))
+    assert any("would pass for active" in sentence for sentence in diagnose(encodings_of(ACTIVE, noise)).advice)
+    means = ACTIVE[0][:, None]
+    driven = Encodings(means, variance=np.full((N, 1), 0.01), prior_mean=means, prior_variance=np.full((N, 1), 0.01))
+    assert any("follows the prior" in sentence for sentence in diagnose(driven).advice)
+    uncalibrated = encodings_of(ACTIVE, prior_variance=np.full(1, 9.0))
+    assert any("has not settled" in sentence for sentence in diagnose(uncalibrated).advice)
+
+
+def test_the_dictionary_is_plain_json_even_with_infinite_evidence():
+    sharp = (ACTIVE[0], np.zeros(N))
+    text = json.dumps(diagnose(encodings_of(sharp, PASSIVE)).to_dict(), allow_nan=False)
+    assert json.loads(text)["active"] == [0]
+
+
+def test_a_model_without_data_is_refused_with_the_way_out():
+    with pytest.raises(DataError, match="data= to encode"):
+        diagnose(object())

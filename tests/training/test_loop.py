@@ -1,0 +1,137 @@
+import numpy as np
+import pytest
+import torch
+
+from polarised.data import dsprites
+from polarised.errors import ConfigError, TrainingError
+from polarised.models import build_vae
+from polarised.objectives import ELBO, BetaVAE
+from polarised.training import checkpoint, train
+
+CONFIG = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 4}
+DATA = dsprites(size=32)
+
+
+def model(seed=0):
+    return build_vae(CONFIG, DATA.shape, seed=seed)
+
+
+def weights(vae):
+    return {name: value.clone() for name, value in vae.state_dict().items()}
+
+
+def fit(vae, **settings):
+    defaults = {"steps": 12, "batch_size": 8, "learning_rate": 1e-3, "log_every": 5, "progress": False}
+    return train(vae, BetaVAE(beta=2.0), DATA, **(defaults | settings))
+
+
+def test_history_has_every_term_and_the_open_window_last():
+    history = fit(model())
+    assert history.steps.tolist() == [5, 10, 12]
+    assert set(history.terms) == {"distortion", "rate"}
+    table = history.table()
+    np.testing.assert_allclose(table["loss"], table["distortion"] + table["rate"])
+
+
+def test_training_lowers_the_loss():
+    history = fit(model(), steps=150, log_every=10)
+    assert history.loss[-1] < 0.5 * history.loss[0]
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_does_not():
+    first, second, other = model(), model(), model()
+    fit(first), fit(second), fit(other, seed=1)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
+
+
+def test_training_neither_reads_nor_moves_the_global_random_state():
+    torch.manual_seed(3)
+    first = model()
+    before = torch.get_rng_state()
+    fit(first)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(4)
+    second = model()
+    fit(second)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("stop", [1, 5, 7])
+def test_a_stopped_run_continues_to_bit_identical_weights_and_history(tmp_path, stop):
+    whole = model()
+    expected = fit(whole)
+    fit(model(), steps=stop, directory=tmp_path)
+    resumed = model(seed=9)
+    history = fit(resumed, directory=tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
+    np.testing.assert_array_equal(history.loss, expected.loss)
+    np.testing.assert_array_equal(history.steps, expected.steps)
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    first = fit(model(), directory=tmp_path)
+    again = model(seed=5)
+    second = fit(again, directory=tmp_path)
+    np.testing.assert_array_equal(first.loss, second.loss)
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    fit(model(), directory=tmp_path)
+    with pytest.raises(TrainingError, match="differs in objective, learning rate"):
+        train(model(), ELBO(), DATA, steps=20, batch_size=8, directory=tmp_path, progress=False)
+
+
+def test_a_broken_checkpoint_is_refused_with_the_remedy(tmp_path):
+    (tmp_path / checkpoint.FILE).write_bytes(b"half a file")
+    with pytest.raises(TrainingError, match="delete it to start afresh"):
+        fit(model(), directory=tmp_path)
+
+
+class Diverging(ELBO):
+    def __call__(self, step):
+        terms = super().__call__(step)
+        return terms | {"penalty": terms["rate"] * (float("nan") if step.number >= 7 else 0.0)}
+
+
+def test_a_term_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(tmp_path):
+    settings = {"steps": 20, "batch_size": 8, "checkpoint_every": 3, "directory": tmp_path, "progress": False}
+    with pytest.raises(TrainingError, match="penalty became nan at step 8"):
+        train(model(), Diverging(), DATA, **settings)
+    vae = model()
+    optimiser = torch.optim.Adam(vae.parameters())
+    found = checkpoint.load(tmp_path, {}, {"vae": vae}, optimiser)
+    assert found.step == 6
+    assert all(torch.isfinite(p).all() for p in vae.parameters())
+
+
+class Watching:
+    every = 4
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, step, vae):
+        self.seen.append(step)
+
+    def state(self):
+        return {"seen": np.array(self.seen)}
+
+    def restore(self, state):
+        self.seen = state["seen"].tolist()
+
+
+def test_hooks_are_called_at_the_start_every_so_often_and_at_the_end_and_survive_a_resume(tmp_path):
+    hook = Watching()
+    fit(model(), steps=10, hooks=[hook])
+    assert hook.seen == [0, 4, 8, 10]
+    fit(model(), steps=6, hooks=[Watching()], directory=tmp_path)
+    resumed = Watching()
+    fit(model(), steps=10, hooks=[resumed], directory=tmp_path)
+    assert resumed.seen == [0, 4, 6, 8, 10]
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"batch_size": 1}, {"checkpoint_every": 0}, {"log_every": 0}])
+def test_settings_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ConfigError, match="at least 1"):
+        fit(model(), **wrong)
