@@ -12,13 +12,14 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_logits, softplus
 
 from polarised.errors import ConfigError
+from polarised.models.posteriors import LOG_TWO_PI
 
 __all__ = ["Bernoulli", "ContinuousBernoulli", "Gaussian", "Laplace"]
 
-LOG_TWO_PI = math.log(2 * math.pi)
+CLIP = 1e-6
 
 
 class Likelihood(nn.Module, ABC):
@@ -45,24 +46,30 @@ class Bernoulli(Likelihood):
     log p(x|z) = sum x log p + (1 - x) log(1 - p)  [Kingma2014, eq. 11]
 
     Real-valued x is scored by the same cross-entropy, as every disentanglement study does [Locatello2019];
-    it is then no density: `ContinuousBernoulli` is. `weight` counts every value that often: with 4, a picture whose
-    pixels are means of 2x2 weighs against the rate as much as the full one.
+    it is then no density: `ContinuousBernoulli` is. Two options of disentanglement_lib, off in its study:
+    `activation="tanh"` takes p = (1 + tanh(output)) / 2 clipped at 1e-6, and `subtract_entropy` leaves out what
+    no decoder can gain, the entropy of the image itself.
 
     >>> round(Bernoulli().log_prob(torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1)).item(), 4)
     -0.6931
     """
 
-    def __init__(self, *, weight: float = 1.0) -> None:
+    def __init__(self, *, activation: Literal["sigmoid", "tanh"] = "sigmoid", subtract_entropy: bool = False) -> None:
         super().__init__()
-        if not weight > 0:
-            raise ConfigError(f"Bernoulli.weight must be positive, got {weight}; 1.0 counts every value once")
-        self.weight = weight
+        self.activation, self.subtract_entropy = activation, subtract_entropy
 
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
-        return -self.weight * binary_cross_entropy_with_logits(outputs, x, reduction="none").flatten(1).sum(1)
+        if self.activation == "tanh":
+            values = -binary_cross_entropy(self.mean(outputs), x, reduction="none")
+        else:
+            values = -binary_cross_entropy_with_logits(outputs, x, reduction="none")
+        if self.subtract_entropy:
+            p = x.clamp(CLIP, 1 - CLIP)
+            values = values + binary_cross_entropy(p, p, reduction="none")
+        return values.flatten(1).sum(1)
 
     def mean(self, outputs: Tensor) -> Tensor:
-        return outputs.sigmoid()
+        return _squashed(outputs, self.activation)
 
     def check(self, x: Tensor) -> list[str]:
         return _outside_unit_interval(x, type(self).__name__)
@@ -98,7 +105,8 @@ class Gaussian(Likelihood):
     `scale` says where the variance comes from: "fixed" is the setting `variance`; "shared" is one number, trained
     from `variance` on [Dai2018, eq. 3]; "per-image" is the image's own mean squared error, the best a
     number per image can do [Rybkin2021, eq. 5]; "learned" is a second decoder output for every value,
-    std = softplus(output) + 1e-6 [Mathieu2019, table 1b].
+    std = softplus(output) + 1e-6 [Mathieu2019, table 1b]. `activation` squashes the mean into [0, 1]; with it,
+    and variance 1/2, this is the squared error of disentanglement_lib up to a constant.
 
     >>> round(Gaussian(variance=1.0).log_prob(torch.zeros(1, 2), torch.zeros(1, 2)).item(), 4)
     -1.8379
@@ -109,11 +117,12 @@ class Gaussian(Likelihood):
         *,
         variance: float = 1.0,
         scale: Literal["fixed", "shared", "per-image", "learned"] = "fixed",
+        activation: Literal["identity", "sigmoid", "tanh"] = "identity",
     ) -> None:
         super().__init__()
         if not variance > 0:
             raise ConfigError(f"Gaussian.variance must be positive, got {variance}; 1.0 is the squared error")
-        self.scale = scale
+        self.scale, self.activation = scale, activation
         self.outputs_per_value = 2 if scale == "learned" else 1
         log_variance = torch.tensor(math.log(variance))
         if scale == "shared":
@@ -133,7 +142,7 @@ class Gaussian(Likelihood):
         return -0.5 * values.flatten(1).sum(1)
 
     def mean(self, outputs: Tensor) -> Tensor:
-        return outputs.chunk(self.outputs_per_value, dim=1)[0]
+        return _squashed(outputs.chunk(self.outputs_per_value, dim=1)[0], self.activation)
 
 
 class Laplace(Likelihood):
@@ -157,6 +166,12 @@ class Laplace(Likelihood):
 
     def mean(self, outputs: Tensor) -> Tensor:
         return outputs
+
+
+def _squashed(outputs: Tensor, activation: str) -> Tensor:
+    if activation == "identity":
+        return outputs
+    return outputs.sigmoid() if activation == "sigmoid" else (outputs.tanh() / 2 + 0.5).clamp(CLIP, 1 - CLIP)
 
 
 def _outside_unit_interval(x: Tensor, name: str) -> list[str]:

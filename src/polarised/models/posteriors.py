@@ -50,7 +50,7 @@ class DiagonalGaussian:
         """Return KL(self || other) of every variable, shape (B, d).
 
         KL_j = (s/t + (m - n)^2/t - 1 + log t - log s) / 2 with means m, n and variances s, t
-        [Bonheme2023iVAE, eq. 4].
+        [Bonheme2023iVAE, eq. 4; Kingma2014, appendix B].
 
         >>> narrow = DiagonalGaussian(torch.zeros(1, 1), torch.full((1, 1), -2.0))
         >>> round(narrow.kl(DiagonalGaussian(torch.zeros(1, 1), torch.zeros(1, 1))).item(), 4)

@@ -1,22 +1,49 @@
-"""The objectives of the papers, each about ten lines under its equation. A page: `__all__` is the catalogue."""
+"""The objectives of the papers, each about ten lines under its equation. A page: `__all__` is the catalogue.
 
-# ruff: noqa: D102 (the abstract class documents the call)
+Rate = E[KL(q(z|x) || p(z))], distortion = E[-log p(x|z)]; both in nats per image, summed over latents and pixels. The
+loss is the sum of the terms returned.
+"""
 
-from dataclasses import dataclass
+# ruff: noqa: D102 (the abstract class documents the methods)
 
-from torch import Tensor
+from dataclasses import dataclass, field
+from typing import Literal
 
+from torch import Tensor, nn
+
+from polarised.objectives.critic import critic_loss, critic_network, density_ratio
 from polarised.objectives.step import Objective, Step
-from polarised.objectives.terms import distortion, rate
+from polarised.objectives.terms import (
+    Estimator,
+    covariance_penalty,
+    distortion,
+    inclusive_kl,
+    maximum_mean_discrepancy,
+    posterior_covariance,
+    posterior_noise,
+    ramp,
+    rate,
+    rate_parts,
+)
 
-__all__ = ["ELBO", "BetaVAE"]
+__all__ = [
+    "DIPVAE",
+    "ELBO",
+    "IVAE",
+    "RTCVAE",
+    "AnnealedVAE",
+    "BetaTCVAE",
+    "BetaVAE",
+    "Decomposition",
+    "FactorVAE",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ELBO(Objective):
-    """Minimise the negative evidence lower bound: the plain VAE.
+    """Minimise the negative evidence lower bound: the plain VAE, and the iVAE under the prior `Conditional`.
 
-    loss = E[-log p(x|z)] + E[KL(q(z|x) || p(z))]  [Kingma2014, eq. 3]
+    loss = distortion + rate  [Kingma2014, eq. 3]
 
     >>> ELBO()
     ELBO()
@@ -28,15 +55,277 @@ class ELBO(Objective):
 
 @dataclass(frozen=True, kw_only=True)
 class BetaVAE(Objective):
-    """Weigh the rate by beta.
+    """Weigh the rate by beta, if wished after a linear rise from 0 over `warm_up` steps.
 
-    loss = E[-log p(x|z)] + beta E[KL(q(z|x) || p(z))]  [Higgins2017, eq. 4]
+    loss = distortion + beta rate  [Higgins2017, eq. 4]
 
     >>> BetaVAE(beta=8.0)
-    BetaVAE(beta=8.0)
+    BetaVAE(beta=8.0, warm_up=0)
     """
 
     beta: float = 4.0
+    warm_up: int = 0
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        return {"distortion": distortion(step), "rate": self.beta * rate(step)}
+        beta = self.beta * ramp(step.number, self.warm_up)
+        return {"distortion": distortion(step), "rate": beta * rate(step)}
+
+    def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
+        return _unfinished("beta", self.beta, self.warm_up, steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnealedVAE(Objective):
+    """Hold the rate at a capacity that grows linearly to c_max over `iteration_threshold` steps.
+
+    loss = distortion + gamma |rate - C(t)|, C(t) = c_max min(1, t / iteration_threshold)  [Burgess2018, eq. 8]
+
+    The rate is averaged over the batch before the absolute value, as in disentanglement_lib.
+
+    >>> AnnealedVAE(c_max=50.0).gamma
+    1000.0
+    """
+
+    gamma: float = 1000.0
+    c_max: float = 25.0
+    iteration_threshold: int = 100_000
+
+    def __call__(self, step: Step) -> dict[str, Tensor]:
+        capacity = self.c_max * ramp(step.number, self.iteration_threshold)
+        return {"distortion": distortion(step), "capacity": self.gamma * (rate(step) - capacity).abs()}
+
+    def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
+        return _unfinished("the capacity", self.c_max, self.iteration_threshold, steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorVAE(Objective):
+    """Penalise the total correlation of z, read off a critic that tells codes from shuffled codes.
+
+    loss = distortion + rate + gamma E[log D(z) / (1 - D(z))]  [Kim2018, eq. 2]
+    critic loss = -E[log D(z)] / 2 - E[log(1 - D(shuffled z))] / 2
+
+    The critic is frozen in the first line and z in the second, so one backward serves both, at the old weights.
+    Differs from the paper, as disentanglement_lib does, by shuffling the same batch instead of a second one.
+    `compatibility="disentanglement_lib"` clips the critic's probabilities at 1e-6. That library's shared
+    step counter makes its 300,000 steps 150,000 updates.
+
+    >>> FactorVAE(gamma=40.0).critic_betas
+    (0.5, 0.9)
+    """
+
+    gamma: float = 10.0
+    critic_layers: int = 6
+    critic_width: int = 1000
+    critic_learning_rate: float = 1e-4
+    critic_betas: tuple[float, float] = (0.5, 0.9)
+    compatibility: Literal["none", "disentanglement_lib"] = "none"
+
+    def __call__(self, step: Step) -> dict[str, Tensor]:
+        return {
+            "distortion": distortion(step),
+            "rate": rate(step),
+            "total_correlation": self.gamma * density_ratio(step),
+            "critic": critic_loss(step, clip=0.0 if self.compatibility == "none" else 1e-6),
+        }
+
+    def critic(self, latents: int) -> nn.Module:
+        return critic_network(latents, layers=self.critic_layers, width=self.critic_width)
+
+    def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
+        return _unused("gamma", self.gamma, 0.0, "the total correlation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BetaTCVAE(Objective):
+    """Weigh the three parts of the rate: mutual information, total correlation and dimension-wise KL.
+
+    loss = distortion + alpha MI + beta TC + gamma DW  [Chen2018, eq. 4]
+         = distortion + rate + (alpha - 1) MI + (beta - 1) TC + (gamma - 1) DW
+
+    The second line is used, with the rate in closed form: the same in expectation, less noisy, and at weights of 1
+    the ELBO to the last bit. `estimator="disentanglement_lib"` drops the constants of the minibatch estimate,
+    as that library does: same gradients, a strongly negative value. "mss0" are the stratified weights as released.
+
+    >>> BetaTCVAE(beta=8.0).estimator
+    'mws'
+    """
+
+    alpha: float = field(default=1.0, metadata={"may_be_negative": True})
+    beta: float = 6.0
+    gamma: float = 1.0
+    estimator: Estimator = "mws"
+
+    def __call__(self, step: Step) -> dict[str, Tensor]:
+        parts = rate_parts(step, estimator=self.estimator)
+        return {
+            "distortion": distortion(step),
+            "rate": rate(step),
+            "mutual_information": (self.alpha - 1) * parts.mutual_information,
+            "total_correlation": (self.beta - 1) * parts.total_correlation,
+            "dimension_wise": (self.gamma - 1) * parts.dimension_wise,
+        }
+
+    def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
+        return _unused("beta", self.beta, 1.0, "the total correlation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DIPVAE(Objective):
+    """Draw the covariance of the code towards the identity: of its mean (I) or of its sample (II).
+
+    loss = distortion + rate + lambda_od sum_{i != j} C_ij^2 + lambda_d sum_i (C_ii - 1)^2  [Kumar2018, eq. 6 and 7]
+    C = Cov[E[z|x]] (I), or + E[Cov[z|x]] (II)
+
+    The covariance is over the batch, divided by its size. Without a value of its own lambda_d is 10 lambda_od (I) or
+    lambda_od (II), as in the studies [Locatello2019; Cheng2021].
+
+    >>> DIPVAE(variant="II", lambda_od=5.0).lambda_d is None
+    True
+    """
+
+    variant: Literal["I", "II"] = "II"
+    lambda_od: float = 10.0
+    lambda_d: float | None = None
+
+    def __call__(self, step: Step) -> dict[str, Tensor]:
+        covariance = posterior_covariance(step.posterior, of="mean" if self.variant == "I" else "sample")
+        usual = self.lambda_od * (10.0 if self.variant == "I" else 1.0)
+        lambda_d = usual if self.lambda_d is None else self.lambda_d
+        return {
+            "distortion": distortion(step),
+            "rate": rate(step),
+            "covariance": covariance_penalty(covariance, lambda_od=self.lambda_od, lambda_d=lambda_d),
+        }
+
+    def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
+        return _unused("lambda_od", self.lambda_od, 0.0, "the covariance off the diagonal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RTCVAE(Objective):
+    """Penalise the total correlation of z and the noise that could hide that of its mean.
+
+    loss = distortion + rate + beta E[log D(z) / (1 - D(z))] + eta E[tr Cov[z|x]]  [Cheng2021, eq. 4]
+
+    eta is max(10, beta) unless given. Equation 6 of the paper prints the ratio without its logarithm; this is with.
+    The critic is that of `FactorVAE`, with its frozen halves.
+
+    >>> RTCVAE(beta=20.0).eta is None
+    True
+    """
+
+    beta: float = 10.0
+    eta: float | None = None
+    critic_layers: int = 5
+    critic_width: int = 1000
+    critic_learning_rate: float = 1e-4
+    critic_betas: tuple[float, float] = (0.5, 0.9)
+
+    def __call__(self, step: Step) -> dict[str, Tensor]:
+        eta = max(10.0, self.beta) if self.eta is None else self.eta
+        return {
+            "distortion": distortion(step),
+            "rate": rate(step),
+            "total_correlation": self.beta * density_ratio(step),
+            "noise": eta * posterior_noise(step),
+            "critic": critic_loss(step),
+        }
+
+    def critic(self, latents: int) -> nn.Module:
+        return critic_network(latents, layers=self.critic_layers, width=self.critic_width)
+
+    def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
+        return _unused("beta", self.beta, 0.0, "the total correlation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IVAE(Objective):
+    """Weigh distortion and the three parts of the rate, under the prior `Conditional` that knows u.
+
+    loss = a distortion + b MI + c TC + d DW, all of q(z|x, u) against p(z|u)  [Khemakhem2020, released code]
+
+    Weights of 1 are the ELBO of the paper. Written as in `BetaTCVAE`, with the rate in closed form. The released
+    settings are a=100, b=1, c=0, d=10 for data and decoder of variance 0.1. `annealing` steps T > 0 let
+    the weights run, with w = 1 / (2 decoder_variance), as a = w min(2, 1 + t/T), b = max(1, 0.3 w (1 - t/T)),
+    c = min(1, t/T), d = max(1, 0.5 w (1 - t/T)), and are the ELBO from T on.
+
+    >>> IVAE(a=100.0, c=0.0, d=10.0).weights(0)
+    (100.0, 1.0, 0.0, 10.0)
+    >>> IVAE(annealing=100, decoder_variance=0.05).weights(50)
+    (15.0, 1.5, 0.5, 2.5)
+    """
+
+    a: float = 1.0
+    b: float = 1.0
+    c: float = 1.0
+    d: float = 1.0
+    annealing: int = 0
+    decoder_variance: float = 0.1
+
+    def __call__(self, step: Step) -> dict[str, Tensor]:
+        a, b, c, d = self.weights(step.number)
+        parts = rate_parts(step)
+        return {
+            "distortion": a * distortion(step),
+            "rate": rate(step),
+            "mutual_information": (b - 1) * parts.mutual_information,
+            "total_correlation": (c - 1) * parts.total_correlation,
+            "dimension_wise": (d - 1) * parts.dimension_wise,
+        }
+
+    def weights(self, number: int) -> tuple[float, float, float, float]:
+        """Return a, b, c, d at a step."""
+        if not self.annealing:
+            return self.a, self.b, self.c, self.d
+        if number >= self.annealing:
+            return 1.0, 1.0, 1.0, 1.0
+        t, w = number / self.annealing, 0.5 / self.decoder_variance
+        return w * (1 + t), max(1.0, 0.3 * w * (1 - t)), t, max(1.0, 0.5 * w * (1 - t))
+
+    def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
+        return _unfinished("the weight c", 1.0, self.annealing, steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decomposition(Objective):
+    """Control overlap by beta and the match of the aggregate posterior with the prior by alpha.
+
+    loss = distortion + beta rate + alpha D(q(z), p(z))  [Mathieu2019, eq. 7]
+
+    D is KL(p(z) || q(z)) over the batch, or the MMD with the inverse multiquadratic kernel of the whole code.
+    `compatibility="released-code"` sums that kernel over variables instead, which sees the marginals alone.
+
+    >>> Decomposition(alpha=1.0, divergence="inclusive_kl").beta
+    1.0
+    """
+
+    alpha: float = 100.0
+    beta: float = 1.0
+    divergence: Literal["mmd", "inclusive_kl"] = "mmd"
+    compatibility: Literal["none", "released-code"] = "none"
+
+    def __call__(self, step: Step) -> dict[str, Tensor]:
+        terms = {"distortion": distortion(step), "rate": self.beta * rate(step)}
+        if self.alpha == 0:
+            return terms
+        if self.divergence == "inclusive_kl":
+            return terms | {"divergence": self.alpha * inclusive_kl(step)}
+        per_variable = self.compatibility == "released-code"
+        return terms | {"divergence": self.alpha * maximum_mean_discrepancy(step, per_variable=per_variable)}
+
+    def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
+        return _unused("alpha", self.alpha, 0.0, "the divergence of the aggregate posterior")
+
+
+def _unfinished(what: str, target: float, length: int, steps: int) -> list[str]:
+    if steps >= length:
+        return []
+    reached = target * ramp(steps, length)
+    return [
+        f"{what} reaches {reached:.3g} of {target:g} in this run: its schedule takes {length} steps, the run {steps}."
+    ]
+
+
+def _unused(symbol: str, value: float, neutral: float, what: str) -> list[str]:
+    return [f"{symbol} = {value:g} leaves {what} out of the loss: set another value or use ELBO."] * (value == neutral)

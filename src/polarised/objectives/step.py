@@ -1,11 +1,13 @@
 """Everything one training step knows, and what an objective is."""
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
 
+from polarised.errors import ConfigError
 from polarised.models.likelihoods import Likelihood
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import Prior
@@ -77,6 +79,15 @@ class Objective(ABC):
     is their sum, and the log has a column for each. An objective with a critic also has the fields
     `critic_learning_rate` and `critic_betas`.
     """
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, setting.name)
+            least = -math.inf if setting.metadata.get("may_be_negative") else 0.0
+            if isinstance(value, int | float) and not (least <= value < math.inf):
+                raise ConfigError(
+                    f"{type(self).__name__}.{setting.name} must be a finite number of at least {least:g}, got {value}"
+                )
 
     @abstractmethod
     def __call__(self, step: Step) -> dict[str, Tensor]:

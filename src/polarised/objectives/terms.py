@@ -1,19 +1,39 @@
-"""What the papers' objectives are made of: plain functions of a step, in nats."""
+"""What the papers' objectives are made of: plain functions of a step, in nats, each the mean over the batch."""
 
+from typing import Literal, NamedTuple
+
+import torch
 from torch import Tensor
 
+from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives.step import Step
 
-__all__ = ["distortion", "ramp", "rate"]
+__all__ = [
+    "RateParts",
+    "covariance_penalty",
+    "distortion",
+    "importance_weights",
+    "inclusive_kl",
+    "maximum_mean_discrepancy",
+    "mmd",
+    "posterior_covariance",
+    "posterior_noise",
+    "ramp",
+    "rate",
+    "rate_parts",
+]
+
+Estimator = Literal["mws", "mss0", "mss1", "eq10b", "disentanglement_lib"]
+SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 def distortion(step: Step) -> Tensor:
-    """Return -E[log p(x|z)], the mean over images of the sum over pixels [Kingma2014, eq. 3]."""
+    """Return -E[log p(x|z)], summed over pixels [Kingma2014, eq. 3]."""
     return -step.likelihood.log_prob(step.x, step.outputs).mean()
 
 
 def rate(step: Step) -> Tensor:
-    """Return E[KL(q(z|x) || p(z|u))], the mean over images of the sum over latents [Kingma2014, eq. 3]."""
+    """Return E[KL(q(z|x) || p(z|u))], summed over latents [Kingma2014, eq. 3]."""
     return step.prior.kl(step.posterior, step.z).sum(1).mean()
 
 
@@ -24,3 +44,121 @@ def ramp(number: int, length: int) -> float:
     (0.25, 1.0, 1.0)
     """
     return min(1.0, number / length) if length else 1.0
+
+
+class RateParts(NamedTuple):
+    """The rate in three parts: how much z says about x, how dependent its variables are, how far each is from p."""
+
+    mutual_information: Tensor
+    total_correlation: Tensor
+    dimension_wise: Tensor
+
+
+def rate_parts(step: Step, *, estimator: Estimator = "mws") -> RateParts:
+    """Split the sampled rate with a minibatch estimate of the aggregate posterior q(z) [Chen2018, eq. 2].
+
+    E[log q(z|x) - log p(z)]
+        = E[log q(z|x) - log q(z)] + E[log q(z) - sum_j log q(z_j)] + E[sum_j log q(z_j) - log p(z)],
+    log q(z_i) = logsumexp_k(log W_ik + sum_j log q(z_ij|x_k)) and in the same way for each log q(z_ij).
+    The three sum to the sampled rate whatever the weights W; `importance_weights` lists them.
+    """
+    posterior = step.posterior
+    across = DiagonalGaussian(posterior.mean[None], posterior.log_variance[None]).log_prob(step.z[:, None])
+    weights = importance_weights(len(step.z), step.dataset_size, estimator=estimator).to(across).log()
+    log_joint = torch.logsumexp(across.sum(2) + weights, dim=1)
+    log_product = torch.logsumexp(across + weights[:, :, None], dim=1).sum(1)
+    log_posterior = torch.diagonal(across.sum(2))
+    return RateParts(
+        mutual_information=(log_posterior - log_joint).mean(),
+        total_correlation=(log_joint - log_product).mean(),
+        dimension_wise=(log_product - step.prior.log_prob(step.z)).mean(),
+    )
+
+
+def importance_weights(batch: int, dataset_size: int, *, estimator: Estimator) -> Tensor:
+    """Return the weight W[i, k] of encoder k in the estimate of q(z_i), shape (B, B), M = B - 1.
+
+    "mws": 1 / (N B), biased [Chen2018, eq. 3]; "mss0": the stratified weights as released, whose strides run down
+    two columns; "mss1": on the diagonals, as meant, unbiased [Cheng2021, appendix 1]; "eq10b": its average over
+    the choice of the stratum [Mathieu2019, eq. 10b]; "disentanglement_lib": 1, the constants dropped.
+
+    >>> importance_weights(2, 4, estimator="eq10b").tolist()
+    [[0.25, 0.75], [0.75, 0.25]]
+    """
+    others, size = max(batch - 1, 1), max(dataset_size, batch)
+    stratum = (size - others) / (size * others)
+    if estimator == "disentanglement_lib":
+        return torch.ones(batch, batch)
+    if estimator == "mws":
+        return torch.full((batch, batch), 1 / (size * batch))
+    if estimator == "eq10b":
+        weights = torch.full((batch, batch), (size - 1) / (size * others))
+        return weights.fill_diagonal_(1 / size)
+    weights = torch.full((batch, batch), 1 / others)
+    if estimator == "mss1":
+        weights.fill_diagonal_(1 / size)
+        weights[torch.arange(batch), (torch.arange(batch) + 1) % batch] = stratum
+        return weights
+    weights[:, 0] = 1 / size
+    weights[:, 1:2] = stratum
+    weights[others - 1, 0] = stratum
+    return weights
+
+
+def posterior_covariance(posterior: DiagonalGaussian, *, of: Literal["mean", "sample"]) -> Tensor:
+    """Return Cov[E[z|x]] over the batch (divided by its size), plus E[Cov[z|x]] for the sample [Kumar2018, eq. 5]."""
+    centred = posterior.mean - posterior.mean.mean(0)
+    covariance = centred.T @ centred / len(centred)
+    return covariance + torch.diag(posterior.variance.mean(0)) if of == "sample" else covariance
+
+
+def covariance_penalty(covariance: Tensor, *, lambda_od: float, lambda_d: float) -> Tensor:
+    """Return lambda_od sum_{i != j} C_ij^2 + lambda_d sum_i (C_ii - 1)^2 [Kumar2018, eq. 6].
+
+    >>> covariance_penalty(torch.tensor([[2.0, 3.0], [3.0, 1.0]]), lambda_od=1.0, lambda_d=10.0).item()
+    28.0
+    """
+    diagonal = torch.diagonal(covariance)
+    off_diagonal = (covariance**2).sum() - (diagonal**2).sum()
+    return lambda_od * off_diagonal + lambda_d * ((diagonal - 1) ** 2).sum()
+
+
+def posterior_noise(step: Step) -> Tensor:
+    """Return E[tr Cov[z|x]], the part of the variance of z that says nothing about x [Cheng2021, eq. 4]."""
+    return step.posterior.variance.sum(1).mean()
+
+
+def inclusive_kl(step: Step) -> Tensor:
+    """Return KL(p(z) || mean_i q(z|x_i)) over as many draws of the prior as images [Mathieu2019, appendix B]."""
+    draws = step.prior.sample(len(step.z), step.generator).to(step.z)
+    posterior = DiagonalGaussian(step.posterior.mean[None], step.posterior.log_variance[None])
+    log_each = posterior.log_prob(draws[:, None]).sum(2)
+    log_aggregate = torch.logsumexp(log_each, dim=1) - torch.tensor(len(step.z)).log()
+    return (step.prior.log_prob(draws) - log_aggregate).mean()
+
+
+def maximum_mean_discrepancy(step: Step, *, per_variable: bool = False) -> Tensor:
+    """Return the MMD between draws of the prior and the step's codes, see `mmd`."""
+    return mmd(step.prior.sample(len(step.z), step.generator).to(step.z), step.z, per_variable=per_variable)
+
+
+def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False) -> Tensor:
+    """Return the unbiased squared maximum mean discrepancy of two samples (n, d), summed over six kernels.
+
+    E k(a, a') + E k(b, b') - 2 E k(a, b), k(a, b) = C / (C + |a - b|^2), C = 2 d s, s in 0.1 ... 5; it may be
+    negative. `per_variable` takes a kernel with C = 2 s on every variable and sums, which sees the
+    marginals only [Mathieu2019, appendix B].
+
+    >>> far, near = torch.tensor([[9.0], [9.1]]), torch.tensor([[0.0], [0.1]])
+    >>> bool(mmd(far, near) > mmd(near, near))
+    True
+    """
+    n, d = first.shape
+    both = torch.cat([first, second])
+    squared = (both[:, None] - both[None]) ** 2
+    squared = squared if per_variable else squared.sum(2, keepdim=True)
+    widths = torch.tensor(SCALES).to(first) * (2 if per_variable else 2 * d)
+    kernel = (widths / (widths + squared[..., None])).sum((2, 3))
+    pairs = torch.full((2 * n, 2 * n), 1 / (n * (n - 1)), dtype=first.dtype, device=first.device)
+    pairs[:n, n:] = pairs[n:, :n] = -1 / n**2
+    return (kernel * pairs.fill_diagonal_(0)).sum()

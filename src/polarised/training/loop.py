@@ -15,6 +15,7 @@ from torch import nn
 
 from polarised.data.dataset import Batch, Dataset
 from polarised.errors import ConfigError
+from polarised.models.networks import seeded_weights
 from polarised.models.vae import VAE
 from polarised.objectives.step import Objective, take_step
 from polarised.randomness import seed_for
@@ -78,8 +79,11 @@ def train(
             f"{steps}, {checkpoint_every}, {log_every} and {batch_size}"
         )
     _announce(vae, objective, dataset, steps, batch_size, seed)
+    if vae.prior.awaits_data:
+        vae.prior.fit(torch.from_numpy(dataset.sample(min(len(dataset), 2000), seed).images))
     vae.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-    critic = objective.critic(vae.latents)
+    with seeded_weights(seed, "critic"):
+        critic = objective.critic(vae.latents)
     modules: dict[str, nn.Module] = {"vae": vae} if critic is None else {"vae": vae, "critic": critic.to(device)}
     optimiser = _adam(modules, objective, learning_rate, betas, amsgrad)
     records = Records(log_every)

@@ -80,9 +80,13 @@ class Anisotropic(Prior):
             self.register_buffer("log_weight", log_weight)
 
     @property
+    def awaits_data(self) -> bool:
+        return not bool(torch.isfinite(self.log_weight).all())
+
+    @property
     def log_variance(self) -> Tensor:
         """The log-variance of every variable, shape (1, d)."""
-        if not torch.isfinite(self.log_weight[0]):
+        if self.awaits_data:
             raise DataError(
                 "expected the scales of the prior Anisotropic to be set, but they are taken from data and none came; "
                 "call prior.fit(images) before training, or set its variances"
@@ -109,7 +113,7 @@ class Anisotropic(Prior):
 
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:
-        if torch.isfinite(self.log_weight).all():
+        if not self.awaits_data:
             return
         rows = images.flatten(1)
         if min(rows.shape) < self.latents:

@@ -22,7 +22,7 @@ __all__ = ["GaussianMixture", "Sparse"]
 
 
 class Sparse(Prior):
-    """Place p(z) = prod_j (1 - gamma) N(0, 1) + gamma N(0, width^2): mostly off, seldom on [Mathieu2019, eq. 10].
+    """Place p(z) = prod_j (1 - gamma) N(0, 1) + gamma N(0, width^2): mostly off, seldom on [Mathieu2019, appendix B].
 
     `width` is a standard deviation, 0.05 as in the paper's appendix and code (its main text says variance).
 

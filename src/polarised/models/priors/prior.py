@@ -32,6 +32,11 @@ class Prior(nn.Module, ABC):
         super().__init__()
         self.latents = latents
 
+    @property
+    def awaits_data(self) -> bool:
+        """Whether `fit` must be called before training."""
+        return False
+
     @abstractmethod
     def log_density(self, z: Tensor) -> Tensor:
         """Return log p(z_j) of every variable, shape (B, d), or log p(z), shape (B, 1), if not factorised."""
