@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polarised.data.dataset import FactorSpace
 
-__all__ = ["SPACE", "draw", "rows"]
+__all__ = ["SPACE", "draw", "rows", "unpacked"]
 
 SIDE = 64
 PIXEL = 256
@@ -44,8 +44,17 @@ def draw(indices: NDArray[np.int64], *, dtype: type[np.uint8] | type[np.float32]
     >>> int(draw(np.array([0])).sum())
     100
     """
-    bits = np.unpackbits(rows(indices).view(np.uint8), bitorder="little")
-    return bits.reshape(-1, 1, SIDE, SIDE).astype(dtype, copy=False)
+    return unpacked(rows(indices), dtype=dtype)
+
+
+def unpacked(bits: NDArray[np.uint64], *, dtype: type[np.uint8] | type[np.float32] = np.uint8) -> NDArray[Any]:
+    """Return images (n, 1, 64, 64) from rows of bits (n, 64).
+
+    >>> unpacked(np.full((1, 64), 2, dtype=np.uint64))[0, 0, 0, :3]
+    array([0, 1, 0], dtype=uint8)
+    """
+    pixels = np.unpackbits(bits.astype("<u8", copy=False).view(np.uint8), bitorder="little")
+    return pixels.reshape(-1, 1, SIDE, SIDE).astype(dtype, copy=False)
 
 
 def rows(indices: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -1,35 +1,169 @@
-"""dSprites and its three harder relatives, drawn as they are asked for."""
+"""dSprites and its three harder relatives, drawn when they are asked for."""
 
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polarised.data import sprites
-from polarised.data.dataset import Dataset
+from polarised.data.dataset import Dataset, FactorSpace
+from polarised.data.decoded import Pictures, decoded, name_of
+from polarised.data.download import Source, find, obtain
+from polarised.data.packed_sprites import draw_packed
+from polarised.data.pictures import thumbnail
+from polarised.data.readers import npz_member, refusal
+from polarised.errors import DataError, DownloadError
 
-__all__ = ["dsprites"]
+__all__ = ["SOURCES", "color_dsprites", "dsprites", "noisy_dsprites", "scream_dsprites"]
+
+PUBLISHED = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
+DSPRITES_PAGE = "https://github.com/deepmind/dsprites-dataset"
+SCREAM_ADDRESS = "https://upload.wikimedia.org/wikipedia/commons/f/f4/The_Scream.jpg"
+
+SOURCES = {
+    "dsprites": (Source(f"dsprites/{PUBLISHED}", (f"{DSPRITES_PAGE}/raw/master/{PUBLISHED}",), DSPRITES_PAGE),),
+    "scream_dsprites": (Source("scream/scream.jpg", (SCREAM_ADDRESS,), SCREAM_ADDRESS),),
+}
+
+Floats = NDArray[np.float32]
+Indices = NDArray[np.int64]
 
 
-def dsprites(*, size: Literal[64, 32] = 64) -> Dataset:
+def dsprites(
+    *,
+    size: Literal[64, 32] = 64,
+    source: Literal["drawn", "packed", "file"] = "drawn",
+    path: str | None = None,
+    partial: bool = False,
+) -> Dataset:
     """Return dSprites: 737,280 binary images of a square, an ellipse or a heart [Matthey2017].
 
-    The images are drawn, not read; `size` 32 takes the mean of every 2x2 pixels.
+    The images are drawn when asked for; `source` "packed" keeps a table of 87 MB, "file" reads the published .npz (or
+    the one at `path`), of which some tens of images differ from the drawn ones by a pixel. `size` 32 takes the
+    mean of every 2x2 pixels. `partial` accepts a file with fewer images.
 
     >>> dataset = dsprites()
     >>> dataset.shape, len(dataset), dataset.factor_space.names
     ((1, 64, 64), 737280, ('shape', 'scale', 'orientation', 'posX', 'posY'))
     """
-    read = _drawn if size == 64 else _halved
-    return Dataset("dsprites", (1, size, size), len(sprites.SPACE), read, factor_space=sprites.SPACE)
+    space, read = sprites.SPACE, draw_packed if source == "packed" else _drawn
+    if path is not None or source == "file":
+        space, read = _from_file(path, partial)
+
+    def halved(indices: Indices) -> Floats:
+        images = read(indices).reshape(-1, 1, 32, 2, 64)
+        pairs = images[..., 0, :] + images[..., 1, :]
+        means: Floats = (pairs[..., ::2] + pairs[..., 1::2]) * np.float32(0.25)
+        return means
+
+    if size not in (64, 32):
+        raise DataError(f"expected dSprites of size 64 or 32, got {size}")
+    return Dataset("dsprites", (1, size, size), len(space), read if size == 64 else halved, factor_space=space)
 
 
-def _drawn(indices: NDArray[np.int64]) -> NDArray[np.float32]:
+def color_dsprites() -> Dataset:
+    """Return dSprites in a random colour on black: x = mask * u, u ~ Uniform(0.5, 1) a channel [Locatello2019].
+
+    >>> color_dsprites().images[[0]].max(axis=(2, 3)).round(2)
+    array([[0.71, 0.74, 0.61]], dtype=float32)
+    """
+    return _on_background("color_dsprites", _coloured)
+
+
+def noisy_dsprites() -> Dataset:
+    """Return dSprites in white on noise: x = min(mask + u, 1), u ~ Uniform(0, 1) a pixel and channel [Locatello2019].
+
+    >>> noisy_dsprites().batch(0, 2, 0).images.shape
+    (2, 3, 64, 64)
+    """
+    return _on_background("noisy_dsprites", _noisy)
+
+
+def scream_dsprites(*, path: str | None = None) -> Dataset:
+    """Return dSprites cut out of The Scream: background = (crop + tint) / 2, sprite = 1 - background [Locatello2019].
+
+    The picture comes from `path` or the data folder, is shrunk into 350x274 and cropped anywhere, tint ~ Uniform(0, 1)
+    a channel.
+    """
+    if path is not None and not Path(path).is_file():
+        raise DownloadError(f"expected the picture The Scream at {path}, where there is no file; get {SCREAM_ADDRESS}")
+    place = Path(path) if path is not None else obtain(SOURCES["scream_dsprites"][0])
+    scene = thumbnail(place, width=350, height=274)
+    if min(scene.shape[1:]) <= 64:
+        raise refusal(place, "a picture with both sides above 64 pixels", f"{scene.shape[2]}x{scene.shape[1]}")
+    windows = np.lib.stride_tricks.sliding_window_view(scene, (64, 64), axis=(1, 2)).transpose(1, 2, 0, 3, 4)
+
+    def nuisance(mask: Floats, generator: np.random.Generator) -> Floats:
+        row, column = (generator.integers(side - 64, size=len(mask)) for side in scene.shape[1:])
+        background: Floats = windows[row, column] + generator.random((len(mask), 3, 1, 1), dtype=np.float32)
+        background *= np.float32(0.5)
+        # 1 - background inside, background outside, without a branch: |mask - background|.
+        np.subtract(mask, background, out=background)
+        return np.abs(background, out=background)
+
+    return _on_background("scream_dsprites", nuisance)
+
+
+def _on_background(name: str, nuisance: Any) -> Dataset:
+    return Dataset(name, (3, 64, 64), len(sprites.SPACE), _drawn, factor_space=sprites.SPACE, nuisance=nuisance)
+
+
+def _drawn(indices: Indices) -> Floats:
     return sprites.draw(indices, dtype=np.float32)
 
 
-def _halved(indices: NDArray[np.int64]) -> NDArray[np.float32]:
-    images = sprites.draw(indices).reshape(-1, 1, 32, 2, 64)
-    pairs = images[..., 0, :] + images[..., 1, :]
-    halved: NDArray[np.float32] = (pairs[..., ::2] + pairs[..., 1::2]) * np.float32(0.25)
-    return halved
+def _coloured(mask: Floats, generator: np.random.Generator) -> Floats:
+    colour = generator.random((len(mask), 3, 1, 1), dtype=np.float32) * np.float32(0.5) + np.float32(0.5)
+    return mask * colour
+
+
+def _noisy(mask: Floats, generator: np.random.Generator) -> Floats:
+    noise = generator.random((len(mask), 3, 64, 64), dtype=np.float32)
+    return np.maximum(noise, mask, out=noise)
+
+
+def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Any]:
+    if path is not None and not Path(path).is_file():
+        raise DataError(
+            f"expected {PUBLISHED} at {path}, where there is no file; give another path, or draw the images"
+        )
+    place = Path(path) if path is not None else find(SOURCES["dsprites"][0].file)
+    key = "dsprites" if path is None else f"dsprites-{name_of(Path(path))}"
+    found = decoded(key, SOURCES["dsprites"], _bits, places=[] if place is None else [place])
+    images, table = found.images, found.factors
+    if table is None and len(images) != len(sprites.SPACE):
+        raise DataError("expected decoded dSprites with its factors; delete the folder 'decoded' of the data folder")
+    if table is not None and not partial:
+        raise DataError(
+            f"expected the 737280 images of dSprites in their published order, got {len(images)}; get "
+            f"{DSPRITES_PAGE} again, or accept what is there with partial=True"
+        )
+
+    def read(indices: Indices) -> Floats:
+        return np.unpackbits(images[indices], axis=1).reshape(-1, 1, 64, 64).astype(np.float32)
+
+    space = sprites.SPACE
+    return (space if table is None else FactorSpace(space.names, space.sizes, values=space.values, table=table)), read
+
+
+def _bits(paths: list[Path]) -> Pictures:
+    path = paths[0]
+    images, classes = npz_member(path, "imgs"), npz_member(path, "latents_classes")
+    count = images.shape[0]
+    if images.shape[1:] != (64, 64) or images.dtype != np.uint8 or classes.shape != (count, 6):
+        expected = "imgs of bytes (n, 64, 64) and latents_classes (n, 6)"
+        raise refusal(path, expected, f"{images.dtype} {images.shape} and {classes.shape}")
+    table = classes.whole()[:, 1:]
+    try:
+        published = np.array_equal(sprites.SPACE.index(table), np.arange(len(sprites.SPACE)))
+    except DataError as error:
+        raise refusal(path, "the factors of dSprites", str(error)) from error
+
+    def chunks() -> Any:
+        for rows in images.chunks:
+            if rows.max() > 1:
+                raise refusal(path, "pixels 0 and 1", f"{rows.max()}")
+            yield np.packbits(rows.reshape(len(rows), -1), axis=1)
+
+    return Pictures((count, 512), np.uint8, chunks(), None if published else table.astype(np.uint8))

@@ -1,0 +1,176 @@
+"""`polarised datasets`: what there is, what is ready, how to get the rest, and what it looks like."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from polarised.data import Description
+    from polarised.data.download import Progress
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="List, prepare and look at datasets.\n\nExample: polarised datasets show dsprites",
+    no_args_is_help=False,
+    rich_markup_mode="rich",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Name = Annotated[str, typer.Argument(help="A name that `polarised datasets` lists.", show_default=False)]
+Settings = Annotated[list[str] | None, typer.Argument(help="Settings of the dataset as key=value.", show_default=False)]
+
+
+@app.callback(invoke_without_command=True)
+def datasets(context: typer.Context) -> None:
+    """List, prepare and look at datasets; alone it lists them.
+
+    Example: polarised datasets
+    """
+    if context.invoked_subcommand is None:
+        list_datasets()
+
+
+@app.command("list")
+def list_datasets(as_json: Json = False) -> None:
+    """List every dataset with its size, factors, licence and citation, and whether it is ready.
+
+    Example: polarised datasets list --json
+    """
+    from polarised.data import describe
+
+    if as_json:
+        typer.echo(json.dumps([asdict(about) for about in describe()], indent=2))
+        return
+    _print_table(describe())
+
+
+@app.command()
+def prepare(
+    name: Name,
+    settings: Settings = None,
+    mirror: Annotated[
+        str | None, typer.Option(help="Address of a folder that has the files; file:// works too.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Download and decode a dataset, so that it is ready when the network is gone.
+
+    Example: polarised datasets prepare shapes3d
+    """
+    from polarised.data import prepare as prepare_dataset
+
+    with _progress(quiet or as_json) as progress:
+        dataset = prepare_dataset(_spec(name, settings), progress=progress, mirror=mirror)
+    if as_json:
+        typer.echo(json.dumps({"name": name, "images": len(dataset), "shape": list(dataset.shape)}))
+    elif not quiet:
+        typer.echo(f"{name} is ready: {len(dataset):,} of shape {' × '.join(map(str, dataset.shape))}")
+
+
+@app.command()
+def show(
+    name: Name,
+    settings: Settings = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="The file to write; NAME.png by default.", show_default=False)
+    ] = None,
+    columns: Annotated[int, typer.Option(help="Pictures in a row.", min=1, max=40)] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of what is drawn at random.")] = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a contact sheet: what each factor of a dataset does to a picture.
+
+    Example: polarised datasets show dsprites -o dsprites.png
+    """
+    from polarised.data import contact_sheet
+    from polarised.data import prepare as prepare_dataset
+
+    with _progress(quiet or as_json) as progress:
+        dataset = prepare_dataset(_spec(name, settings), progress=progress)
+    path = contact_sheet(dataset, output or f"{name}.png", columns=columns, seed=seed)
+    if as_json:
+        typer.echo(json.dumps({"name": name, "path": str(path)}))
+    elif not quiet:
+        typer.echo(str(path))
+
+
+def _spec(name: str, settings: list[str] | None) -> dict[str, Any]:
+    import yaml
+
+    from polarised.errors import ConfigError
+
+    spec: dict[str, Any] = {"name": name}
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not key or not equals:
+            raise ConfigError(f"expected a setting as key=value, got {setting!r}; write for example size=32")
+        try:
+            spec[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"expected a value in YAML for {key}, got {value!r}; quote it") from error
+    return spec
+
+
+@contextmanager
+def _progress(quiet: bool) -> "Iterator[Progress | None]":
+    """Show a bar for each thing that is being downloaded or decoded, on the error stream."""
+    if quiet:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def progress(doing: str, done: int, total: int) -> None:
+            if doing not in tasks:
+                tasks[doing] = bars.add_task(doing, total=total or None)
+            bars.update(tasks[doing], completed=done)
+
+        yield progress
+
+
+def _print_table(about: "list[Description]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from polarised.data.download import data_folder
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("dataset", "ready", "images", "shape", "factors", "licence", "citation"):
+        table.add_column(heading, justify="right" if heading == "images" else "left", overflow="fold")
+    for one in about:
+        table.add_row(
+            f"[bold]{one.name}[/bold]\n[dim]{one.title}[/dim]",
+            "[green]yes[/green]" if one.ready else "[yellow]no[/yellow]",
+            f"{one.images:,}" if one.images else "",
+            "×".join(map(str, one.shape)),
+            ", ".join(f"{factor} {size}" for factor, size in one.factors.items()),
+            one.licence,
+            one.citation,
+        )
+    console = Console()
+    console.print(table)
+    console.print(f"\nFiles are looked for in {data_folder()} (set POLARISED_DATA to change it).", soft_wrap=True)
+    waiting = [one for one in about if not one.ready]
+    for one in waiting:
+        where = f"from {one.pages[0]} " if one.pages else ""
+        files = one.files[0] if len(one.files) == 1 else f"{len(one.files)} files ({one.files[0]}, ...)"
+        console.print(f"  {one.name}: {files} {where}into {one.folder}", style="dim", soft_wrap=True, highlight=False)
+    if waiting:
+        console.print("`polarised datasets prepare NAME` gets what can be downloaded.", style="dim")
