@@ -1,0 +1,5 @@
+"""Pages and figures: what a diagnosis or a study looks like."""
+
+from polarised.report.report import write_report
+
+__all__ = ["write_report"]

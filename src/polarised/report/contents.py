@@ -1,0 +1,177 @@
+"""A diagnosis as plain JSON: everything the page draws, and nothing it would have to compute."""
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised.report.sprites import strip
+
+if TYPE_CHECKING:
+    import polars
+
+    from polarised.diagnosis import Diagnosis, Pictures
+    from polarised.representations import Encodings, Regime
+
+__all__ = ["model", "plain", "table"]
+
+BINS = 32
+# What a page can show at a glance and carry in its three megabytes; the tables below always hold every variable.
+MOST_VARIABLES = 64
+MOST_STEPS = 600
+MOST_PAIRS = 12
+FRAMES_ALL = 1_500_000
+
+
+def model(diagnosis: "Diagnosis") -> dict[str, Any]:
+    """Return what the page shows of one model.
+
+    >>> from polarised import diagnose, Encodings
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> model(diagnose(encodings))["alpha"]
+    0.1
+    """
+    encodings, regime = diagnosis.encodings, diagnosis.regime
+    sampled = encodings.sample(seed=0)
+    # The most informative variables, in the order of their index.
+    by_rate = np.argsort(-np.nan_to_num(regime.statistics.kl, posinf=sys.float_info.max), kind="stable")
+    shown = sorted(int(j) for j in by_rate[:MOST_VARIABLES])
+    return {
+        "name": diagnosis.name,
+        "headline": diagnosis.headline,
+        "advice": list(diagnosis.advice),
+        "rows": regime.rows,
+        "alpha": regime.alpha,
+        "rule": regime.rule,
+        "use_shift": regime.use_shift,
+        "learned_prior": not encodings.has_standard_prior,
+        "variables": _variables(regime),
+        "histograms": _histograms(encodings, sampled),
+        "scores": table(diagnosis.scores),
+        "correlations": {
+            "variables": shown,
+            "mean": _correlations(encodings.mean[:, shown]),
+            "sampled": _correlations(sampled[:, shown]),
+        },
+        "pictures": None if diagnosis.pictures is None else _pictures(diagnosis.pictures, by_rate),
+        "decoder_use": None if diagnosis.decoder_use is None else table(diagnosis.decoder_use),
+        "history": None if diagnosis.history is None else table(_thinned(diagnosis.history)),
+        "dynamics": None if diagnosis.snapshots is None else _dynamics(diagnosis.snapshots),
+        "downstream": None if diagnosis.downstream is None else table(diagnosis.downstream),
+        "provenance": plain(diagnosis.provenance),
+    }
+
+
+def table(frame: "polars.DataFrame") -> dict[str, Any]:
+    """Return a frame as its column names and rows.
+
+    >>> import polars
+    >>> table(polars.DataFrame({"step": [1], "loss": [float("nan")]}))
+    {'columns': ['step', 'loss'], 'rows': [[1, None]]}
+    """
+    return {"columns": frame.columns, "rows": [[_rounded(plain(cell)) for cell in row] for row in frame.iter_rows()]}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON knows it: NaN becomes null, infinity the largest number, anything unknown its text.
+
+    >>> plain({"a": (1, float("nan")), "b": np.float32(0.5)})
+    {'a': [1, None], 'b': 0.5}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        return value if math.isfinite(value) else math.copysign(sys.float_info.max, value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def _variables(regime: "Regime") -> dict[str, Any]:
+    # Unrounded: the page applies the rule to these very numbers and must come to the same types.
+    frame = regime.table().with_columns(posterior_variance_spread=regime.statistics.variance_variance)
+    return {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.iter_rows()]}
+
+
+def _histograms(encodings: "Encodings", sampled: NDArray[Any]) -> list[dict[str, Any]]:
+    """Counts of mean and sample over one range, so that they compare by eye, and of the variance from zero."""
+    histograms = []
+    for j in range(encodings.latents):
+        mean, sample, variance = encodings.mean[:, j], sampled[:, j], encodings.variance[:, j]
+        low, high = float(min(mean.min(), sample.min())), float(max(mean.max(), sample.max()))
+        if not high > low:
+            low, high = low - 0.5, high + 0.5
+        top = max(float(variance.max()), float(np.max(encodings.prior_variance[..., j])), 1e-12)
+        histograms.append(
+            {
+                "low": low,
+                "high": high,
+                "top": top,
+                "mean": np.histogram(mean, BINS, (low, high))[0].tolist(),
+                "sampled": np.histogram(sample, BINS, (low, high))[0].tolist(),
+                "variance": np.histogram(variance, BINS, (0.0, top * 1.0001))[0].tolist(),
+            }
+        )
+    return histograms
+
+
+def _correlations(codes: NDArray[Any]) -> list[list[float | None]]:
+    centred = codes.astype(np.float64) - codes.mean(axis=0, dtype=np.float64)
+    covariance = centred.T @ centred
+    scale = np.sqrt(np.diag(covariance))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlations = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
+    return [[None if math.isnan(value) else round(value, 4) for value in row] for row in correlations.tolist()]
+
+
+def _pictures(pictures: "Pictures", by_rate: NDArray[Any]) -> dict[str, Any]:
+    originals, reconstructions = pictures.originals[:MOST_PAIRS], pictures.reconstructions[:MOST_PAIRS]
+    frame = int(np.prod(pictures.traversals.shape[1:]))
+    affordable = max(8, FRAMES_ALL // max(frame, 1))
+    variables = sorted(int(j) for j in by_rate[: min(affordable, MOST_VARIABLES)])
+    return {
+        "height": int(originals.shape[-2]),
+        "width": int(originals.shape[-1]),
+        "pairs": len(originals),
+        "originals": strip(originals),
+        "reconstructions": strip(reconstructions),
+        "values": [round(float(value), 4) for value in pictures.values],
+        "traversals": {str(j): strip(pictures.traversals[j]) for j in variables},
+        # How much the picture moves along each variable: the mean spread of a pixel over the walk.
+        "movement": [round(float(walk.std(axis=0).mean()), 6) for walk in pictures.traversals],
+    }
+
+
+def _thinned(frame: "polars.DataFrame") -> "polars.DataFrame":
+    if len(frame) <= MOST_STEPS:
+        return frame
+    rows = np.unique(np.linspace(0, len(frame) - 1, MOST_STEPS).round().astype(int))
+    thinned: polars.DataFrame = frame[rows.tolist()]
+    return thinned
+
+
+def _dynamics(snapshots: "polars.DataFrame") -> dict[str, Any]:
+    """Return steps, a string of type initials for each, and the information of each variable."""
+    frame = snapshots.sort("step", "variable")
+    steps = frame["step"].unique().sort().to_list()
+    if len(steps) > MOST_STEPS:
+        steps = [steps[i] for i in np.unique(np.linspace(0, len(steps) - 1, MOST_STEPS).round().astype(int))]
+    parts = {key[0]: part for key, part in frame.partition_by("step", as_dict=True).items()}
+    return {
+        "steps": [int(step) for step in steps],
+        "types": ["".join(kind[0] for kind in parts[step]["type"]) for step in steps],
+        "kl": [[_rounded(plain(value)) for value in parts[step]["kl"]] for step in steps],
+    }

@@ -1,0 +1,90 @@
+// The page of one model or several: the picker chooses whose sections are below.
+for (const own of DATA.models) {
+  own.use = new Map(records(own.decoder_use).map((row) => [row.variable, row]));
+  own.list = records(own.variables);
+}
+function facts(value) {
+  if (Array.isArray(value)) return value.every((item) => typeof item !== "object" || item === null) ? document.createTextNode(value.map(String).join(", ")) : facts(Object.fromEntries(value.map((item, i) => [i, item])));
+  if (value === null || typeof value !== "object") return document.createTextNode(value === null ? "–" : String(value));
+  return html("dl", { class: "facts" }, Object.entries(value).flatMap(([key, item]) => {
+    const nested = item !== null && typeof item === "object" && !Array.isArray(item);
+    return [html("dt", {}, words(key)), nested ? html("dd", {}) : html("dd", {}, facts(item)), nested ? facts(item) : null];
+  }));
+}
+function correlationTable(kind) {
+  const names = model.correlations.variables;
+  return { columns: ["variable", ...names.map(String)], rows: names.map((name, i) => [name, ...model.correlations[kind][i]]) };
+}
+function histogramTable() {
+  const rows = model.histograms.flatMap((h, j) => ["mean", "sampled", "variance"].flatMap((kind) => {
+    const [low, high] = kind === "variance" ? [0, h.top] : [h.low, h.high], step = (high - low) / h[kind].length;
+    return h[kind].map((count, i) => [variables[j].variable, kind, low + i * step, low + (i + 1) * step, count]);
+  }));
+  return { columns: ["variable", "of", "from", "to", "count"], rows };
+}
+function dynamicsTable() {
+  const names = { a: "active", m: "mixed", p: "passive" };
+  return { columns: ["step", "variable", "type", "kl"], rows: model.dynamics.steps.flatMap((step, t) => variables.map((v, j) => [step, v.variable, names[model.dynamics.types[t][j]], model.dynamics.kl[t][j]])) };
+}
+function drawProvenance() {
+  const { command, ...rest } = model.provenance;
+  find("#command").replaceChildren(command ? html("pre", {}, html("code", {}, String(command))) : "");
+  find("#facts").replaceChildren(facts(rest));
+  const tables = [["variables", () => ({ columns: [...model.variables.columns, "type_here"], rows: model.variables.rows.map((row, j) => [...row, types[j]]) })], ["scores", () => model.scores],
+    ["correlations_mean", () => correlationTable("mean")], ["correlations_sampled", () => correlationTable("sampled")], ["histograms", histogramTable],
+    ["downstream", model.downstream && (() => model.downstream)], ["decoder_use", model.decoder_use && (() => model.decoder_use)], ["training", model.history && (() => model.history)], ["dynamics", model.dynamics && dynamicsTable]];
+  find("#downloads").replaceChildren(...tables.filter(([, make]) => make).map(([label, make]) => downloadButton(`${model.name}_${label}`, label, make)));
+}
+function show(index) {
+  state.index = index;
+  model = DATA.models[index];
+  variables = model.list;
+  state.alpha = model.alpha;
+  state.rule = model.rule;
+  all(".model-name").forEach((element) => { element.textContent = model.name; });
+  find("#headline").textContent = model.headline;
+  find("#rows").textContent = `${model.rows.toLocaleString("en")} inputs · ${variables.length} latent variables · ${model.learned_prior ? "given prior" : "prior N(0, I)"}`;
+  find("#advice").replaceChildren(...model.advice.map((line) => html("li", {}, line)));
+  const picker = all("#picker button");
+  if (picker.length) pressed(picker, picker[index]);
+  buildWalks();
+  showAlpha();
+  retype();
+  drawScores();
+  drawDownstream();
+  drawHistory();
+  drawProvenance();
+  navigate();
+}
+// Several models at a glance.
+function drawComparison() {
+  const host = find("#compare-table");
+  if (!host) return;
+  const typed = DATA.models.map((own) => own.list.map((v) => v.type));
+  const metrics = unique(DATA.models.flatMap((own) => records(own.scores).filter((row) => row.variables === "full").map((row) => row.metric)));
+  const value = (own, metric, r) => (records(own.scores).find((row) => row.metric === metric && row.representation === r && row.variables === "full") || {}).value;
+  host.replaceChildren(html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "left" }, "Model"), TYPES.map((type) => html("th", { scope: "col" }, badge(type))), html("th", { scope: "col" }, "KL, nats"), metrics.map((metric) => html("th", { scope: "col" }, `${metricName(metric)}, μ / z`)))),
+    html("tbody", {}, DATA.models.map((own, i) => html("tr", {}, html("th", { scope: "row", class: "left" }, own.name), TYPES.map((type) => html("td", {}, String(typed[i].filter((t) => t === type).length))), html("td", {}, number(own.list.reduce((sum, v) => sum + v.kl, 0))), metrics.map((metric) => html("td", {}, `${number(value(own, metric, "mean"))} / ${number(value(own, metric, "sampled"))}`))))));
+  const spectra = DATA.models.map(() => html("div", {}));
+  find("#compare-spectra").replaceChildren(...DATA.models.map((own, i) => html("div", { class: "panel" }, html("h3", {}, own.name), spectra[i])));
+  DATA.models.forEach((own, i) => {
+    const items = own.list.map((v) => ({ ...v, own: v.type })).sort((a, b) => TYPES.indexOf(a.own) - TYPES.indexOf(b.own) || b.kl - a.kl);
+    spectrum(spectra[i], items, `Information of each variable of ${own.name}`);
+  });
+  const charts = metrics.map(() => html("div", {}));
+  find("#compare-scores").replaceChildren(...metrics.map((metric, i) => html("div", { class: "panel" }, html("h3", {}, metricName(metric)), charts[i])));
+  find("#compare-legend").replaceChildren(legend());
+  metrics.forEach((metric, i) => pairedBars(charts[i], DATA.models.map((own) => ({ name: own.name, mean: value(own, metric, "mean"), sampled: value(own, metric, "sampled") })), `${metricName(metric)} of each model`));
+}
+
+listeners.push(drawVerdict, drawMap, drawFlips, drawVariables, drawCorrelations, drawWalks, drawDynamics);
+setUpAlpha();
+setUpVariables();
+setUpCorrelations();
+setUpWalks();
+find("#factor").addEventListener("change", drawDownstream);
+const picker = find("#picker");
+if (picker) picker.replaceChildren(...DATA.models.map((own, i) => html("button", { type: "button", "aria-pressed": "false", onclick: () => show(i) }, own.name)));
+show(0);
+drawComparison();
+redraws.push(drawVerdict, drawMap, drawScores, drawCorrelations, drawDownstream, drawHistory, drawDynamics, drawComparison);

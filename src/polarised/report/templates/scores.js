@@ -1,0 +1,61 @@
+// Mean against sampled: paired bars, one small chart a metric, one pair a subset of variables.
+const METRIC_NAMES = {
+  total_correlation: ["Total correlation", "nats; 0 is independent"], gaussian_total_correlation: ["Total correlation", "Gaussian, nats; 0 is independent"],
+  mutual_information: ["Mutual information", "mean over pairs, nats; 0 is independent"], effective_rank: ["Effective rank", "dimensions the code really uses"],
+  wasserstein_correlation: ["Wasserstein correlation", "0 is independent"], mig: ["Mutual information gap", "1 is best"], sap: ["SAP", "1 is best"],
+};
+const metricName = (name) => (METRIC_NAMES[name] || [words(name)[0].toUpperCase() + words(name).slice(1)])[0];
+// Known names in their own order, then the others as they come.
+const inOrder = (names, known) => [...known.filter((name) => names.includes(name)), ...names.filter((name) => !known.includes(name))];
+const SUBSET_ORDER = Object.keys(DATA.subsets);
+function pairedBars(host, groups, label, { text = number, top = null } = {}) {
+  const width = widthOf(host, 260), row = 40, left = Math.min(126, width * 0.36), right = width - 48;
+  const height = groups.length * row + 6, drawing = canvas(host, width, height, label);
+  const values = groups.flatMap((group) => REPRESENTATIONS.map((r) => group[r])).filter((v) => v !== null && v !== undefined && Math.abs(v) < HUGE);
+  const low = Math.min(0, ...values), x = scale(low, top === null ? Math.max(1e-9, ...values) : top, left, right);
+  groups.forEach((group, i) => {
+    drawing.append(svg("text", { class: "strong", x: left - 10, y: i * row + row / 2 + 4, "text-anchor": "end" }, group.name.length > 22 ? `${group.name.slice(0, 21)}…` : group.name));
+    REPRESENTATIONS.forEach((r, k) => {
+      const value = group[r], y = i * row + 5 + k * 15;
+      if (value === null || value === undefined) return;
+      const end = x(Math.min(value, HUGE) > HUGE / 10 ? (top || Math.max(...values)) : value), from = x(0);
+      drawing.append(svg("g", { "data-tip": `${group.name}\n${r} representation: ${text(value)}` },
+        svg("rect", { class: `bar of-${r}`, x: Math.min(from, end), y, width: Math.max(1.2, Math.abs(end - from)), height: 13, rx: 2 }),
+        svg("text", { x: Math.max(from, end) + 6, y: y + 10.5 }, text(value))));
+    });
+  });
+  drawing.append(svg("line", { class: "axis-line", x1: x(0), x2: x(0), y1: 0, y2: height - 4 }));
+}
+function legend() {
+  return html("ul", { class: "legend" }, REPRESENTATIONS.map((r) => html("li", {}, svg("svg", { viewBox: "0 0 22 12", "aria-hidden": "true" }, svg("rect", { class: `bar of-${r}`, x: 1, y: 0, width: 20, height: 12, rx: 2 })),
+    r === "mean" ? "mean representation, μ" : "sampled representation, z ~ q(z|x)")));
+}
+function grouped(rows, names) {
+  return names.map((name) => ({ name: subset(name), ...Object.fromEntries(rows.filter((row) => row.variables === name).map((row) => [row.representation, row.value])) }));
+}
+function drawScores() {
+  const rows = records(model.scores), metrics = inOrder(unique(rows.map((row) => row.metric)), Object.keys(METRIC_NAMES));
+  const panels = metrics.map((metric) => {
+    const own = rows.filter((row) => row.metric === metric && row.value !== null), names = inOrder(unique(own.map((row) => row.variables)), SUBSET_ORDER);
+    const chart = html("div", {}), about = METRIC_NAMES[metric];
+    return [html("div", { class: "panel", "data-metric": metric }, html("h3", {}, metricName(metric)), html("p", { class: "note under" }, about ? about[1] : " "), chart), chart, grouped(own, names), metricName(metric)];
+  }).filter(([, , groups]) => groups.length);
+  find("#scores-charts").replaceChildren(...panels.map(([panel]) => panel));
+  find("#scores-legend").replaceChildren(legend());
+  for (const [, chart, groups, name] of panels) pairedBars(chart, groups, `${name} of mean and sampled representation by subset`);
+  find("#scores").hidden = !panels.length;
+}
+function drawDownstream() {
+  const section = find("#downstream"), rows = records(model.downstream);
+  section.hidden = !rows.length;
+  if (section.hidden) return;
+  const factors = unique(rows.map((row) => row.factor)), choice = find("#factor");
+  const chosen = factors.includes(choice.value) ? choice.value : "";
+  choice.replaceChildren(html("option", { value: "" }, "mean over factors"), ...factors.map((factor) => html("option", { value: factor }, words(factor))));
+  choice.value = chosen;
+  const own = rows.filter((row) => (chosen === "" || row.factor === chosen) && row.accuracy !== null);
+  const names = inOrder(unique(own.map((row) => row.variables)), SUBSET_ORDER);
+  const groups = names.map((name) => ({ name: subset(name), ...Object.fromEntries(REPRESENTATIONS.map((r) => [r, own.filter((row) => row.variables === name && row.representation === r).map((row) => row.accuracy)]).filter(([, values]) => values.length).map(([r, values]) => [r, mean(values)])) }));
+  find("#downstream-legend").replaceChildren(legend());
+  pairedBars(find("#downstream-chart"), groups, "Accuracy of predicting factors from each subset of variables", { text: percent, top: 1 });
+}

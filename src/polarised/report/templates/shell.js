@@ -1,0 +1,26 @@
+// Light and dark, navigation, printing.
+const stored = { get: () => { try { return localStorage.getItem("polarised-theme"); } catch { return null; } }, set: (v) => { try { localStorage.setItem("polarised-theme", v); } catch { /* a page from disk may have no storage */ } } };
+const root = document.documentElement;
+const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
+if (stored.get()) root.dataset.theme = stored.get();
+find("#theme").addEventListener("click", () => {
+  root.dataset.theme = isDark() ? "light" : "dark";
+  stored.set(root.dataset.theme);
+  redraws.forEach((redraw) => redraw());
+});
+find("#print").addEventListener("click", () => print());
+const observer = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    for (const link of all("#sections a")) {
+      if (link.getAttribute("href") === `#${entry.target.id}`) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+  }
+}, { rootMargin: "-20% 0px -70% 0px" });
+function navigate() {
+  const sections = all("main section[id]:not([hidden])").filter((section) => section.dataset.short);
+  find("#sections").replaceChildren(...sections.map((s) => html("li", {}, html("a", { href: `#${s.id}` }, s.dataset.short))));
+  observer.disconnect();
+  for (const section of sections) observer.observe(section);
+}

@@ -1,0 +1,71 @@
+"""How a type and a representation look, on the page and on paper: a colour, and always a shape and a letter too.
+
+Blue, vermilion and grey stay apart under every common colour blindness and in a grey print, where their lightness
+differs; nothing rests on colour alone.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["REPRESENTATIONS", "SERIES", "SUBSETS", "TYPES", "Look", "style_sheet"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """One mark: colours on light and dark ground, a letter, a text glyph, a matplotlib marker, dash and hatch.
+
+    >>> TYPES["active"].letter, TYPES["passive"].letter
+    ('A', 'P')
+    """
+
+    light: str
+    dark: str
+    letter: str
+    glyph: str
+    marker: str
+    dash: str = "-"
+    hatch: str = ""
+
+
+TYPES = {
+    "active": Look("#0b62a8", "#74b8ff", "A", "●", "o"),
+    "mixed": Look("#b84f00", "#ffab5e", "M", "◆", "D", "--", "//"),
+    "passive": Look("#646d7a", "#9fa9b8", "P", "○", "s", ":", ".."),
+}
+
+# As in the papers: the sampled representation is solid with circles, the mean one dashed with crosses.
+REPRESENTATIONS = {
+    "mean": Look("#5a3d99", "#bda3ff", "μ", "×", "X", "--"),
+    "sampled": Look("#007a66", "#45d0b3", "z", "●", "o", "-", "///"),
+}
+
+SUBSETS = {
+    "full": "all variables",
+    "active": "active",
+    "mixed": "mixed",
+    "passive": "passive",
+    "active_mixed": "active + mixed",
+    "active_passive": "active + passive",
+    "mixed_passive": "mixed + passive",
+    "random": "random guess",
+}
+
+# For any number of methods, terms or variables, with markers and dashes to tell them apart in grey.
+SERIES = (
+    Look("#0072b2", "#5fb3ea", "a", "●", "o", "-"),
+    Look("#d55e00", "#ff9351", "b", "■", "s", "--"),
+    Look("#00805f", "#35c9a0", "c", "▲", "^", "-."),
+    Look("#a8447f", "#ec9cca", "d", "◆", "D", ":"),
+    Look("#8a6d00", "#e3c24a", "e", "▼", "v", "-"),
+    Look("#2f7fa3", "#7fd0f0", "f", "✚", "P", "--"),
+    Look("#3a3f47", "#d3d8e0", "g", "✕", "X", "-."),
+)
+
+
+def style_sheet(ground: str) -> str:
+    """Return the CSS variables of every look on a ``"light"`` or ``"dark"`` ground.
+
+    >>> "--active: #0b62a8" in style_sheet("light")
+    True
+    """
+    looks = {**TYPES, **REPRESENTATIONS, **{f"series-{i}": look for i, look in enumerate(SERIES)}}
+    return "\n".join(f"  --{name}: {getattr(look, ground)};" for name, look in looks.items())
