@@ -191,7 +191,8 @@ class Parquet(ArrayFile):
 
     @cached_property
     def _schema(self) -> "polars.Schema":
-        return self._guarded(lambda: self._scan.collect_schema())
+        schema: polars.Schema = self._guarded(lambda: self._scan.collect_schema())
+        return schema
 
     @cached_property
     def _scan(self) -> "polars.LazyFrame":

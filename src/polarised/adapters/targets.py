@@ -42,28 +42,25 @@ class Target:
 
             return load_disentanglement_lib(self.path)
         if self.kind in ("run", "model"):
-            from polarised.models import load_vae
+            from polarised.models.storage import load_vae
 
             return load_vae(self.path / "model.safetensors" if self.path.is_dir() else self.path)
         raise DataError(f"expected a model with its weights, {self.path} holds only arrays; give the run or the model")
 
     def data(self) -> "Dataset":
         """Return the images a published model was trained on, where they can be drawn here."""
-        known = {"dsprites": "dsprites", "dsprites_full": "dsprites", "color_dsprites": "color_dsprites"}
-        known |= {
-            name: name for name in ("noisy_dsprites", "scream_dsprites", "smallnorb", "cars3d", "shapes3d", "mnist")
-        }
-        name = known.get(self.dataset or "")
-        if name is None:
-            came = f"{self.dataset!r}" if self.dataset else "no dataset"
-            raise DataError(
-                f"expected a model that names a dataset of ours, {self.path} names {came}; "
-                "say which images to encode with --data (a dataset's name or a file of images)"
-            )
         from polarised import catalogue
 
-        dataset: Dataset = catalogue.build("polarised.data.datasets", name)
-        return dataset
+        page = "polarised.data.datasets"
+        name = (self.dataset or "").removesuffix("_full")
+        if name in catalogue.names(page):
+            dataset: Dataset = catalogue.build(page, name)
+            return dataset
+        came = repr(self.dataset) if self.dataset else "none"
+        raise DataError(
+            f"expected a model that names a dataset of ours, {self.path} names {came}; "
+            "say which images to encode with --data (the name of a dataset, or a file of images)"
+        )
 
 
 def open_target(path: str | Path) -> Target:
@@ -98,6 +95,6 @@ def open_target(path: str | Path) -> Target:
     if path.is_dir() and any(path.glob("*.npy")):
         return Target(path, "arrays")
     raise DataError(
-        f"expected a run of ours (config.yaml), of disentanglement_lib (model/tfhub), of disentangling-vae (model.pt and "
-        f"specs.json) or .npy files in {path}, found none; give the folder of one model"
+        f"expected a run of ours (config.yaml), of disentanglement_lib (model/tfhub), of disentangling-vae (model.pt) "
+        f"or .npy files in {path}, found none; give the folder of one model"
     )

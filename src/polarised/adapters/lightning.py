@@ -1,0 +1,76 @@
+"""A Lightning callback: which variables are alive while anybody's LightningModule trains."""
+
+from collections.abc import Callable
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from polarised.adapters.callables import Second, from_callable
+from polarised.errors import ConfigError
+from polarised.representations.timeline import Timeline
+
+__all__ = ["RegimeCallback"]
+
+
+class RegimeCallback(Callback):  # type: ignore[misc]
+    """Type the variables on fixed inputs every `every` optimiser steps, and log how many are active, mixed, passive.
+
+    `encode(module, batch)` returns (mean, second) of q(z|x); `batches` are the evaluation inputs, a list that is gone
+    through each time. What was seen is in `timeline`; a total collapse gives a warning as soon as it shows.
+
+    >>> callback = RegimeCallback(lambda module, x: module.encoder(x), [], second="log_variance", every=500)
+    >>> callback.every
+    500
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[LightningModule, Any], tuple[Any, Any]],
+        batches: list[Any],
+        *,
+        second: Second,
+        every: int = 500,
+        timeline: Timeline | None = None,
+    ) -> None:
+        super().__init__()
+        if every < 1:
+            raise ConfigError(f"expected every of at least 1 step, got {every}")
+        self.encode, self.batches, self.second, self.every = encode, batches, second, every
+        self.timeline = Timeline() if timeline is None else timeline
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Look at the model after every `every`-th update."""
+        step = trainer.global_step
+        if step and step % self.every == 0 and step not in self.timeline.steps:
+            self._look(trainer, pl_module)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Look at the model a last time."""
+        if trainer.global_step not in self.timeline.steps:
+            self._look(trainer, pl_module)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a Lightning checkpoint must carry."""
+        return {name: array.tolist() for name, array in self.timeline.state().items()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go back to a saved state."""
+        import numpy as np
+
+        self.timeline.restore({name: np.asarray(values) for name, values in state_dict.items()})
+
+    def _look(self, trainer: Trainer, module: LightningModule) -> None:
+        training = module.training
+        module.eval()
+        try:
+            # What the numbers are is asked about once: while training, a fresh network may look like anything.
+            encodings = from_callable(
+                lambda batch: self.encode(module, batch), self.batches, second=self.second, certain=True
+            )
+        finally:
+            module.train(training)
+        self.timeline.take(trainer.global_step, encodings)
+        row = self.timeline.counts().row(-1, named=True)
+        numbers = {f"polarised/{name}": float(row[name]) for name in ("active", "mixed", "passive", "kl")}
+        for logger in trainer.loggers:
+            logger.log_metrics(numbers, step=trainer.global_step)

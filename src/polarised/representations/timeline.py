@@ -1,0 +1,180 @@
+"""Who turned passive, and when: a few kilobytes of evidence at each of many moments of training.
+
+The plain hook for anybody's loop: encode the same inputs every few hundred steps and hand them to `Timeline.update`.
+"""
+
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polarised.errors import DataError
+from polarised.representations.encodings import Encodings
+from polarised.representations.regime import TYPES, Regime, Rule, classify
+
+if TYPE_CHECKING:
+    import polars
+
+__all__ = ["PER_VARIABLE", "Timeline"]
+
+Array = NDArray[Any]
+
+PER_VARIABLE = ("kl", "ratio_mean", "ratio_variance", "noise_share")
+
+
+class Timeline:
+    """Types, KL and correlations of the variables over training steps [Bonheme2023BeMoreActive, section 5].
+
+    Each moment keeps the type, E[KL_j], E[r_j], Var[r_j] and noise share of every variable and the d x d Pearson
+    correlation of the means (0 for a constant variable); with ``keep="encodings"`` mean and variance themselves too.
+    A warning is given once when every variable has turned passive, or still is after `patience` steps: a network that
+    has only begun looks passive too.
+
+    >>> timeline = Timeline()
+    >>> timeline.update(100, [[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> timeline.table()["type"].to_list()
+    ['active', 'passive']
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 0.1,
+        rule: Rule = "relative",
+        keep: Literal["statistics", "encodings"] = "statistics",
+        patience: int = 1000,
+        warn: bool = True,
+    ) -> None:
+        self.alpha, self.rule, self.keep, self.patience, self.warn = alpha, rule, keep, patience, warn
+        self.latest: Regime | None = None
+        self._moments: list[dict[str, Array]] = []
+        self._collapsed = False
+
+    def __len__(self) -> int:
+        return len(self._moments)
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that were looked at."""
+        return [int(moment["step"]) for moment in self._moments]
+
+    @property
+    def types(self) -> list[tuple[str, ...]]:
+        """The types of the variables at each step."""
+        return [tuple(TYPES[t] for t in moment["types"]) for moment in self._moments]
+
+    @property
+    def correlations(self) -> Array:
+        """The correlation matrices of the means, (moments, d, d)."""
+        return np.stack([moment["correlations"] for moment in self._moments])
+
+    def update(
+        self,
+        step: int,
+        mean: ArrayLike,
+        *,
+        variance: ArrayLike | None = None,
+        log_variance: ArrayLike | None = None,
+        prior_mean: ArrayLike = 0.0,
+        prior_variance: ArrayLike = 1.0,
+    ) -> None:
+        """Take in the posteriors of the evaluation inputs after `step` updates."""
+        self.take(
+            step,
+            Encodings(
+                mean,
+                variance=variance,
+                log_variance=log_variance,
+                prior_mean=prior_mean,
+                prior_variance=prior_variance,
+            ),
+        )
+
+    def take(self, step: int, encodings: Encodings) -> None:
+        """Take in encodings as they are after `step` updates; a step seen before is replaced."""
+        if self._moments and encodings.latents != len(self._moments[0]["types"]):
+            raise DataError(f"expected {len(self._moments[0]['types'])} variables as before, got {encodings.latents}")
+        regime = classify(encodings, alpha=self.alpha, rule=self.rule)
+        moment: dict[str, Array] = {
+            "step": np.array(step),
+            "types": np.array([TYPES.index(kind) for kind in regime.types]),
+            "correlations": _correlations(encodings.mean),
+            **{name: np.asarray(getattr(regime.statistics, name)) for name in PER_VARIABLE},
+        }
+        if self.keep == "encodings":
+            moment |= {"mean": encodings.mean.astype(np.float32), "variance": encodings.variance.astype(np.float32)}
+        self._moments = [m for m in self._moments if m["step"] != step] + [moment]
+        self.latest = regime
+        sentence = self.collapse()
+        if sentence is not None and not self._collapsed and self.warn:
+            warnings.warn(sentence, stacklevel=3)
+        self._collapsed = sentence is not None
+
+    def collapse(self) -> str | None:
+        """Return a sentence if the latest moment is a total collapse, not just the beginning."""
+        if not self._moments or not _all_passive(self._moments[-1]):
+            return None
+        step, latents = int(self._moments[-1]["step"]), len(self._moments[-1]["types"])
+        if step < self.patience and all(_all_passive(moment) for moment in self._moments):
+            return None
+        return f"at step {step:,} all {latents} variables are passive: lower beta or warm it up"
+
+    def table(self) -> "polars.DataFrame":
+        """Return a row for each step and variable: step, variable, type, and the `PER_VARIABLE` numbers."""
+        import polars
+
+        rows = [
+            {"step": int(m["step"]), "variable": j, "type": TYPES[kind], **{n: float(m[n][j]) for n in PER_VARIABLE}}
+            for m in self._moments
+            for j, kind in enumerate(m["types"])
+        ]
+        return polars.DataFrame(rows)
+
+    def counts(self) -> "polars.DataFrame":
+        """Return a row for each step: step, active, mixed, passive, and the total KL in nats."""
+        import polars
+
+        rows = [
+            {
+                "step": int(m["step"]),
+                **{kind: int((m["types"] == i).sum()) for i, kind in enumerate(TYPES)},
+                "kl": float(m["kl"].sum()),
+            }
+            for m in self._moments
+        ]
+        return polars.DataFrame(rows)
+
+    def correlated_pairs(self, *, threshold: float = 0.2) -> Array:
+        """Return, for each variable, how often |correlation| with another one exceeded the threshold, counting pairs.
+
+        count_j = #{(t, k), k != j: |C_t[j, k]| > threshold}  [Bonheme2023BeMoreActive, figure 12]
+        """
+        exceeding = np.abs(self.correlations) > threshold
+        exceeding[:, np.arange(exceeding.shape[1]), np.arange(exceeding.shape[1])] = False
+        counts: Array = exceeding.sum(axis=(0, 2))
+        return counts
+
+    def state(self) -> dict[str, Array]:
+        """Return everything as arrays, for a checkpoint or an .npz."""
+        if not self._moments:
+            return {}
+        return {name: np.stack([moment[name] for moment in self._moments]) for name in self._moments[0]}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Go back to a saved state."""
+        count = len(state["step"]) if state else 0
+        self._moments = [{name: np.asarray(values[i]) for name, values in state.items()} for i in range(count)]
+        self._collapsed = self.collapse() is not None
+
+
+def _all_passive(moment: dict[str, Array]) -> bool:
+    return bool((moment["types"] == TYPES.index("passive")).all())
+
+
+def _correlations(mean: Array) -> Array:
+    centred = mean.astype(np.float64) - mean.mean(axis=0, dtype=np.float64)
+    norms = np.sqrt(np.square(centred).sum(axis=0))
+    scaled = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
+    correlations: Array = np.clip(scaled.T @ scaled, -1.0, 1.0)
+    return correlations

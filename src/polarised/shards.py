@@ -1,0 +1,187 @@
+"""Diagnosis of encodings that do not fit in memory, in one pass over files, here or on a Ray cluster.
+
+Each file is read in chunks into accumulators: the evidence for the types, the covariance of the means, their range, and
+a uniform sample of inputs. Those of many files, workers or machines merge into the result of a single pass.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised.adapters.array_files import open_arrays
+from polarised.adapters.arrays import Chunk, chunks_of_file
+from polarised.adapters.callables import Second
+from polarised.errors import ConfigError, DataError
+from polarised.metrics.comparison import subsets
+from polarised.metrics.gaussian import effective_rank_of, total_correlation_of, wasserstein_correlation_of
+from polarised.metrics.streaming import Moments, Ranges
+from polarised.randomness import stream
+from polarised.representations import Encodings, Evidence, Regime
+
+if TYPE_CHECKING:
+    import polars
+
+__all__ = ["Totals", "totals_of"]
+
+Array = NDArray[Any]
+
+SAMPLE = 10_000
+SCORES: dict[str, Callable[[Array], float]] = {
+    "total_correlation": total_correlation_of,
+    "effective_rank": effective_rank_of,
+    "wasserstein_correlation": wasserstein_correlation_of,
+}
+
+
+@dataclass(eq=False)
+class Totals:
+    """What is kept of any number of inputs: evidence, covariance, range of the means, and a sample of inputs.
+
+    >>> totals = Totals()
+    >>> totals.update(Chunk(np.eye(3), np.full((3, 3), 0.1), 0.0, 1.0, None), np.arange(3.0))
+    >>> totals.evidence.rows, len(totals.sample())
+    (3, 3)
+    """
+
+    evidence: Evidence = field(default_factory=Evidence)
+    moments: Moments = field(default_factory=Moments)
+    ranges: Ranges = field(default_factory=Ranges)
+    factor_names: list[str] | None = None
+    _order: Array = field(default_factory=lambda: np.zeros(0))
+    _rows: dict[str, Array] = field(default_factory=dict)
+
+    def update(self, chunk: Chunk, order: Array) -> None:
+        """Take in a chunk; the inputs with the smallest `order` numbers make up the sample."""
+        prior = {"prior_mean": chunk.prior_mean, "prior_variance": chunk.prior_variance}
+        self.evidence.update(chunk.mean, variance=chunk.variance, **prior)
+        self.moments.update(chunk.mean)
+        self.ranges.update(chunk.mean)
+        shape = chunk.mean.shape
+        rows = {"mean": chunk.mean, "variance": chunk.variance}
+        rows |= {name: np.broadcast_to(value, shape) for name, value in prior.items()}
+        if chunk.factors is not None:
+            rows["factors"] = chunk.factors.reshape(len(chunk.mean), -1)
+        self._keep(order, rows)
+
+    def merge(self, other: Self) -> Self:
+        """Add what another process saw; returns itself."""
+        self.evidence.merge(other.evidence)
+        self.moments.merge(other.moments)
+        self.ranges.merge(other.ranges)
+        self.factor_names = self.factor_names or other.factor_names
+        self._keep(other._order, other._rows)
+        return self
+
+    def sample(self) -> Encodings:
+        """Return up to 10,000 inputs, drawn uniformly from all, the same whatever the chunks and workers."""
+        rows = dict(self._rows)
+        for name in ("prior_mean", "prior_variance"):
+            if (rows[name] == rows[name][0]).all():
+                rows[name] = rows[name][0]
+        names = self.factor_names if "factors" in rows else None
+        return Encodings(rows.pop("mean"), factor_names=names, **rows)
+
+    def largest_mean(self) -> Array:
+        """Return the largest |mean| of each variable."""
+        if self.ranges.lowest is None or self.ranges.highest is None:
+            raise DataError("expected at least one chunk of encodings, got none")
+        return np.maximum(np.abs(self.ranges.lowest), np.abs(self.ranges.highest))
+
+    def scores(self, regime: Regime) -> "polars.DataFrame":
+        """Return redundancy of mean and sampled codes, whole and by type, from the covariance alone.
+
+        Cov(z) = Cov(mean) + diag(E[variance]), exactly, so nothing needs to be drawn.
+        """
+        import polars
+
+        mean = self.moments.covariance
+        sampled = mean + np.diag(regime.statistics.variance_mean)
+        rows = [
+            (metric, representation, variables, score(matrix[np.ix_(chosen, chosen)]))
+            for representation, matrix in (("mean", mean), ("sampled", sampled))
+            for variables, chosen in subsets(regime).items()
+            if len(chosen) > 1
+            for metric, score in SCORES.items()
+        ]
+        schema = {"metric": polars.String, "representation": polars.String, "variables": polars.String}
+        return polars.DataFrame(rows, schema={**schema, "value": polars.Float64}, orient="row")
+
+    def _keep(self, order: Array, rows: dict[str, Array]) -> None:
+        if not len(order):
+            return
+        if self._rows and self._rows.keys() != rows.keys():
+            raise DataError("expected factors in every file or in none, got them in some only")
+        together = np.concatenate([self._order, order])
+        kept = np.sort(np.argsort(together, kind="stable")[:SAMPLE])
+        first, second = kept[kept < len(self._order)], kept[kept >= len(self._order)] - len(self._order)
+        before = self._rows or {name: value[:0] for name, value in rows.items()}
+        self._rows = {name: np.concatenate([before[name][first], value[second]]) for name, value in rows.items()}
+        self._order = together[kept]
+
+
+def totals_of(
+    files: Sequence[str | Path],
+    *,
+    executor: Literal["local", "ray"] = "local",
+    address: str | None = None,
+    second: Second | None = None,
+    rows: int = 1 << 16,
+    seed: int = 0,
+) -> Totals:
+    """Read files of encodings (.npz, .npy, parquet) chunk by chunk into `Totals`; with Ray, each file is a task.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for i in range(2):
+    ...     np.savez(folder / f"{i}.npz", mean=np.eye(4), variance=np.full((4, 4), 0.1))
+    >>> totals_of(sorted(folder.glob("*.npz"))).evidence.rows
+    8
+    """
+    if not files:
+        raise DataError("expected at least one file of encodings, got none; check the pattern")
+    arguments = [(str(Path(file).resolve()), second, rows, seed, number) for number, file in enumerate(files)]
+    if executor == "ray":
+        parts = _with_ray(arguments, address)
+    elif executor == "local":
+        parts = (_totals_of_file(*each) for each in arguments)
+    else:
+        raise ConfigError(f"expected executor 'local' or 'ray', got {executor!r}")
+    totals = Totals()
+    for part in parts:
+        totals.merge(part)
+    return totals
+
+
+def _totals_of_file(path: str, second: Second | None, rows: int, seed: int, number: int) -> Totals:
+    totals = Totals(factor_names=open_arrays(path).factor_names)
+    generator = stream(seed, "sample of a shard", number)
+    for chunk in chunks_of_file(path, rows=rows, second=second):
+        totals.update(chunk, generator.random(len(chunk.mean)))
+    return totals
+
+
+def _with_ray(arguments: list[tuple[Any, ...]], address: str | None) -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("the ray executor needs Ray: pip install 'polarised[ray]', or use local") from error
+    started = not ray.is_initialized()
+    if started:
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+    try:
+        task = ray.remote(_totals_of_file)
+        # Results are taken in the order of the files, so that merging is the same whoever is first.
+        for reference in [task.remote(*each) for each in arguments]:
+            try:
+                yield ray.get(reference)
+            except ray.exceptions.RayTaskError as error:
+                raise error.as_instanceof_cause() from None
+    finally:
+        if started:
+            ray.shutdown()

@@ -1,0 +1,105 @@
+"""Online regime statistics while our loop trains: who turned passive, when."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from polarised.data.dataset import Dataset
+from polarised.errors import ConfigError, DataError
+from polarised.files import replacing
+from polarised.models.vae import VAE
+from polarised.representations.encodings import Encodings
+from polarised.representations.regime import Rule
+from polarised.representations.timeline import Timeline
+
+__all__ = ["Snapshots", "load_timeline"]
+
+
+class Snapshots:
+    """A hook of `train`: every `every` steps the types, KL and correlations of the variables on fixed inputs.
+
+    The inputs are one evaluation draw of the dataset. A moment costs a few kilobytes; with ``keep="encodings"`` the
+    means and variances are kept too. [Bonheme2023BeMoreActive, section 5]
+
+    >>> from polarised.data import dsprites
+    >>> from polarised.models import build_vae
+    >>> snapshots = Snapshots(dsprites(size=32), every=100, examples=50)
+    >>> snapshots(0, build_vae({"architecture": "mlp", "latents": 3}, shape=(1, 32, 32)))
+    >>> snapshots.timeline.steps
+    [0]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        every: int = 1000,
+        examples: int = 1000,
+        alpha: float = 0.1,
+        rule: Rule = "relative",
+        keep: Literal["statistics", "encodings"] = "statistics",
+        batch_size: int = 256,
+        seed: int = 0,
+    ) -> None:
+        if every < 1 or examples < 2:
+            raise ConfigError(f"expected every of at least 1 step and 2 examples or more, got {every} and {examples}")
+        self.every, self.batch_size = every, batch_size
+        self.timeline = Timeline(alpha=alpha, rule=rule, keep=keep)
+        self._batch = dataset.sample(min(examples, len(dataset)), seed)
+
+    def __call__(self, step: int, vae: VAE) -> None:
+        """Look at the model after `step` updates."""
+        training = vae.training
+        vae.eval()
+        try:
+            encodings = self._encode(vae)
+        finally:
+            vae.train(training)
+        self.timeline.take(step, encodings)
+
+    def state(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return what a checkpoint must carry."""
+        return self.timeline.state()
+
+    def restore(self, state: dict[str, np.ndarray[Any, Any]]) -> None:
+        """Go back to a saved state."""
+        self.timeline.restore(state)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the timeline to an .npz that `load_timeline` reads back."""
+        path = Path(path)
+        with replacing(path) as temporary:
+            np.savez(temporary, allow_pickle=False, **self.timeline.state())
+        return path
+
+    def _encode(self, vae: VAE) -> Encodings:
+        device = next(vae.parameters()).device
+        parts = []
+        with torch.inference_mode():
+            for start in range(0, len(self._batch), self.batch_size):
+                rows = slice(start, start + self.batch_size)
+                x = torch.from_numpy(self._batch.images[rows]).to(device)
+                u = None if self._batch.u is None else torch.from_numpy(self._batch.u[rows]).to(device)
+                posterior = vae.posterior(x, u)
+                prior = vae.prior.given(u).moments(len(x))
+                parts.append([t.cpu().numpy() for t in (posterior.mean, posterior.variance, *prior)])
+        mean, variance, prior_mean, prior_variance = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Encodings(mean, variance=variance, prior_mean=prior_mean, prior_variance=prior_variance)
+
+
+def load_timeline(path: str | Path) -> Timeline:
+    """Read back what `Snapshots.save` wrote (arrays only; a pickled object is refused, never run)."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            state = {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise DataError(f"expected snapshots of a run, {path} does not exist; train with snapshots first") from None
+    except Exception as error:
+        raise DataError(f"expected an .npz of snapshots, could not read {path}: {error}") from error
+    if state and not {"step", "types", "correlations", "kl"} <= state.keys():
+        raise DataError(f"expected snapshots with step, types, correlations and kl, {path} has {', '.join(state)}")
+    timeline = Timeline(warn=False)
+    timeline.restore(state)
+    return timeline
