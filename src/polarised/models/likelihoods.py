@@ -48,15 +48,24 @@ class Bernoulli(Likelihood):
     Real-valued x is scored by the same cross-entropy, as every disentanglement study does [Locatello2019];
     it is then no density: `ContinuousBernoulli` is. Two options of disentanglement_lib, off in its study:
     `activation="tanh"` takes p = (1 + tanh(output)) / 2 clipped at 1e-6, and `subtract_entropy` leaves out what
-    no decoder can gain, the entropy of the image itself.
+    no decoder can gain, the entropy of the image itself. `weight` counts every value that often: with 4, a picture
+    whose pixels are means of 2x2 weighs against the rate as much as the full one.
 
     >>> round(Bernoulli().log_prob(torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1)).item(), 4)
     -0.6931
     """
 
-    def __init__(self, *, activation: Literal["sigmoid", "tanh"] = "sigmoid", subtract_entropy: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        activation: Literal["sigmoid", "tanh"] = "sigmoid",
+        subtract_entropy: bool = False,
+        weight: float = 1.0,
+    ) -> None:
         super().__init__()
-        self.activation, self.subtract_entropy = activation, subtract_entropy
+        if not weight > 0:
+            raise ConfigError(f"Bernoulli.weight must be positive, got {weight}; 1.0 counts every value once")
+        self.activation, self.subtract_entropy, self.weight = activation, subtract_entropy, weight
 
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
         if self.activation == "tanh":
@@ -66,7 +75,7 @@ class Bernoulli(Likelihood):
         if self.subtract_entropy:
             p = x.clamp(CLIP, 1 - CLIP)
             values = values + binary_cross_entropy(p, p, reduction="none")
-        return values.flatten(1).sum(1)
+        return self.weight * values.flatten(1).sum(1)
 
     def mean(self, outputs: Tensor) -> Tensor:
         return _squashed(outputs, self.activation)
