@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from polarised.errors import DataError
 from polarised.metrics.comparison import compare
 from polarised.representations.encodings import Encodings
+from polarised.representations.other_rules import other_rules
 from polarised.representations.regime import Regime, Rule, classify
+from polarised.representations.sensitivity import sensitivity
 
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["Diagnosis", "Pictures", "diagnose"]
+    from polarised.adapters.callables import Second
+
+__all__ = ["Diagnosis", "Pictures", "concluded", "diagnose", "diagnose_files"]
 
 Images = NDArray[np.float32]
 
@@ -49,6 +53,8 @@ class Diagnosis:
     history: "polars.DataFrame | None" = None
     snapshots: "polars.DataFrame | None" = None
     downstream: "polars.DataFrame | None" = None
+    other_rules: "polars.DataFrame | None" = None
+    sensitivity: "polars.DataFrame | None" = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def report(self, path: str | Path) -> Path:
@@ -65,7 +71,7 @@ class Diagnosis:
             "name": self.name,
             "headline": self.headline,
             "advice": list(self.advice),
-            "inputs": len(self.encodings),
+            "inputs": self.regime.rows,
             "rule": self.regime.rule,
             "alpha": self.regime.alpha,
             "active": self.regime.active,
@@ -75,6 +81,8 @@ class Diagnosis:
             "scores": _records(self.scores),
             "decoder_use": None if self.decoder_use is None else _records(self.decoder_use),
             "downstream": None if self.downstream is None else _records(self.downstream),
+            "other_rules": None if self.other_rules is None else _records(self.other_rules),
+            "sensitivity": None if self.sensitivity is None else _records(self.sensitivity),
             "provenance": dict(self.provenance),
         }
 
@@ -105,14 +113,50 @@ def diagnose(
             )
         from polarised.adapters import native
 
-        more.setdefault("pictures", native.pictures(target, data, seed=seed))
+        more.setdefault("pictures", Pictures(*native.pictures(target, data, seed=seed)))
         more.setdefault("decoder_use", native.decoder_use(target, data, seed=seed))
         target = native.from_vae(target, data, seed=seed)
     regime = classify(target, alpha=alpha, rule=rule, seed=seed)
-    scores = compare(target, regime, seed=seed)
+    more.setdefault("other_rules", other_rules(regime, largest_mean=np.abs(target.mean).max(axis=0)))
+    return concluded(name, target, regime, compare(target, regime, seed=seed), **more)
+
+
+def diagnose_files(
+    files: Sequence[str | Path],
+    *,
+    alpha: float = 0.1,
+    rule: Rule = "relative",
+    executor: Literal["local", "ray"] = "local",
+    address: str | None = None,
+    second: "Second | None" = None,
+    seed: int = 0,
+    name: str = "model",
+) -> Diagnosis:
+    """Diagnose encodings in files (.npz, .npy, parquet) that together may be larger than memory, in one pass.
+
+    Types and scores are those of every input; `encodings` is a uniform sample of 10,000. ``executor="ray"`` makes each
+    file a task on the cluster at `address`, or on one started here.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "codes.npz"
+    >>> np.savez(file, mean=np.random.default_rng(0).normal(size=(50, 2)), variance=np.full((50, 2), 0.01))
+    >>> diagnose_files([file]).headline
+    '2 of 2 latent variables are active, none mixed, none passive.'
+    """
+    from polarised.shards import totals_of
+
+    totals = totals_of(files, executor=executor, address=address, second=second, seed=seed)
+    regime = totals.evidence.classify(alpha=alpha, rule=rule, seed=seed)
+    rules = other_rules(regime, largest_mean=totals.largest_mean())
+    return concluded(name, totals.sample(), regime, totals.scores(regime), other_rules=rules)
+
+
+def concluded(name: str, encodings: Encodings, regime: Regime, scores: "polars.DataFrame", **more: Any) -> Diagnosis:
+    """Put types and scores into words: the last step of every diagnosis."""
+    more.setdefault("sensitivity", sensitivity(regime))
     return Diagnosis(
         name=name,
-        encodings=target,
+        encodings=encodings,
         regime=regime,
         scores=scores,
         headline=_headline(regime),
@@ -169,6 +213,12 @@ def _cautions(regime: Regime) -> list[str]:
     fragile = [j for j in range(len(regime.types)) if regime.confidence[j] < 0.95]
     if fragile:
         cautions.append(f"The type of {_listed(fragile)} is fragile: it changes when other inputs are drawn.")
+    other: Rule = "standard" if regime.rule == "relative" else "relative"
+    types = regime.at(regime.alpha, rule=other).types
+    apart = [j for j, kind in enumerate(types) if kind != regime.types[j]]
+    if apart:
+        words = ", ".join(f"{j} ({regime.types[j]} here, {types[j]} there)" for j in apart)
+        cautions.append(f"The {regime.rule} and the {other} rule part on {words}.")
     hidden = [j for j in regime.uninformative if regime.statistics.ratio_mean[j] <= regime.alpha]
     if hidden:
         cautions.append(

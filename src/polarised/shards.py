@@ -4,6 +4,7 @@ Each file is read in chunks into accumulators: the evidence for the types, the c
 a uniform sample of inputs. Those of many files, workers or machines merge into the result of a single pass.
 """
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 from polarised.adapters.array_files import open_arrays
 from polarised.adapters.arrays import Chunk, chunks_of_file
 from polarised.adapters.callables import Second
-from polarised.errors import ConfigError, DataError
+from polarised.errors import ConfigError, DataError, PolarisedError
 from polarised.metrics.comparison import subsets
 from polarised.metrics.gaussian import effective_rank_of, total_correlation_of, wasserstein_correlation_of
 from polarised.metrics.streaming import Moments, Ranges
 from polarised.randomness import stream
 from polarised.representations import Encodings, Evidence, Regime
+from polarised.representations.encodings import gaussians
 
 if TYPE_CHECKING:
     import polars
@@ -56,16 +58,17 @@ class Totals:
     _rows: dict[str, Array] = field(default_factory=dict)
 
     def update(self, chunk: Chunk, order: Array) -> None:
-        """Take in a chunk; the inputs with the smallest `order` numbers make up the sample."""
-        prior = {"prior_mean": chunk.prior_mean, "prior_variance": chunk.prior_variance}
-        self.evidence.update(chunk.mean, variance=chunk.variance, **prior)
-        self.moments.update(chunk.mean)
-        self.ranges.update(chunk.mean)
-        shape = chunk.mean.shape
-        rows = {"mean": chunk.mean, "variance": chunk.variance}
-        rows |= {name: np.broadcast_to(value, shape) for name, value in prior.items()}
+        """Take in a chunk; the inputs with the smallest `order` numbers, one each, make up the sample."""
+        # Convolutional latents become a row for each position here, as they do in Encodings.
+        mean, variance, repeats = gaussians(chunk.mean, chunk.variance, None)
+        self.evidence.update(mean, variance=variance, prior_mean=chunk.prior_mean, prior_variance=chunk.prior_variance)
+        self.moments.update(mean)
+        self.ranges.update(mean)
+        rows: dict[str, Array] = {"mean": mean, "variance": variance}
+        rows["prior_mean"] = np.broadcast_to(chunk.prior_mean, mean.shape)
+        rows["prior_variance"] = np.broadcast_to(chunk.prior_variance, mean.shape)
         if chunk.factors is not None:
-            rows["factors"] = chunk.factors.reshape(len(chunk.mean), -1)
+            rows["factors"] = np.repeat(chunk.factors.reshape(len(chunk.mean), -1), repeats, axis=0)
         self._keep(order, rows)
 
     def merge(self, other: Self) -> Self:
@@ -83,8 +86,14 @@ class Totals:
         for name in ("prior_mean", "prior_variance"):
             if (rows[name] == rows[name][0]).all():
                 rows[name] = rows[name][0]
-        names = self.factor_names if "factors" in rows else None
-        return Encodings(rows.pop("mean"), factor_names=names, **rows)
+        return Encodings(
+            rows["mean"],
+            variance=rows["variance"],
+            prior_mean=rows["prior_mean"],
+            prior_variance=rows["prior_variance"],
+            factors=rows.get("factors"),
+            factor_names=self.factor_names if "factors" in rows else None,
+        )
 
     def largest_mean(self) -> Array:
         """Return the largest |mean| of each variable."""
@@ -161,7 +170,7 @@ def _totals_of_file(path: str, second: Second | None, rows: int, seed: int, numb
     totals = Totals(factor_names=open_arrays(path).factor_names)
     generator = stream(seed, "sample of a shard", number)
     for chunk in chunks_of_file(path, rows=rows, second=second):
-        totals.update(chunk, generator.random(len(chunk.mean)))
+        totals.update(chunk, generator.random(chunk.mean.size // chunk.mean.shape[1]))
     return totals
 
 
@@ -173,7 +182,7 @@ def _with_ray(arguments: list[tuple[Any, ...]], address: str | None) -> Any:
     started = not ray.is_initialized()
     if started:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         task = ray.remote(_totals_of_file)
         # Results are taken in the order of the files, so that merging is the same whoever is first.
@@ -181,7 +190,7 @@ def _with_ray(arguments: list[tuple[Any, ...]], address: str | None) -> Any:
             try:
                 yield ray.get(reference)
             except ray.exceptions.RayTaskError as error:
-                raise error.as_instanceof_cause() from None
+                raise (error.cause if isinstance(error.cause, PolarisedError) else error) from None
     finally:
         if started:
             ray.shutdown()

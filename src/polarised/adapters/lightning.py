@@ -12,7 +12,7 @@ from polarised.representations.timeline import Timeline
 __all__ = ["RegimeCallback"]
 
 
-class RegimeCallback(Callback):  # type: ignore[misc]
+class RegimeCallback(Callback):
     """Type the variables on fixed inputs every `every` optimiser steps, and log how many are active, mixed, passive.
 
     `encode(module, batch)` returns (mean, second) of q(z|x); `batches` are the evaluation inputs, a list that is gone

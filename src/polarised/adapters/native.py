@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Drawn", "decoder_use", "from_vae", "pictures"]
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[Any]
 
 
 class Drawn(NamedTuple):
