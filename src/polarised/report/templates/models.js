@@ -61,7 +61,7 @@ function drawComparison() {
   const host = find("#compare-table");
   if (!host) return;
   const typed = DATA.models.map((own) => own.list.map((v) => v.type));
-  const metrics = unique(DATA.models.flatMap((own) => records(own.scores).filter((row) => row.variables === "full").map((row) => row.metric)));
+  const metrics = inOrder(unique(DATA.models.flatMap((own) => records(own.scores).filter((row) => row.variables === "full").map((row) => row.metric))), Object.keys(METRIC_NAMES));
   const value = (own, metric, r) => (records(own.scores).find((row) => row.metric === metric && row.representation === r && row.variables === "full") || {}).value;
   host.replaceChildren(html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "left" }, "Model"), TYPES.map((type) => html("th", { scope: "col" }, badge(type))), html("th", { scope: "col" }, "KL, nats"), metrics.map((metric) => html("th", { scope: "col" }, `${metricName(metric)}, μ / z`)))),
     html("tbody", {}, DATA.models.map((own, i) => html("tr", {}, html("th", { scope: "row", class: "left" }, own.name), TYPES.map((type) => html("td", {}, String(typed[i].filter((t) => t === type).length))), html("td", {}, number(own.list.reduce((sum, v) => sum + v.kl, 0))), metrics.map((metric) => html("td", {}, `${number(value(own, metric, "mean"))} / ${number(value(own, metric, "sampled"))}`))))));

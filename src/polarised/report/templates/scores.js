@@ -8,13 +8,15 @@ const metricName = (name) => (METRIC_NAMES[name] || [words(name)[0].toUpperCase(
 // Known names in their own order, then the others as they come.
 const inOrder = (names, known) => [...known.filter((name) => names.includes(name)), ...names.filter((name) => !known.includes(name))];
 const SUBSET_ORDER = Object.keys(DATA.subsets);
+// What fits into so many pixels of our small type.
+const clipped = (text, width) => (text.length * 6.9 > width ? `${text.slice(0, Math.max(3, Math.floor(width / 6.9) - 1))}…` : text);
 function pairedBars(host, groups, label, { text = number, top = null } = {}) {
-  const width = widthOf(host, 260), row = 40, left = Math.min(126, width * 0.36), right = width - 48;
+  const width = widthOf(host, 260), row = 40, left = Math.min(150, width * 0.36), right = width - 48;
   const height = groups.length * row + 6, drawing = canvas(host, width, height, label);
   const values = groups.flatMap((group) => REPRESENTATIONS.map((r) => group[r])).filter((v) => v !== null && v !== undefined && Math.abs(v) < HUGE);
   const low = Math.min(0, ...values), x = scale(low, top === null ? Math.max(1e-9, ...values) : top, left, right);
   groups.forEach((group, i) => {
-    drawing.append(svg("text", { class: "strong", x: left - 10, y: i * row + row / 2 + 4, "text-anchor": "end" }, group.name.length > 22 ? `${group.name.slice(0, 21)}…` : group.name));
+    drawing.append(svg("text", { class: "strong", x: left - 10, y: i * row + row / 2 + 4, "text-anchor": "end" }, clipped(group.name, left - 12)));
     REPRESENTATIONS.forEach((r, k) => {
       const value = group[r], y = i * row + 5 + k * 15;
       if (value === null || value === undefined) return;

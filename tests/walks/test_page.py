@@ -1,0 +1,209 @@
+"""The page in a real browser: nothing asked of the network, no error, and every control does what it says."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+
+from polarised.diagnosis import Diagnosis
+from polarised.report import write_report
+from polarised.representations import Encodings
+from report.browser import Visit, open_browser
+from report.examples import VERDICTS, example, tidy
+
+HOSTILE = "</script><script>window.harmed = 1</script><img src=x onerror='window.harmed = 2'>\u2028"
+
+
+@pytest.fixture(scope="module")
+def diagnosis() -> Diagnosis:
+    return example()
+
+
+@pytest.fixture(scope="module")
+def visit() -> Iterator[Callable[..., Visit]]:
+    with open_browser() as visit:
+        yield visit
+
+
+@pytest.fixture(scope="module")
+def page_file(diagnosis: Diagnosis, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(diagnosis, tmp_path_factory.mktemp("page") / "page.html")
+
+
+def types_in(page: Any) -> tuple[str, ...]:
+    rows = page.locator("#variables-table tbody tr").evaluate_all(
+        "rows => rows.map(r => [Number(r.cells[0].textContent), r.querySelector('.badge').textContent])"
+    )
+    return tuple(kind for _, kind in sorted(rows))
+
+
+def move(page: Any, selector: str, value: float) -> None:
+    page.locator(selector).evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')) }", str(value))
+
+
+@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 360, "height": 740}}])
+def test_page_loads_quietly_and_fits_its_window(
+    visit: Callable[..., Visit], page_file: Path, look: dict[str, Any]
+) -> None:
+    with visit(page_file, **look) as page:
+        assert page.locator("h1").text_content() == "5 of 10 latent variables are active, 1 mixed, 4 passive."
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.locator("main section:visible").count() == 10
+        assert not page.locator("svg text", has_text="NaN").count()
+        assert page_file.stat().st_size < 3e6
+
+
+def test_page_prints_on_paper_in_light(visit: Callable[..., Visit], page_file: Path) -> None:
+    with visit(page_file, color_scheme="dark") as page:
+        page.emulate_media(media="print")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert page.pdf(format="A4")[:5] == b"%PDF-"
+
+
+@pytest.mark.parametrize("rule", ["relative", "standard"])
+def test_slider_types_as_the_library_does(
+    visit: Callable[..., Visit], tmp_path: Path, rule: str, diagnosis: Diagnosis
+) -> None:
+    # Variables on purpose near every threshold, some of them all noise, some shifted.
+    generator = np.random.default_rng(0)
+    levels = np.array([0.005, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 1.0, 1.1, 1.3, 0.05])
+    spread = np.array([0.001, 0.02, 0.05, 0.1, 0.3, 0.1, 0.3, 0.01, 0.0, 0.05, 0.5, 0.01])
+    variance = np.abs(levels + spread * generator.standard_normal((400, 12)))
+    mean = generator.standard_normal((400, 12)) * np.array([1, 1, 0.2, 1, 1, 0.3, 0.3, 0.1, 0.0, 0.25, 1, 0.02])
+    near = replace_encodings(diagnosis, Encodings(mean, variance=variance))
+    with visit(write_report(near, tmp_path / "page.html")) as page:
+        page.locator(f"#rule button[value={rule}]").click()
+        seen = set()
+        for alpha in (0.005, 0.05, 0.1, 0.105, 0.2, 0.3, 0.45, 0.495):
+            move(page, "#alpha", alpha)
+            expected = near.regime.at(alpha, rule=rule).types  # type: ignore[arg-type]
+            assert types_in(page) == expected
+            seen.add(expected)
+        assert len(seen) > 3
+        assert "change" in (page.locator("#flips").text_content() or "")
+        page.locator("#as-made").click()
+        assert types_in(page) == near.regime.types
+
+
+def test_keyboard_moves_alpha_and_walks_the_matrix(visit: Callable[..., Visit], page_file: Path) -> None:
+    with visit(page_file) as page:
+        page.locator("#alpha").focus()
+        page.keyboard.press("ArrowRight")
+        assert page.locator("#alpha-value").text_content() == "0.105"
+        page.locator("#matrix-mean svg").focus()
+        page.keyboard.press("ArrowRight")
+        assert "correlation" in (page.locator("#mean-readout").text_content() or "")
+
+
+def test_table_sorts_and_filters(visit: Callable[..., Visit], page_file: Path, diagnosis: Diagnosis) -> None:
+    with visit(page_file) as page:
+
+        def first() -> int:
+            return int(page.locator("#variables-table tbody tr td").first.text_content() or -1)
+
+        head = page.locator("#variables-table th button[data-key=kl]")
+        head.click()
+        assert first() == int(np.argmax(diagnosis.regime.statistics.kl))
+        assert page.locator("#variables-table th[aria-sort=descending]").count() == 1
+        page.locator("#variables-table th button[data-key=kl]").click()
+        assert first() == int(np.argmin(diagnosis.regime.statistics.kl))
+        page.locator("#type-filter button[value=active]").click()
+        assert page.locator("#variables-table tbody tr").count() == 5
+        assert page.locator("#shown").text_content() == "5 of 10 shown"
+
+
+def test_walks_move_one_by_one_and_together(visit: Callable[..., Visit], page_file: Path) -> None:
+    with visit(page_file) as page:
+        frame = page.locator(".walk").first.locator("> .frame")
+        before = frame.evaluate("e => getComputedStyle(e).backgroundPosition")
+        move(page, ".walk:first-child input", 0)
+        assert frame.evaluate("e => getComputedStyle(e).backgroundPosition") != before
+        assert page.locator(".walk .value").first.text_content() == "z = −2"
+        move(page, "#all-walks", 10)
+        assert set(page.locator(".walk .value").all_text_contents()) == {"z = 2"}
+        page.locator("#walk-view button[value=films]").click()
+        assert page.locator(".film").first.is_visible()
+
+
+def test_every_table_downloads(visit: Callable[..., Visit], page_file: Path, diagnosis: Diagnosis) -> None:
+    with visit(page_file) as page:
+        tables = {}
+        for button in page.locator("#downloads button").all():
+            with page.expect_download() as waiting:
+                button.click()
+            text = Path(waiting.value.path()).read_text(encoding="utf-8")
+            tables[button.get_attribute("data-table")] = list(csv.DictReader(io.StringIO(text)))
+        assert len(tables["scores"]) == len(diagnosis.scores)
+        assert [row["type"] for row in tables["variables"]] == list(diagnosis.regime.types)
+        assert {"training", "downstream", "dynamics", "histograms", "correlations_mean"} <= tables.keys()
+        np.testing.assert_allclose(float(tables["correlations_mean"][0]["0"]), 1.0)
+
+
+def test_theme_button_turns_the_page(visit: Callable[..., Visit], page_file: Path) -> None:
+    with visit(page_file) as page:
+        ground = "getComputedStyle(document.body).backgroundColor"
+        light = page.evaluate(ground)
+        page.locator("#theme").click()
+        assert page.evaluate(ground) != light
+
+
+def test_texts_of_users_stay_texts(visit: Callable[..., Visit], diagnosis: Diagnosis, tmp_path: Path) -> None:
+    assert diagnosis.downstream is not None
+    hostile = replace(
+        diagnosis,
+        name=HOSTILE,
+        headline=HOSTILE,
+        advice=(HOSTILE,),
+        scores=diagnosis.scores.with_columns(metric=polars.lit(HOSTILE)),
+        downstream=diagnosis.downstream.with_columns(factor=polars.lit(HOSTILE)),
+        provenance={HOSTILE: HOSTILE, "command": HOSTILE, "nested": {HOSTILE: [HOSTILE]}},
+    )
+    path = write_report([hostile, hostile], tmp_path / "page.html", title=HOSTILE)
+    with visit(path) as page:
+        assert page.evaluate("window.harmed") is None
+        assert page.locator("#headline").text_content() == HOSTILE
+        assert page.locator("img").count() == 0
+    data = path.read_text(encoding="utf-8").split('id="data">')[1].split("</script>")[0]
+    assert json.loads(data)["models"][0]["name"] == HOSTILE
+
+
+def test_comparison_switches_models(visit: Callable[..., Visit], diagnosis: Diagnosis, tmp_path: Path) -> None:
+    other = example(name="other", seed=1, truth="apm")
+    with visit(write_report([diagnosis, other], tmp_path / "page.html")) as page:
+        assert page.locator("#compare-table tbody tr").count() == 2
+        page.locator("#picker button", has_text="other").click()
+        assert page.locator("#variables-table tbody tr").count() == 3
+        assert page.locator("#headline").text_content() == other.headline
+
+
+def test_study_page_filters_and_links(visit: Callable[..., Visit], tmp_path: Path) -> None:
+    table = tidy()
+    run = table["run"][0]
+    links = {run: "runs/a.html", table["run"][-1]: "javascript:window.harmed=1"}
+    page_file = write_report(table, tmp_path / "page.html", title=HOSTILE, verdicts=VERDICTS, links=links)
+    with visit(page_file) as page:
+        assert page.locator("#claims-table tbody tr").count() == 3
+        assert page.locator("#types-charts .panel").count() == 2
+        page.locator("button[data-filter=method][value=FactorVAE]").click()
+        assert page.locator("#chosen").text_content() == "18 of 36 runs"
+        assert page.locator("#metrics-charts .panel").count() == 1
+        page.locator("#metric").select_option("effective_rank")
+        assert "Effective rank" in (page.locator("#means-cut").text_content() or "")
+        assert page.locator("#runs-table a").get_attribute("href") == "runs/a.html"
+        with page.expect_download() as waiting:
+            page.locator("#downloads button[data-table=runs]").click()
+        rows = list(csv.DictReader(io.StringIO(Path(waiting.value.path()).read_text(encoding="utf-8"))))
+        assert len(rows) == len(table.filter(polars.col("method") == "BetaVAE"))
+
+
+def replace_encodings(diagnosis: Diagnosis, encodings: Encodings) -> Diagnosis:
+    from polarised.diagnosis import diagnose
+
+    return diagnose(encodings, name=diagnosis.name)
