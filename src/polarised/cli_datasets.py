@@ -160,7 +160,7 @@ def _print_table(about: "list[Description]") -> None:
             "[green]yes[/green]" if one.ready else "[yellow]no[/yellow]",
             f"{one.images:,}" if one.images else "",
             "×".join(map(str, one.shape)),
-            ", ".join(f"{factor} {size}" for factor, size in one.factors.items()),
+            ", ".join(f"{factor} ({size})" for factor, size in one.factors.items()),
             one.licence,
             one.citation,
         )

@@ -1,7 +1,7 @@
 """A dataset on one page: what each factor does to a picture."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +160,7 @@ def _scattered(dataset: Dataset, seed: int) -> "Figure":
     side = max(shown - 1, 1)
     tiles = 6.5 if side == 1 else 2.6 * side
     figure, page = _page(dataset, tiles, tiles)
-    coloured = {} if batch.factors is None else {"c": batch.factors[:, 0], "cmap": "turbo"}
+    coloured: dict[str, Any] = {} if batch.factors is None else {"c": batch.factors[:, 0], "cmap": "turbo"}
     box = page.get_position()
     gap = 0.3 / figure.get_figwidth()
     for row in range(side):

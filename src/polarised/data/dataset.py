@@ -133,17 +133,16 @@ class FactorSpace:
             raise DataError(
                 f"expected {called} of shape (n, {len(self.names)}) for {', '.join(self.names)}, got {array.shape}"
             )
-        whole = array.astype(np.int64)
-        if array.dtype.kind not in "iub" and not np.array_equal(whole, array):
+        if array.dtype.kind not in "iubf" or not np.array_equal(array, np.floor(array)):
             raise DataError(f"expected whole numbers as {called}, got {array.dtype}; give the index of each value")
-        bad = np.argwhere((whole < 0) | (whole >= self.sizes))
+        bad = np.argwhere((array < 0) | (array >= self.sizes))
         if len(bad):
             row, column = bad[0]
             raise DataError(
                 f"expected {self.names[column]} between 0 and {self.sizes[column] - 1}, "
-                f"got {whole[row, column]} in row {row} of {called}"
+                f"got {array[row, column]} in row {row} of {called}"
             )
-        return whole
+        return array.astype(np.int64)
 
     def _key(self, factors: Indices) -> Indices:
         key = np.zeros(len(factors), dtype=np.int64)

@@ -10,6 +10,7 @@ import math
 import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,8 +25,10 @@ from polarised.errors import DataError
 __all__ = ["Rows", "idx", "mat_array", "norb_matrix", "npz_member", "refusing", "tar_members", "zip_members"]
 
 CHUNK = 16 << 20
+PIECE = 1 << 20
 LARGEST_MEMBER = 64 << 20
 LARGEST_HEADER_DIMENSION = 16
+COMPRESSED_ELEMENT = 15
 
 
 @dataclass(frozen=True)
@@ -102,9 +105,8 @@ def npz_member(path: Path, name: str) -> Rows:
     with refusing(path, kind), zipfile.ZipFile(path) as archive:
         names = [member.removesuffix(".npy") for member in archive.namelist()]
         if name not in names:
-            raise DataError(
-                f"expected the array {name!r} in {path}, got {', '.join(names) or 'none'}; name another one"
-            )
+            there = ", ".join(names) or "nothing"
+            raise DataError(f"expected the array {name!r} in {path}, which has {there}; name one of its arrays")
     return _array(path, kind, header, member=f"{name}.npy")
 
 
@@ -118,6 +120,7 @@ def mat_array(content: bytes, name: str, path: Path, *, shape: tuple[int, ...]) 
         return io.BytesIO(content)
 
     with refusing(path, kind):
+        _check_compressed_elements(content)
         declared = [(size, class_) for key, size, class_ in whosmat(stream()) if key == name]
         if declared != [(shape, "uint8")]:
             raise refusal(path, kind, str(declared))
@@ -150,6 +153,25 @@ def zip_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
                 content = _exactly(file, member.file_size)
                 _at_end(file)
             yield member.filename, content
+
+
+def _check_compressed_elements(content: bytes) -> None:
+    """Check length and checksum of the compressed elements of a MATLAB 5 file, which SciPy does not."""
+    order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
+    position = 128
+    while order is not None and position < len(content):
+        kind, size = struct.unpack_from(f"{order}II", content, position)
+        packed = content[position + 8 : position + 8 + size]
+        if len(packed) < size:
+            raise EOFError(f"the file ends {size - len(packed)} bytes early")
+        if kind == COMPRESSED_ELEMENT:
+            engine = zlib.decompressobj()
+            engine.decompress(packed, LARGEST_MEMBER)
+            if not engine.eof:
+                raise ValueError("a compressed element without an end")
+        else:
+            size += -size % 8
+        position += 8 + size
 
 
 Header = Callable[[IO[bytes]], tuple[np.dtype[Any], tuple[int, ...]]]
@@ -208,7 +230,7 @@ def _exactly(file: IO[bytes], count: int) -> bytes:
     """Read `count` bytes piece by piece, so that a lying header costs no more memory than there are bytes."""
     pieces = []
     while count > 0:
-        piece = file.read(min(count, CHUNK))
+        piece = file.read(min(count, PIECE))
         if not piece:
             raise EOFError(f"the file ends {count} bytes early")
         pieces.append(piece)

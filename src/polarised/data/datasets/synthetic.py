@@ -124,12 +124,12 @@ def two_populations() -> Dataset:
     bars = _bars()
 
     def read(indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        row = table[indices]
-        of_square = np.ravel_multi_index(
-            (row[:, 0] * 0, row[:, 1], row[:, 0] * 0, row[:, 2], row[:, 3]), sprites.SPACE.sizes
-        )
-        fine = sprites.draw(of_square, dtype=np.float32).reshape(-1, 1, SIDE, 2, SIDE, 2)
-        return np.where(row[:, :1, None, None] == 1, bars[row[:, 4]], fine.mean(axis=(3, 5)))
+        population, scale, x, y, height = table[indices].T
+        images: NDArray[np.float32] = bars[height]
+        square = population == 0
+        upright = sprites.SPACE.index(np.stack([population, scale, population, x, y], axis=1)[square])
+        images[square] = sprites.draw(upright, dtype=np.float32).reshape(-1, 1, SIDE, 2, SIDE, 2).mean(axis=(3, 5))
+        return images
 
     return Dataset("two_populations", (1, SIDE, SIDE), 2 * SPRITES, read, factor_space=space)
 
