@@ -93,13 +93,15 @@ def diagnose(
     *,
     alpha: float = 0.1,
     rule: Rule = "relative",
+    examples: int = 10_000,
     seed: int = 0,
     name: str = "model",
     **more: Any,
 ) -> Diagnosis:
     """Classify the variables of `target`, compare its representations, and say in words what follows.
 
-    `target` is an `Encodings`, or a VAE of ours together with the `data` (a Dataset or images) to encode.
+    `target` is an `Encodings`, or a VAE of ours together with the `data` (a Dataset, of which at most `examples` images
+    are drawn, or images) to encode.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> diagnose(encodings).headline
@@ -115,7 +117,7 @@ def diagnose(
 
         more.setdefault("pictures", Pictures(*native.pictures(target, data, seed=seed)))
         more.setdefault("decoder_use", native.decoder_use(target, data, seed=seed))
-        target = native.from_vae(target, data, seed=seed)
+        target = native.from_vae(target, data, examples=examples, seed=seed)
     regime = classify(target, alpha=alpha, rule=rule, seed=seed)
     more.setdefault("other_rules", other_rules(regime, largest_mean=np.abs(target.mean).max(axis=0)))
     return concluded(name, target, regime, compare(target, regime, seed=seed), **more)

@@ -1,8 +1,9 @@
 """What a user points at: a run directory of ours, a file of arrays, a published model of somebody else."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polarised.adapters.archives import Folder
 from polarised.errors import DataError
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from polarised.data import Dataset
     from polarised.models import VAE
 
-__all__ = ["Target", "open_target"]
+__all__ = ["Target", "images_named", "open_target"]
 
 Kind = Literal["run", "arrays", "model", "disentangling-vae", "disentanglement_lib"]
 
@@ -47,6 +48,20 @@ class Target:
             return load_vae(self.path / "model.safetensors" if self.path.is_dir() else self.path)
         raise DataError(f"expected a model with its weights, {self.path} holds only arrays; give the run or the model")
 
+    def config(self) -> tuple[dict[str, Any], int]:
+        """Return the config of `build_vae` that makes this model, and the size of its auxiliary variables."""
+        vae = self.vae()
+        if self.kind == "disentangling-vae":
+            return {"architecture": "burgess_conv", "latents": vae.latents}, 0
+        if self.kind == "disentanglement_lib":
+            return {"architecture": "locatello_conv", "latents": vae.latents}, 0
+        from safetensors import safe_open
+
+        file = self.path / "model.safetensors" if self.path.is_dir() else self.path
+        with safe_open(file, framework="pt") as archive:
+            header = json.loads(archive.metadata()["polarised"])
+        return dict(header["config"]), int(header["auxiliary_size"])
+
     def data(self) -> "Dataset":
         """Return the images a published model was trained on, where they can be drawn here."""
         from polarised import catalogue
@@ -54,13 +69,25 @@ class Target:
         page = "polarised.data.datasets"
         name = (self.dataset or "").removesuffix("_full")
         if name in catalogue.names(page):
-            dataset: Dataset = catalogue.build(page, name)
-            return dataset
+            return images_named(name)
         came = repr(self.dataset) if self.dataset else "none"
         raise DataError(
             f"expected a model that names a dataset of ours, {self.path} names {came}; "
             "say which images to encode with --data (the name of a dataset, or a file of images)"
         )
+
+
+def images_named(name: str) -> "Dataset":
+    """Return a dataset by its name in the catalogue, or the images of an .npz.
+
+    >>> images_named("dsprites").shape
+    (1, 64, 64)
+    """
+    from polarised import catalogue
+
+    spec = {"name": "from_npz", "path": name} if name.endswith(".npz") else {"name": name}
+    dataset: Dataset = catalogue.build("polarised.data.datasets", spec)
+    return dataset
 
 
 def open_target(path: str | Path) -> Target:

@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 from polarised.cli.demo import demo
+from polarised.cli.diagnose import diagnose
+from polarised.cli.dimensions import dimensions
+from polarised.cli.prune import prune
 from polarised.cli.train import train
 from polarised.errors import PolarisedError
 
@@ -21,6 +24,9 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(diagnose)
+app.command()(prune)
+app.command()(dimensions)
 
 
 def _version(show: bool) -> None:

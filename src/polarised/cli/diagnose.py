@@ -1,0 +1,148 @@
+"""`polarised diagnose`: which variables of a model, anybody's, are alive."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from polarised.cli.screen import MARKS, Json, Quiet, console, print_json, show_diagnosis, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from polarised.diagnosis import Diagnosis
+
+__all__ = ["diagnose"]
+
+COSTS = ("permuted", "redrawn")
+RULES = {
+    "relative": "relative rule (default)",
+    "standard": "standard rule (posterior variance)",
+    "active_unit": "active units: Var(mean) > 0.01",
+    "kl": "KL > 0.01 nats",
+    "factor_vae": "FactorVAE: std(mean) >= 0.05",
+    "not_vanished": "DRVI: max |mean| >= 0.1",
+}
+
+
+def diagnose(
+    targets: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A run directory; files of arrays (.npz, .npy, .parquet; many are one model); a folder of "
+            "disentangling-vae; a run of disentanglement_lib or its zip.",
+            show_default=False,
+        ),
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="Images to encode: a dataset's name or an .npz; default: the model's own.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="Threshold of the types.", min=0.001, max=0.499)] = 0.1,
+    rule: Annotated[Literal["relative", "standard"], typer.Option(help="Rule of the types.")] = "relative",
+    second: Annotated[
+        Literal["variance", "log_variance", "std", "log_std"] | None,
+        typer.Option(help="What the spread in a file of arrays is; default: by its name."),
+    ] = None,
+    examples: Annotated[int, typer.Option(help="Images to encode.", min=2)] = 10_000,
+    executor: Annotated[Literal["local", "ray"], typer.Option(help="Where to read files of arrays.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page about it to this file.")] = None,
+    details: Annotated[bool, typer.Option("--details", help="Also other papers' rules and other thresholds.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Say which latent variables are active, mixed or passive, on what evidence, and what to do about it.
+
+    Example: [bold]polarised diagnose runs/my-run[/bold]  or  [bold]polarised diagnose codes.npz --details[/bold]
+    """
+    diagnosis = _diagnosed(
+        targets,
+        data,
+        examples,
+        alpha=alpha,
+        rule=rule,
+        seed=seed,
+        files={"second": second, "executor": executor, "address": address},
+    )
+    page = None if html is None else diagnosis.report(html)
+    if json:
+        print_json({**diagnosis.to_dict(), "page": page})
+        return
+    screen = console(quiet=quiet)
+    screen.print(f"[dim]{diagnosis.name}, {diagnosis.regime.rows:,} inputs, {rule} rule, alpha {alpha:g}[/dim]")
+    show_diagnosis(diagnosis, screen)
+    if diagnosis.decoder_use is not None:
+        _show_decoder_use(diagnosis, screen)
+    if details:
+        _show_details(diagnosis, screen)
+    if page is not None:
+        screen.print(f"\nThe page: [bold]{page}[/bold]")
+
+
+def _diagnosed(
+    targets: list[Path], data: str | None, examples: int, *, files: dict[str, Any], **settings: Any
+) -> "Diagnosis":
+    from polarised.adapters.targets import images_named, open_target
+    from polarised.diagnosis import diagnose, diagnose_files
+    from polarised.errors import ConfigError
+
+    opened = [open_target(path) for path in targets]
+    first = opened[0]
+    if all(target.kind == "arrays" for target in opened):
+        name = first.name if len(opened) == 1 else f"{len(opened)} files"
+        return diagnose_files([target.path for target in opened], name=name, **settings, **files)
+    if len(opened) > 1:
+        raise ConfigError(
+            f"expected one model, or many files of arrays, got {len(opened)} with a {first.kind}; diagnose them in turn"
+        )
+    if first.kind == "run" and data is None:
+        from polarised.study.examine import diagnose_run
+
+        return diagnose_run(first.path, alpha=settings["alpha"], rule=settings["rule"])
+    images = first.data() if data is None else images_named(data)
+    provenance = {"target": str(first.path), "kind": first.kind, "data": images.name}
+    return diagnose(first.vae(), images, examples=examples, name=first.name, provenance=provenance, **settings)
+
+
+def _show_decoder_use(diagnosis: "Diagnosis", screen: "Console") -> None:
+    if diagnosis.decoder_use is None:
+        return
+    rows = [
+        (str(row["variable"]), MARKS[diagnosis.regime.types[row["variable"]]], *(f"{row[k]:,.2f}" for k in COSTS))
+        for row in diagnosis.decoder_use.sort("permuted", descending=True).iter_rows(named=True)
+    ]
+    title = "What the decoder loses when a variable is replaced (nats an image)"
+    screen.print(table(title, ("variable", "type", *COSTS), rows, left=2))
+
+
+def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:
+    if diagnosis.other_rules is not None:
+        frame = diagnosis.other_rules
+        counted = [
+            (words, ", ".join(str(j) for j in frame.filter(frame[rule])["variable"]), str(int(frame[rule].sum())))
+            for rule, words in RULES.items()
+            if rule in frame.columns
+        ]
+        screen.print(table("Which variables count, by whose rule", ("rule", "variables", "count"), counted, left=2))
+    if diagnosis.sensitivity is not None:
+        letters = {"active": "A", "mixed": "M", "passive": "p"}
+        changing = [
+            (str(variable), *(letters[kind] for kind in kinds))
+            for variable, *kinds in diagnosis.sensitivity.iter_rows()
+        ]
+        title = "Type at other values of alpha (A active, M mixed, p passive)"
+        columns = tuple(column.removeprefix("alpha ") for column in diagnosis.sensitivity.columns)
+        screen.print(table(title, columns, changing))
+    certain = [
+        (
+            str(row["variable"]),
+            MARKS[row["type"]],
+            f"{row['distance']:.3f}",
+            f"{row['distance_errors']:.0f}",
+            f"{row['confidence']:.1%}",
+        )
+        for row in diagnosis.regime.table().iter_rows(named=True)
+    ]
+    columns = ("variable", "type", "distance to a threshold", "in standard errors", "survives resampling")
+    screen.print(table("How certain", columns, certain, left=2))

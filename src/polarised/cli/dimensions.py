@@ -1,0 +1,103 @@
+"""`polarised dimensions`: how many latents does a dataset need."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from polarised.cli.screen import Json, Quiet, console, print_json, table
+
+__all__ = ["dimensions"]
+
+
+def dimensions(
+    data: Annotated[str, typer.Argument(help="The name of a dataset, or an .npz of images.")],
+    latents: Annotated[int | None, typer.Option(help="Size of the over-sized runs; default: twice the data's.")] = None,
+    seeds: Annotated[int, typer.Option(help="Over-sized runs, one a seed.", min=1)] = 2,
+    fondue: Annotated[bool, typer.Option("--fondue/--no-fondue", help="Also search as FONDUE does.")] = True,
+    estimator: Annotated[Literal["mle", "twonn", "trace"], typer.Option(help="What FONDUE compares.")] = "mle",
+    threshold: Annotated[float, typer.Option(help="Largest difference FONDUE allows.", min=0.0)] = 1.0,
+    beta: Annotated[float, typer.Option(help="Weight of the rate.", min=0.0)] = 1.0,
+    architecture: Annotated[str, typer.Option(help="Network of the short runs.")] = "locatello_conv",
+    steps: Annotated[int, typer.Option(help="Training steps of each run.", min=1)] = 2000,
+    examples: Annotated[int, typer.Option(help="Images to encode.", min=50)] = 5000,
+    plot: Annotated[Path | None, typer.Option(help="Write the curves to this image file.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Say how many latent variables a dataset needs: count those alive in over-sized runs, and search as FONDUE does.
+
+    Example: [bold]polarised dimensions dsprites --steps 2000 --plot sizes.png[/bold]
+    """
+    from polarised.adapters.targets import images_named
+    from polarised.representations.dimensions import fondue as search_of
+    from polarised.representations.dimensions import one_shot_count
+    from polarised.study.sizing import Trainer, data_dimension, draw
+
+    screen = console(quiet=quiet or json)
+    dataset = images_named(data)
+    measured = data_dimension(dataset, estimator="twonn" if estimator == "twonn" else "mle", seed=seed)
+    screen.print(f"Intrinsic dimension of {dataset.name}: {measured:.1f}")
+    trainer = Trainer(
+        dataset,
+        model={"architecture": architecture},
+        objective={"name": "BetaVAE", "beta": beta},
+        steps=steps,
+        examples=examples,
+        seed=seed,
+        told=lambda sentence: screen.print(f"[dim]{sentence}[/dim]"),
+    )
+    size = latents or max(2, round(2 * measured))
+    regimes = [trainer.regime(size, seed=seed + i) for i in range(seeds)]
+    count = one_shot_count(regimes)
+    search = None
+    if fondue:
+        search = search_of(trainer.encodings, start=max(1, round(measured)), threshold=threshold, estimator=estimator)
+    drawn = None if plot is None else draw(plot, regimes=regimes, count=count, search=search)
+    if json:
+        print_json(_plain(measured, size, count, search, drawn))
+        return
+    _show(screen, size, count, search, seed)
+    if drawn is not None:
+        screen.print(f"\nThe curves: [bold]{drawn}[/bold]")
+
+
+def _show(screen: Any, size: int, count: Any, search: Any, seed: int) -> None:
+    rows = [
+        (f"seed {seed + i}", str(kept), str(passive), f"{soft:.2f}")
+        for i, (kept, passive, soft) in enumerate(zip(count.each, count.passive, count.soft, strict=True))
+    ]
+    screen.print(table(f"One shot, {size} latents", ("run", "alive", "passive", "soft count"), rows))
+    if not count.large_enough:
+        screen.print(f"No variable is passive in some run: {size} latents are too few to tell, try {2 * size}.")
+    elif count.stable:
+        screen.print(f"[bold]Every seed keeps {count.latents}.[/bold]")
+    else:
+        screen.print(f"[bold]Seeds keep {min(count.each)} to {max(count.each)}, median {count.latents}.[/bold]")
+    if search is not None:
+        visits = [(str(v.latents), f"{v.sampled:.2f}", f"{v.mean:.2f}", f"{v.difference:.2f}") for v in search.visits]
+        screen.print(table("FONDUE, models in the order trained", ("latents", "sampled", "mean", "difference"), visits))
+        screen.print(f"[bold]FONDUE keeps {search.latents}.[/bold]")
+
+
+def _plain(measured: float, size: int, count: Any, search: Any, drawn: Path | None) -> dict[str, Any]:
+    return {
+        "intrinsic_dimension": measured,
+        "one_shot": {
+            "latents": count.latents,
+            "trained_with": size,
+            "each": list(count.each),
+            "passive": list(count.passive),
+            "soft": list(count.soft),
+            "stable": count.stable,
+            "large_enough": count.large_enough,
+        },
+        "fondue": None
+        if search is None
+        else {
+            "latents": search.latents,
+            "visits": [{**visit._asdict(), "difference": visit.difference} for visit in search.visits],
+        },
+        "plot": None if drawn is None else str(drawn),
+    }

@@ -1,0 +1,160 @@
+"""`polarised prune`: a smaller model without the passive variables, and the proof."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from polarised.cli.screen import Json, Quiet, console, print_json, table
+
+__all__ = ["prune"]
+
+
+def prune(
+    target: Annotated[Path, typer.Argument(help="A run directory, a model file, or a folder of a published model.")],
+    out: Annotated[Path, typer.Option(help="Where to write the smaller model (.safetensors).")] = Path(
+        "pruned.safetensors"
+    ),
+    keep: Annotated[str | None, typer.Option(help="Variables to keep, e.g. 0,3,5; default: active and mixed.")] = None,
+    data: Annotated[str | None, typer.Option(help="Images to prove it on; default: the model's own.")] = None,
+    alpha: Annotated[float, typer.Option(help="Threshold of the types.", min=0.001, max=0.499)] = 0.1,
+    examples: Annotated[int, typer.Option(help="Images to prove it on.", min=10)] = 3000,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    mean_head: Annotated[str | None, typer.Option(help="Foreign weights: the layer that gives the mean.")] = None,
+    log_variance_head: Annotated[
+        str | None, typer.Option(help="Foreign weights: the layer that gives the log-variance, if it is another.")
+    ] = None,
+    decoder_input: Annotated[str | None, typer.Option(help="Foreign weights: the layer that takes z.")] = None,
+    layout: Annotated[
+        Literal["separate", "interleaved", "stacked"], typer.Option(help="Foreign weights: how the heads are laid out.")
+    ] = "separate",
+    transposed: Annotated[bool, typer.Option(help="Foreign weights: z enters a ConvTranspose2d.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write a smaller model without the passive variables, and show what changed: size, reconstruction, codes.
+
+    Example: [bold]polarised prune runs/my-run --out small.safetensors[/bold]
+
+    Weights of your own network (.safetensors, .pt): name the layers around the latents, and what to keep:
+    [bold]polarised prune vae.pt --mean-head fc_mu --log-variance-head fc_var --decoder-input dec.0 --keep 0,3[/bold]
+    """
+    screen = console(quiet=quiet or json)
+    if mean_head is not None or decoder_input is not None:
+        report = _foreign(target, out, keep, mean_head, log_variance_head, decoder_input, layout, transposed)
+    else:
+        report = _own(target, out, keep, data, alpha, examples, seed)
+    if json:
+        print_json({**report, "model": out})
+        return
+    screen.print(f"[bold]{len(report['kept'])} variables kept, {len(report['dropped'])} dropped[/bold]")
+    pairs = {name: pair for name, pair in report.items() if isinstance(pair, tuple)}
+    rows = [(name, *(f"{value:,.6g}" for value in pair), f"{pair[1] - pair[0]:+,.4g}") for name, pair in pairs.items()]
+    screen.print(table("Before and after", ("", "before", "after", "change"), rows))
+    if "largest change of a kept encoding" in report:
+        screen.print(f"Largest change of a kept encoding: {report['largest change of a kept encoding']:.2g}")
+    screen.print(f"\nThe model: [bold]{out}[/bold]")
+
+
+def _own(
+    path: Path, out: Path, keep: str | None, data: str | None, alpha: float, examples: int, seed: int
+) -> dict[str, Any]:
+    import torch
+
+    from polarised.adapters.native import from_vae
+    from polarised.adapters.targets import images_named, open_target
+    from polarised.errors import DataError
+    from polarised.models.pruning import prune, pruned_config, pruning_report
+    from polarised.models.storage import save_vae
+    from polarised.representations import classify
+
+    target = open_target(path)
+    vae, (config, auxiliary_size) = target.vae(), target.config()
+    images = images_named(data) if data is not None else _data_of(target)
+    encodings = from_vae(vae, images, examples=examples, seed=seed)
+    regime = classify(encodings, alpha=alpha, seed=seed)
+    kept = sorted(regime.active + regime.mixed) if keep is None else _numbers(keep)
+    if not kept:
+        raise DataError("expected a variable that is alive, all are passive; name what to keep with --keep")
+    batch = images.sample(min(examples, len(images)), seed)
+    smaller = prune(vae, kept, u=None if batch.u is None else torch.from_numpy(batch.u))
+    proof = pruning_report(vae, smaller, batch.images, keep=kept, u=batch.u, seed=seed)
+    save_vae(smaller, out, config=pruned_config(config, kept), auxiliary_size=auxiliary_size)
+    report: dict[str, Any] = {
+        "kept": list(proof.keep),
+        "dropped": list(proof.dropped),
+        "parameters": proof.parameters,
+        "reconstruction from means (nats)": proof.distortion,
+        "reconstruction from samples (nats)": proof.sampled_distortion,
+        "KL (nats)": proof.rate,
+        "largest change of a kept encoding": proof.encodings,
+    }
+    if encodings.factors is not None:
+        report["accuracy of predicting factors"] = _accuracies(encodings, kept)
+    return report
+
+
+def _foreign(
+    path: Path,
+    out: Path,
+    keep: str | None,
+    mean_head: str | None,
+    log_variance_head: str | None,
+    decoder_input: str | None,
+    layout: Literal["separate", "interleaved", "stacked"],
+    transposed: bool,
+) -> dict[str, Any]:
+    from polarised.adapters.state import prune_state, read_state, write_state
+    from polarised.errors import ConfigError
+
+    if mean_head is None or decoder_input is None or keep is None:
+        raise ConfigError("expected --mean-head, --decoder-input and --keep together, to prune foreign weights")
+    weights, kept = read_state(path), _numbers(keep)
+    smaller = prune_state(
+        weights,
+        kept,
+        mean_head=mean_head,
+        log_variance_head=log_variance_head,
+        decoder_input=decoder_input,
+        layout=layout,
+        transposed=transposed,
+    )
+    write_state(smaller, out)
+    before, after = (sum(value.numel() for value in state.values()) for state in (weights, smaller))
+    heads = weights[f"{mean_head}.weight"].shape[0] // (1 if layout == "separate" else 2)
+    return {"kept": kept, "dropped": [j for j in range(heads) if j not in kept], "parameters": (before, after)}
+
+
+def _data_of(target: Any) -> Any:
+    if target.kind != "run":
+        return target.data()
+    from polarised.study.run import dataset_of, load_run
+
+    return dataset_of(load_run(target.path))
+
+
+def _accuracies(encodings: Any, kept: list[int]) -> tuple[float, float]:
+    """Return the mean accuracy of predicting every factor from the means of all and of the kept variables."""
+    import numpy as np
+
+    from polarised.metrics.logistic import linear_classifier
+
+    cut = len(encodings) * 2 // 3
+    accuracies = []
+    for variables in (list(range(encodings.latents)), kept):
+        codes = encodings.mean[:, variables].astype(np.float64)
+        hits = []
+        for labels in encodings.factors.T:
+            fitted = linear_classifier(codes[:cut], labels[:cut], multiclass="multinomial")
+            hits.append(float((fitted.predict(codes[cut:]) == labels[cut:]).mean()))
+        accuracies.append(float(np.mean(hits)))
+    return accuracies[0], accuracies[1]
+
+
+def _numbers(text: str) -> list[int]:
+    from polarised.errors import ConfigError
+
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ConfigError(f"expected --keep as numbers with commas, such as 0,3,5, got {text!r}") from None
