@@ -3,6 +3,7 @@
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.pruning import PruningReport, prune, pruned_config, pruning_report
 from polarised.models.slicing import slice_layers
+from polarised.models.storage import load_vae, save_vae
 from polarised.models.vae import VAE, build_vae
 
 __all__ = [
@@ -10,8 +11,10 @@ __all__ = [
     "DiagonalGaussian",
     "PruningReport",
     "build_vae",
+    "load_vae",
     "prune",
     "pruned_config",
     "pruning_report",
+    "save_vae",
     "slice_layers",
 ]
