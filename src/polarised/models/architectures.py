@@ -94,6 +94,7 @@ def ivae_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, 
     >>> sum(p.numel() for p in encoder.parameters()), sum(p.numel() for p in decoder.parameters())
     (326214, 386433)
     """
+    square_image(shape, "ivae_conv")
     return locatello_conv(shape, latents, outputs_per_value, auxiliary_size, hidden=256 + auxiliary_size)
 
 

@@ -67,7 +67,7 @@ def build_vae(config: Mapping[str, Any], shape: tuple[int, ...], auxiliary_size:
     10
     """
     latents = config.get("latents", 10)
-    if not isinstance(latents, int) or latents < 1:
+    if type(latents) is not int or latents < 1:
         raise ConfigError(f"model.latents must be a whole number of at least 1, got {latents!r}; 10 is customary")
     with seeded_weights(seed):
         prior = catalogue.build(PAGES + "priors", config.get("prior", "StandardNormal"), latents, auxiliary_size)

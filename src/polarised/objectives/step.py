@@ -82,12 +82,10 @@ class Objective(ABC):
 
     def __post_init__(self) -> None:
         for setting in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, setting.name)
-            least = -math.inf if setting.metadata.get("may_be_negative") else 0.0
-            if isinstance(value, int | float) and not (least <= value < math.inf):
-                raise ConfigError(
-                    f"{type(self).__name__}.{setting.name} must be a finite number of at least {least:g}, got {value}"
-                )
+            value, signed = getattr(self, setting.name), setting.metadata.get("may_be_negative", False)
+            if isinstance(value, int | float) and not (math.isfinite(value) and (value >= 0 or signed)):
+                wanted = "finite" if signed else "finite and not negative"
+                raise ConfigError(f"{type(self).__name__}.{setting.name} must be {wanted}, got {value}")
 
     @abstractmethod
     def __call__(self, step: Step) -> dict[str, Tensor]:

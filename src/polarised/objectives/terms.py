@@ -1,5 +1,6 @@
 """What the papers' objectives are made of: plain functions of a step, in nats, each the mean over the batch."""
 
+import math
 from typing import Literal, NamedTuple
 
 import torch
@@ -64,7 +65,7 @@ def rate_parts(step: Step, *, estimator: Estimator = "mws") -> RateParts:
     """
     posterior = step.posterior
     across = DiagonalGaussian(posterior.mean[None], posterior.log_variance[None]).log_prob(step.z[:, None])
-    weights = importance_weights(len(step.z), step.dataset_size, estimator=estimator).to(across).log()
+    weights = importance_weights(len(step.z), step.dataset_size, estimator=estimator).log().to(across)
     log_joint = torch.logsumexp(across.sum(2) + weights, dim=1)
     log_product = torch.logsumexp(across + weights[:, :, None], dim=1).sum(1)
     log_posterior = torch.diagonal(across.sum(2))
@@ -88,13 +89,13 @@ def importance_weights(batch: int, dataset_size: int, *, estimator: Estimator) -
     others, size = max(batch - 1, 1), max(dataset_size, batch)
     stratum = (size - others) / (size * others)
     if estimator == "disentanglement_lib":
-        return torch.ones(batch, batch)
+        return torch.ones(batch, batch, dtype=torch.float64)
     if estimator == "mws":
-        return torch.full((batch, batch), 1 / (size * batch))
+        return torch.full((batch, batch), 1 / (size * batch), dtype=torch.float64)
     if estimator == "eq10b":
-        weights = torch.full((batch, batch), (size - 1) / (size * others))
+        weights = torch.full((batch, batch), (size - 1) / (size * others), dtype=torch.float64)
         return weights.fill_diagonal_(1 / size)
-    weights = torch.full((batch, batch), 1 / others)
+    weights = torch.full((batch, batch), 1 / others, dtype=torch.float64)
     if estimator == "mss1":
         weights.fill_diagonal_(1 / size)
         weights[torch.arange(batch), (torch.arange(batch) + 1) % batch] = stratum
@@ -133,7 +134,7 @@ def inclusive_kl(step: Step) -> Tensor:
     draws = step.prior.sample(len(step.z), step.generator).to(step.z)
     posterior = DiagonalGaussian(step.posterior.mean[None], step.posterior.log_variance[None])
     log_each = posterior.log_prob(draws[:, None]).sum(2)
-    log_aggregate = torch.logsumexp(log_each, dim=1) - torch.tensor(len(step.z)).log()
+    log_aggregate = torch.logsumexp(log_each, dim=1) - math.log(len(step.z))
     return (step.prior.log_prob(draws) - log_aggregate).mean()
 
 
@@ -157,7 +158,7 @@ def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False) -> Tensor:
     both = torch.cat([first, second])
     squared = (both[:, None] - both[None]) ** 2
     squared = squared if per_variable else squared.sum(2, keepdim=True)
-    widths = torch.tensor(SCALES).to(first) * (2 if per_variable else 2 * d)
+    widths = torch.tensor(SCALES, dtype=first.dtype, device=first.device) * (2 if per_variable else 2 * d)
     kernel = (widths / (widths + squared[..., None])).sum((2, 3))
     pairs = torch.full((2 * n, 2 * n), 1 / (n * (n - 1)), dtype=first.dtype, device=first.device)
     pairs[:n, n:] = pairs[n:, :n] = -1 / n**2

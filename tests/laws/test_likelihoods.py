@@ -1,0 +1,139 @@
+"""What holds for every likelihood of the page."""
+
+import math
+
+import pytest
+import torch
+from torch import distributions
+
+from polarised import catalogue
+from polarised.errors import ConfigError
+from polarised.models import build_vae
+
+PAGE = "polarised.models.likelihoods"
+SPECS = [
+    "Bernoulli",
+    {"name": "Bernoulli", "activation": "tanh"},
+    {"name": "Bernoulli", "subtract_entropy": True},
+    "ContinuousBernoulli",
+    "Gaussian",
+    {"name": "Gaussian", "variance": 0.1, "activation": "sigmoid"},
+    {"name": "Gaussian", "scale": "shared", "variance": 0.3},
+    {"name": "Gaussian", "scale": "per-image"},
+    {"name": "Gaussian", "scale": "learned"},
+    "Laplace",
+]
+
+
+def label(spec):
+    return "-".join(str(value) for value in spec.values()) if isinstance(spec, dict) else spec
+
+
+def outputs_for(likelihood, shape, *, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape[0], shape[1] * likelihood.outputs_per_value, *shape[2:], generator=generator)
+
+
+def test_every_entry_is_here():
+    assert {spec if isinstance(spec, str) else spec["name"] for spec in SPECS} == set(catalogue.names(PAGE))
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 8, 8), (4, 5)])
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_shapes_and_gradients(spec, shape):
+    likelihood = catalogue.build(PAGE, spec)
+    outputs = outputs_for(likelihood, shape).requires_grad_()
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(1))
+    log_prob = likelihood.log_prob(x, outputs)
+    assert log_prob.shape == (4,)
+    assert likelihood.mean(outputs).shape == shape
+    assert likelihood.check(x) == []
+    log_prob.sum().backward()
+    assert torch.isfinite(outputs.grad).all()
+    assert outputs.grad.abs().sum() > 0
+    assert all(torch.isfinite(p.grad).all() and p.grad != 0 for p in likelihood.parameters())
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_sums_over_the_image(spec):
+    """Two halves of an image cost what the whole costs (one variance an image is the exception that says so)."""
+    likelihood = catalogue.build(PAGE, spec)
+    x, outputs = torch.rand(3, 1, 4, 6), outputs_for(likelihood, (3, 1, 4, 6))
+    parts = sum(likelihood.log_prob(x[..., part], outputs[..., part]) for part in (slice(0, 3), slice(3, 6)))
+    whole = likelihood.log_prob(x, outputs)
+    if "per-image" in str(spec):
+        assert (parts >= whole - 1e-4).all()
+    else:
+        torch.testing.assert_close(parts, whole)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_large_outputs_stay_finite(spec):
+    likelihood = catalogue.build(PAGE, spec)
+    outputs = (outputs_for(likelihood, (2, 1, 2, 2)).sign() * 60).requires_grad_()
+    x = torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1).expand(2, 1, 2, 2)
+    likelihood.log_prob(x, outputs).sum().backward()
+    assert torch.isfinite(outputs.grad).all()
+
+
+REFERENCE = {
+    "Bernoulli": lambda o: distributions.Bernoulli(logits=o, validate_args=False),
+    "ContinuousBernoulli": lambda o: distributions.ContinuousBernoulli(logits=o),
+    "Gaussian": lambda o: distributions.Normal(o, 1.0),
+    "Laplace": lambda o: distributions.Laplace(o, 0.1),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_is_the_distribution_it_says(name):
+    likelihood = catalogue.build(PAGE, name)
+    x, outputs = torch.rand(5, 7), outputs_for(likelihood, (5, 7))
+    reference = REFERENCE[name](outputs)
+    torch.testing.assert_close(likelihood.log_prob(x, outputs), reference.log_prob(x).sum(1))
+    torch.testing.assert_close(likelihood.mean(outputs), reference.mean)
+
+
+@pytest.mark.parametrize("name", ["ContinuousBernoulli", "Gaussian", "Laplace"])
+def test_integrates_to_one(name):
+    likelihood = catalogue.build(PAGE, name)
+    low, high = (0, 1) if name == "ContinuousBernoulli" else (-30, 30)
+    x = torch.linspace(low, high, 200_001, dtype=torch.float64)[:, None]
+    density = likelihood.log_prob(x, torch.full_like(x, 0.7)).exp()
+    assert torch.trapezoid(density, x[:, 0]).item() == pytest.approx(1.0, abs=1e-4)
+
+
+def test_learned_scale_is_a_gaussian_of_that_scale():
+    likelihood = catalogue.build(PAGE, {"name": "Gaussian", "scale": "learned"})
+    x, outputs = torch.rand(3, 2), outputs_for(likelihood, (3, 2))
+    std = torch.nn.functional.softplus(outputs[:, 2:]) + 1e-6
+    expected = distributions.Normal(outputs[:, :2], std).log_prob(x).sum(1)
+    torch.testing.assert_close(likelihood.log_prob(x, outputs), expected)
+
+
+def test_scale_of_the_image_is_the_best_there_is():
+    x, outputs = torch.rand(1, 50), torch.rand(1, 50)
+    best = catalogue.build(PAGE, {"name": "Gaussian", "scale": "per-image"}).log_prob(x, outputs).item()
+    error = ((x - outputs) ** 2).mean().item()
+    for variance in (0.5 * error, error, 2 * error):
+        fixed = catalogue.build(PAGE, {"name": "Gaussian", "variance": variance}).log_prob(x, outputs).item()
+        assert fixed <= best + 1e-4
+        assert (variance == error) == math.isclose(fixed, best, abs_tol=1e-3)
+
+
+def test_shared_scale_is_trained_and_saved():
+    vae = build_vae({"architecture": "mlp", "likelihood": {"name": "Gaussian", "scale": "shared"}}, (4,))
+    assert "likelihood.log_variance" in dict(vae.named_parameters())
+    assert "likelihood.log_variance" in vae.state_dict()
+
+
+@pytest.mark.parametrize("name", ["Bernoulli", "ContinuousBernoulli"])
+def test_images_outside_the_range_get_a_sentence(name):
+    (sentence,) = catalogue.build(PAGE, name).check(torch.tensor([-0.2, 1.3]))
+    assert "[-0.2, 1.3]" in sentence
+    assert name in sentence
+
+
+@pytest.mark.parametrize("spec", [{"name": "Gaussian", "variance": 0.0}, {"name": "Laplace", "scale": -1.0}], ids=label)
+def test_wrong_settings_are_refused(spec):
+    with pytest.raises(ConfigError, match=spec["name"]):
+        catalogue.build(PAGE, spec)

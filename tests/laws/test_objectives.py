@@ -1,0 +1,227 @@
+"""What holds for every objective of the page, and for those that come."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from polarised import catalogue
+from polarised.models import build_vae
+from polarised.models.networks import seeded_weights
+from polarised.models.posteriors import DiagonalGaussian
+from polarised.objectives import DIPVAE, ELBO, IVAE, RTCVAE, AnnealedVAE, BetaTCVAE, BetaVAE, Decomposition, FactorVAE
+from polarised.objectives import take_step as forward
+from polarised.objectives.terms import posterior_covariance
+
+PAGE = "polarised.objectives.papers"
+NAMES = catalogue.names(PAGE)
+SMALL = {"FactorVAE": {"critic_width": 16}, "RTCVAE": {"critic_width": 16}}
+VARIANTS = {
+    "BetaTCVAE": [{"estimator": e} for e in ("mws", "mss0", "mss1", "eq10b", "disentanglement_lib")],
+    "DIPVAE": [{"variant": "I"}, {"variant": "II"}],
+    "Decomposition": [{"divergence": "mmd"}, {"divergence": "inclusive_kl"}, {"compatibility": "released-code"}],
+    "IVAE": [{}, {"a": 100.0, "c": 0.0, "d": 10.0}, {"annealing": 10}],
+    "FactorVAE": [{}, {"compatibility": "disentanglement_lib"}],
+    "BetaVAE": [{}, {"warm_up": 10}],
+}
+SPECS = [{"name": name, **SMALL.get(name, {}), **extra} for name in NAMES for extra in VARIANTS.get(name, [{}])]
+PRIORS = ["StandardNormal", {"name": "StudentT", "df": 5.0}, "Sparse", "GaussianMixture", "Conditional"]
+
+
+def label(spec):
+    return "-".join(str(value) for value in spec.values()) if isinstance(spec, dict) else spec
+
+
+def setting(spec, *, prior="StandardNormal", latents=4, number=3):
+    """Return an objective, a small VAE, its critic and a function that prices the same batch with the same noise."""
+    objective = catalogue.build(PAGE, spec)
+    config = {"architecture": {"name": "mlp", "widths": [16]}, "latents": latents, "prior": prior}
+    vae = build_vae(config, (1, 4, 4), auxiliary_size=2, seed=1)
+    with seeded_weights(1, "critic"):
+        critic = objective.critic(latents)
+    generator = torch.Generator().manual_seed(2)
+    x = torch.rand(32, 1, 4, 4, generator=generator)
+    u = torch.rand(32, 2, generator=generator)
+
+    def price(vae=vae, x=x):
+        own = torch.Generator().manual_seed(3)
+        return objective(forward(vae, x, u, number=number, dataset_size=1000, generator=own, critic=critic))
+
+    return objective, vae, critic, price
+
+
+def total(terms):
+    return torch.stack(list(terms.values())).sum()
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=label)
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_terms_are_finite_scalars_with_finite_gradients(spec, prior):
+    _, vae, critic, price = setting(spec, prior=prior)
+    terms = price()
+    assert next(iter(terms)) == "distortion"
+    assert all(value.ndim == 0 and torch.isfinite(value) for value in terms.values())
+    total(terms).backward()
+    parameters = [*vae.parameters(), *(critic.parameters() if critic else [])]
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in parameters)
+    assert any(p.grad.abs().sum() > 0 for p in vae.encoder.parameters())
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_every_part_gets_its_own_gradient(spec):
+    """The terms of the VAE leave the critic alone, and the critic's term leaves the VAE alone."""
+    _, vae, critic, price = setting(spec)
+    terms = price()
+    if critic is None:
+        assert "critic" not in terms
+        return
+    own = terms.pop("critic")
+    weights, others = list(critic.parameters()), list(vae.parameters())
+    assert torch.autograd.grad(own, others, retain_graph=True, allow_unused=True) == (None,) * len(others)
+    assert torch.autograd.grad(total(terms), weights, retain_graph=True, allow_unused=True) == (None,) * len(weights)
+    assert all(g.abs().sum() > 0 for g in torch.autograd.grad(own, weights, retain_graph=True))
+    assert torch.autograd.grad(terms["total_correlation"], list(vae.encoder.parameters()))[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_config_round_trip(spec):
+    full = catalogue.complete(PAGE, spec)
+    assert catalogue.complete(PAGE, full) == full
+    assert catalogue.build(PAGE, full) == catalogue.build(PAGE, spec)
+    assert repr(catalogue.build(PAGE, full)) == repr(catalogue.build(PAGE, spec))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_one_step_lowers_the_same_loss(spec):
+    _, vae, _, price = setting(spec)
+    before = price()
+    total(before).backward()
+    with torch.no_grad():
+        size = sum(p.grad.square().sum() for p in vae.parameters()).sqrt()
+        for p in vae.parameters():
+            p -= 1e-3 * p.grad / size
+    after = price()
+    assert total(after) - after.get("critic", 0) < total(before) - before.get("critic", 0)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_critic_learns(spec):
+    _, _, critic, price = setting(spec)
+    if critic is None:
+        return
+    optimiser = torch.optim.Adam(critic.parameters(), lr=1e-2)
+    first = price()["critic"]
+    for _ in range(20):
+        optimiser.zero_grad()
+        price()["critic"].backward()
+        optimiser.step()
+    assert price()["critic"] < first
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_same_seed_same_price(spec):
+    _, _, _, price = setting(spec)
+    first, second = price(), price()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("prior", ["StandardNormal", {"name": "StudentT", "df": 5.0}, "Sparse"], ids=label)
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_order_of_latents_does_not_matter(spec, prior):
+    """Permuting the latents of an exchangeable prior leaves every term, given the same permuted noise and draws."""
+    objective, vae, critic, _ = setting(spec, prior=prior)
+    assert vae.prior.exchangeable
+    order = torch.tensor([2, 0, 3, 1])
+    x = torch.rand(32, 1, 4, 4, generator=torch.Generator().manual_seed(4))
+    noise = torch.randn(32, 4, generator=torch.Generator().manual_seed(5))
+    step = forward(vae, x, dataset_size=1000, number=3, noise=noise, critic=critic, generator=torch.Generator())
+    permuted = forward(vae, x, dataset_size=1000, number=3, noise=noise, critic=Reordered(critic, order))
+    object.__setattr__(permuted, "posterior", reorder(permuted.posterior, order))
+    object.__setattr__(permuted, "z", permuted.z[:, order])
+    object.__setattr__(permuted, "prior", Reordered.draws(vae.prior, order))
+    object.__setattr__(permuted, "generator", torch.Generator())
+    first, second = objective(step), objective(permuted)
+    for name in set(first) - {"critic"}:
+        torch.testing.assert_close(first[name], second[name], rtol=2e-5, atol=2e-5)
+
+
+def reorder(posterior, order):
+    return DiagonalGaussian(posterior.mean[:, order], posterior.log_variance[:, order])
+
+
+class Reordered(nn.Module):
+    """A critic that undoes a permutation, and a prior whose draws follow it."""
+
+    def __init__(self, critic, order):
+        super().__init__()
+        self.critic, self.inverse = critic, order.argsort()
+
+    def forward(self, z):
+        return self.critic(z[:, self.inverse])
+
+    @staticmethod
+    def draws(prior, order):
+        permuted = prior.kept(list(range(prior.latents)))
+        permuted.sample = lambda n, generator: prior.sample(n, generator)[:, order]
+        return permuted
+
+
+NEUTRAL = [
+    BetaVAE(beta=1.0),
+    BetaTCVAE(beta=1.0),
+    DIPVAE(variant="I", lambda_od=0.0),
+    DIPVAE(variant="II", lambda_od=0.0),
+    FactorVAE(gamma=0.0, critic_width=8),
+    RTCVAE(beta=0.0, eta=0.0, critic_width=8),
+    IVAE(),
+    Decomposition(alpha=0.0),
+    Decomposition(alpha=0.0, beta=1.0, divergence="inclusive_kl"),
+]
+
+
+@pytest.mark.parametrize("objective", NEUTRAL, ids=repr)
+def test_neutral_weights_are_the_elbo(objective):
+    spec = {"name": type(objective).__name__, **vars(objective)}
+    _, vae, _, price = setting(spec)
+    elbo = setting("ELBO")[3]
+    ours, theirs = price(), elbo(vae=vae)
+    ours.pop("critic", None)
+    assert total(ours).item() == total(theirs).item()
+    gradients = [torch.autograd.grad(total(terms), vae.encoder.mean_head.weight)[0] for terms in (ours, theirs)]
+    assert torch.equal(*gradients)
+
+
+def test_annealed_capacity_zero_is_beta():
+    annealed = AnnealedVAE(gamma=4.0, c_max=0.0)
+    price, beta = setting({"name": "AnnealedVAE", **vars(annealed)})[3], setting({"name": "BetaVAE", "beta": 4.0})[3]
+    assert total(price()).item() == total(beta()).item()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_warnings_are_sentences(spec):
+    objective = catalogue.build(PAGE, spec)
+    for steps in (5, 10**6):
+        for sentence in objective.warnings(steps=steps, dataset_size=100):
+            assert sentence.endswith(".")
+            assert "\n" not in sentence
+
+
+def test_dip_covariance_is_symmetric_and_only_its_diagonal_moves():
+    generator = torch.Generator().manual_seed(0)
+    posterior = DiagonalGaussian(torch.randn(20, 5, generator=generator), torch.randn(20, 5, generator=generator))
+    first, second = (posterior_covariance(posterior, of=of) for of in ("mean", "sample"))
+    torch.testing.assert_close(first, first.T)
+    difference = second - first
+    torch.testing.assert_close(torch.diagonal(difference), posterior.variance.mean(0))
+    assert all(difference[i, j] == 0 for i, j in itertools.permutations(range(5), 2))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_default_run_starts_without_a_warning_it_could_avoid(name):
+    """At the length of the papers' runs no default is idle."""
+    assert catalogue.build(PAGE, name).warnings(steps=300_000, dataset_size=737_280) == []
+
+
+def test_elbo_is_its_name():
+    assert setting("ELBO")[0] == ELBO()

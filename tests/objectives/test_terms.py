@@ -1,0 +1,128 @@
+import itertools
+import math
+
+import pytest
+import torch
+
+from polarised.errors import ConfigError
+from polarised.models import build_vae
+from polarised.models.posteriors import DiagonalGaussian
+from polarised.objectives import FactorVAE, take_step
+from polarised.objectives.critic import density_ratio, shuffled
+from polarised.objectives.terms import importance_weights, mmd, posterior_covariance, rate, rate_parts
+
+
+def step(**others):
+    vae = build_vae({"architecture": "mlp", "latents": 3}, (1, 4, 4), seed=2)
+    x = torch.rand(16, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    return take_step(vae, x, dataset_size=500, generator=torch.Generator().manual_seed(1), **others)
+
+
+@pytest.mark.parametrize("estimator", ["mws", "mss0", "mss1", "eq10b", "disentanglement_lib"])
+def test_parts_sum_to_the_sampled_rate(estimator):
+    taken = step()
+    sampled = taken.posterior.log_prob(taken.z).sum(1) - taken.prior.log_prob(taken.z)
+    torch.testing.assert_close(sum(rate_parts(taken, estimator=estimator)), sampled.mean(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("estimator", "unbiased"), [("mss1", True), ("eq10b", True), ("mws", False), ("mss0", False)])
+def test_bias_of_the_weights_by_enumeration(estimator, unbiased):
+    """Over all ordered batches of 3 out of 6 with the first row as the sample's own, E[sum_k W q_k] = mean q or not."""
+    density = torch.rand(6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    row = 2
+    weights = importance_weights(3, 6, estimator=estimator)[row]
+    own, totals = 0, []
+    for others in itertools.permutations(range(1, 6), 2):
+        batch = list(others)
+        batch.insert(row, own)
+        totals.append((weights * density[batch]).sum())
+    estimate = torch.stack(totals).mean()
+    truth = density.mean()
+    assert bool(torch.isclose(estimate, truth, rtol=1e-12)) == unbiased
+
+
+def test_constants_do_not_change_the_gradient():
+    gradients = []
+    for estimator in ("mws", "disentanglement_lib"):
+        taken = step()
+        leaf = taken.posterior.mean
+        gradients.append(torch.autograd.grad(rate_parts(taken, estimator=estimator).total_correlation, leaf)[0])
+    torch.testing.assert_close(*gradients)
+
+
+def test_one_variable_has_no_total_correlation():
+    vae = build_vae({"architecture": "mlp", "latents": 1}, (1, 4, 4))
+    taken = take_step(vae, torch.rand(8, 1, 4, 4), dataset_size=100)
+    assert rate_parts(taken).total_correlation.item() == pytest.approx(0, abs=1e-6)
+
+
+def test_batch_larger_than_the_data_stays_finite():
+    vae = build_vae({"architecture": "mlp", "latents": 2}, (1, 4, 4))
+    taken = take_step(vae, torch.rand(8, 1, 4, 4), dataset_size=3)
+    for estimator in ("mws", "mss0", "mss1", "eq10b"):
+        assert all(torch.isfinite(part) for part in rate_parts(taken, estimator=estimator))
+
+
+def test_shuffling_keeps_each_variable_and_breaks_the_pairs():
+    z = torch.arange(200.0).reshape(100, 2)
+    permuted = shuffled(z, torch.Generator().manual_seed(0))
+    assert torch.equal(permuted.sort(0).values, z)
+    assert not torch.equal(permuted[:, 0] + 1, permuted[:, 1])
+
+
+def test_density_ratio_of_the_best_critic_is_the_total_correlation():
+    """Two normals of correlation 0.6: E[log D/(1-D)] = -log(1 - 0.36)/2; the printed ratio without log is 1.5625."""
+    rho, n = 0.6, 400_000
+    noise = torch.randn(n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    z = torch.stack([noise[:, 0], rho * noise[:, 0] + math.sqrt(1 - rho**2) * noise[:, 1]], 1)
+
+    class Best(torch.nn.Module):
+        def forward(self, z):
+            joint = torch.distributions.MultivariateNormal(
+                torch.zeros(2, dtype=z.dtype), torch.tensor([[1, rho], [rho, 1]], dtype=z.dtype)
+            )
+            product = torch.distributions.Normal(0.0, 1.0)
+            return torch.stack([joint.log_prob(z), product.log_prob(z).sum(1)], 1)
+
+    taken = step(critic=Best())
+    object.__setattr__(taken, "z", z)
+    value = density_ratio(taken).item()
+    assert value == pytest.approx(-0.5 * math.log(1 - rho**2), abs=3e-3)
+    logits = Best()(z)
+    printed = (logits[:, 0] - logits[:, 1]).exp().mean().item()
+    assert printed == pytest.approx(1 / (1 - rho**2), rel=0.02)
+
+
+def test_critic_must_be_there():
+    with pytest.raises(ConfigError, match="critic"):
+        FactorVAE()(step())
+
+
+def test_covariance_of_the_sample_is_that_of_many_draws():
+    generator = torch.Generator().manual_seed(0)
+    q = DiagonalGaussian(torch.randn(20, 3, generator=generator), torch.randn(20, 3, generator=generator))
+    draws = torch.cat([q.sample(generator) for _ in range(20_000)])
+    torch.testing.assert_close(torch.cov(draws.T), posterior_covariance(q, of="sample"), atol=0.03, rtol=0.02)
+
+
+def test_mmd_of_the_joint_sees_what_the_marginals_hide():
+    """Two samples with the same marginals, one correlated: the kernel per variable is blind to it."""
+    generator = torch.Generator().manual_seed(0)
+    independent = torch.randn(400, 2, generator=generator)
+    line = torch.randn(400, 1, generator=generator).expand(-1, 2)
+    other = torch.randn(400, 2, generator=generator)
+    assert mmd(line, independent) > 20 * mmd(other, independent).abs()
+    assert mmd(line, independent, per_variable=True).abs() < 0.05
+
+
+def test_mmd_is_unbiased():
+    samples = torch.randn(400, 2, 10, 2, generator=torch.Generator().manual_seed(0))
+    values = torch.stack([mmd(first, second) for first, second in samples])
+    assert values.mean().abs() < 4 * values.std() / 20
+
+
+def test_rate_is_the_mean_over_images():
+    taken = step()
+    q = taken.posterior
+    expected = 0.5 * (q.mean**2 + q.variance - 1 - q.log_variance).sum(1).mean()
+    torch.testing.assert_close(rate(taken), expected)
