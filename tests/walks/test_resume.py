@@ -57,7 +57,8 @@ def test_killed_and_started_again(tmp_path, undisturbed, delays):
         wait_for_checkpoint(process, tmp_path)
         time.sleep(delay)
         process.kill()
-        killed += process.wait() == -signal.SIGKILL
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
     assert killed >= 1
     directory = finish(tmp_path)
     assert digests(directory) == undisturbed

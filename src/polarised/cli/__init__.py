@@ -1,9 +1,9 @@
 """The command line: one line each to the library. Heavy imports happen inside the commands."""
 
-import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
@@ -14,8 +14,24 @@ from polarised.errors import PolarisedError
 
 __all__ = ["app", "main"]
 
+
+class _Commands(TyperGroup):
+    """Commands whose expected errors are one sentence on standard error, never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PolarisedError as error:
+            typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+            ctx.exit(1)
+        except KeyboardInterrupt as interrupt:
+            typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
+            ctx.exit(130)
+
+
 app = typer.Typer(
     name="polarised",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -50,14 +66,5 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; an expected error is one sentence on standard error, never a traceback."""
-    try:
-        app()
-    except PolarisedError as error:
-        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
-        sys.exit(1)
-    except KeyboardInterrupt as interrupt:
-        typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(0)
+    """Run the command line."""
+    app()
