@@ -6,6 +6,7 @@ and whose keyword-only arguments are the settings a config may name. So ``{name:
 """
 
 import difflib
+import functools
 import importlib
 import inspect
 import typing
@@ -138,10 +139,18 @@ def _checked(name: str, key: str, value: Any, hint: Any) -> Any:
     import pydantic
 
     try:
-        return pydantic.TypeAdapter(hint).validate_python(value)
+        return _adapter(hint).validate_python(value)
     except pydantic.ValidationError as error:
         problem = error.errors()[0]
         raise ConfigError(f"{name}.{key}: {problem['msg'].lower()}, got {value!r}") from error
+
+
+@functools.lru_cache(maxsize=512)
+def _adapter(hint: Any) -> Any:
+    # Kept, for a study asks about the same settings thousands of times.
+    import pydantic
+
+    return pydantic.TypeAdapter(hint)
 
 
 def _plain(value: Any) -> Any:

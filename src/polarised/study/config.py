@@ -1,19 +1,20 @@
 """What a run is, as a config says it: every default written out, every key and value checked."""
 
+import functools
 import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import yaml
 
 from polarised import catalogue
 from polarised.errors import ConfigError
 
-__all__ = ["Evaluation", "Run", "Snapshots", "Training", "overridden", "read_config"]
+__all__ = ["Evaluation", "Run", "Snapshots", "Training", "overridden", "read_config", "read_evaluation"]
 
 S = TypeVar("S")
 
@@ -38,16 +39,21 @@ class Snapshots:
 
     every: int = 0
     examples: int = 1000
+    keep: Literal["statistics", "encodings"] = "statistics"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What to measure on the trained model, on how many inputs; `downstream` predicts the factors from the codes."""
+    """What to measure on the trained model, on how many inputs.
+
+    `downstream` predicts the factors from the codes by logistic regression, trained on the first two thirds of the
+    inputs, with the best of `downstream_strengths` (C) by cross-validation; one alone is taken as it is.
+    """
 
     examples: int = 10_000
     alpha: float = 0.1
     downstream: bool = False
-    downstream_test: int = 5000
+    downstream_strengths: tuple[float, ...] = tuple(10.0**power for power in range(-4, 5))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +61,8 @@ class Run:
     """One training with its evaluation: dataset, model, objective, training, evaluation, seed.
 
     >>> run = Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}, "training": {"steps": 100}})
-    >>> run.objective, run.training.steps, run.seed
-    ({'name': 'BetaVAE', 'beta': 4.0}, 100, 0)
+    >>> run.objective["beta"], run.training.steps, run.seed
+    (4.0, 100, 0)
     """
 
     dataset: Mapping[str, Any]
@@ -98,7 +104,7 @@ class Run:
             auxiliary=None if auxiliary is None else list(auxiliary),
             training=_section(Training, config.get("training", {}), "training"),
             snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots"),
-            evaluation=_section(Evaluation, config.get("evaluation", {}), "evaluation"),
+            evaluation=read_evaluation(config.get("evaluation", {})),
             seed=seed,
         )
 
@@ -116,13 +122,29 @@ class Run:
             del config["training"][key]
         return config
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
-        """A readable prefix and a hash of the identity: the name of the run's directory."""
-        strength = [f"{value:g}" for value in list(self.objective.values())[1:2] if isinstance(value, int | float)]
-        words = [self.objective["name"], *strength, self.dataset["name"], f"seed{self.seed}"]
-        canonical = json.dumps(self.identity, sort_keys=True)
-        digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
+        """A readable prefix and a hash of all that differs from the defaults: the name of the run's directory.
+
+        Defaults are left out, so that a setting added to the library later does not rename the runs made before.
+        """
+        chosen: dict[str, Any] = {
+            "dataset": _chosen("polarised.data.datasets", self.dataset),
+            "model": {
+                "architecture": _chosen("polarised.models.architectures", self.model["architecture"]),
+                "latents": self.model["latents"],
+                "prior": _chosen("polarised.models.priors", self.model["prior"]),
+                "likelihood": _chosen("polarised.models.likelihoods", self.model["likelihood"]),
+            },
+            "objective": _chosen("polarised.objectives.papers", self.objective),
+            "auxiliary": self.auxiliary,
+            "training": _differing(self.identity["training"], Training()),
+            "snapshots": _differing(self.identity["snapshots"], Snapshots()),
+            "seed": self.seed,
+        }
+        digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:10]
+        numbers = [f"{k}{v:g}" for k, v in chosen["objective"].items() if isinstance(v, int | float)]
+        words = [self.objective["name"], *numbers[:1], self.dataset["name"], f"seed{self.seed}"]
         return re.sub(r"[^A-Za-z0-9.-]+", "_", "-".join(words)) + f"-{digest}"
 
 
@@ -139,6 +161,15 @@ def read_config(path: str | Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ConfigError(f"expected a mapping of settings in {path}, got {type(config).__name__}")
     return config
+
+
+def read_evaluation(settings: Any) -> Evaluation:
+    """Check the settings of an evaluation and write out every default.
+
+    >>> read_evaluation({"examples": 100}).alpha
+    0.1
+    """
+    return _section(Evaluation, settings, "evaluation")
 
 
 def overridden(config: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
@@ -179,11 +210,35 @@ def _section(kind: type[S], given: Any, where: str) -> S:
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     _check_keys(given, known, where)
     try:
-        return pydantic.TypeAdapter(kind).validate_python(dict(given))
+        return _adapter(kind).validate_python(dict(given))  # type: ignore[arg-type, no-any-return]
     except pydantic.ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, (where, *problem["loc"])))
         raise ConfigError(f"{place}: {problem['msg'].lower()}, got {problem['input']!r}") from error
+
+
+@functools.lru_cache
+def _adapter(kind: Any) -> Any:
+    import pydantic
+
+    return pydantic.TypeAdapter(kind)
+
+
+def _chosen(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a completed spec without the settings that have their default."""
+    known = catalogue.complete(page, {"name": spec["name"], **_required(page, spec)})
+    return {key: value for key, value in spec.items() if key == "name" or value != known.get(key)}
+
+
+def _required(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a spec that have no default to compare with."""
+    parameters = catalogue.settings(catalogue.entry(page, spec["name"]))
+    return {name: spec[name] for name, parameter in parameters.items() if parameter.default is parameter.empty}
+
+
+def _differing(given: Mapping[str, Any], default: Any) -> dict[str, Any]:
+    usual = json.loads(json.dumps(asdict(default)))
+    return {key: value for key, value in given.items() if value != usual[key]}
 
 
 def _is_text(value: Any) -> bool:

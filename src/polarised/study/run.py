@@ -5,52 +5,93 @@ the same call after a kill goes on where it stopped, and new measurements on an 
 """
 
 import json
+import shlex
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from polarised import __version__, catalogue
+from polarised import catalogue
 from polarised.data.dataset import Dataset
-from polarised.errors import PolarisedError
 from polarised.files import replacing
-from polarised.metrics.comparison import compare
-from polarised.representations import Encodings, Regime, classify
-from polarised.study.config import Run, read_config
+from polarised.representations import Encodings
+from polarised.study import measures
+from polarised.study.config import Run, read_config, read_evaluation
+from polarised.study.failures import recording_failure
+from polarised.study.lock import locked
 
 if TYPE_CHECKING:
-    import polars
+    from polarised.models import VAE
 
-__all__ = ["dataset_of", "execute", "load_run"]
+__all__ = ["dataset_of", "execute", "is_done", "load_run", "measure", "write_config"]
+
+MEASURED = (
+    "encodings.npz",
+    "reconstruction.parquet",
+    "regime.parquet",
+    "histograms.npz",
+    "scores.parquet",
+    "downstream.parquet",
+    "done.json",
+)
 
 
-def execute(run: Run, root: str | Path, *, progress: bool = False) -> Path:
+def execute(run: Run, root: str | Path, *, progress: bool = False, command: str | None = None) -> Path:
     """Train and measure a run in its own directory under `root`; return the directory.
 
-    Idempotent: what is done is not done again, what was interrupted is continued.
+    Idempotent: what is done is not done again, what was interrupted is continued. Another process at work on the
+    same run raises `BusyError`; it would be done twice otherwise.
     """
     directory = Path(root) / run.name
     directory.mkdir(parents=True, exist_ok=True)
-    with _recording_failure(directory):
-        _forget_other_evaluation(run, directory)
-        _stage(directory / "config.yaml", lambda path: _write_config(run, path))
+    with locked(directory), recording_failure(directory):
+        write_config(run, directory, command)
         _stage(directory / "model.safetensors", lambda path: _train(run, directory, path, progress))
-        _stage(directory / "encodings.npz", lambda path: _encode(run, directory).save(path))
-        _stage(directory / "regime.parquet", lambda path: _regime(run, directory).table().write_parquet(path))
-        _stage(directory / "scores.parquet", lambda path: _score(run, directory).write_parquet(path))
-        _stage(directory / "done.json", lambda path: _write_done(run, path))
+        (directory / "checkpoint.safetensors").unlink(missing_ok=True)
+        measure(run, directory)
     return directory
+
+
+def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
+    """Measure the model of a directory, stage by stage; `vae` stands in for a model trained elsewhere."""
+    began = time.time()
+
+    def model() -> "VAE":
+        from polarised.models.storage import load_vae
+
+        return load_vae(directory / "model.safetensors") if vae is None else vae
+
+    def encodings() -> Encodings:
+        return Encodings.load(directory / "encodings.npz")
+
+    _stage(directory / "encodings.npz", lambda path: measures.encode(run, model(), dataset_of(run)).save(path))
+    _table(directory / "reconstruction.parquet", lambda: measures.reconstruction(run, model(), dataset_of(run)))
+    _table(directory / "regime.parquet", lambda: measures.types(run, encodings()))
+    _stage(directory / "histograms.npz", lambda path: measures.save_histograms(run, encodings(), path))
+    _table(directory / "scores.parquet", lambda: measures.scores(run, encodings()))
+    _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings()))
+    _stage(directory / "done.json", lambda path: _write_done(run, path, time.time() - began))
 
 
 def load_run(directory: str | Path) -> Run:
     """Read back the run a directory was made by."""
     config = read_config(Path(directory) / "config.yaml")
-    config.pop("versions", None)
+    config.pop("made", None)
     return Run.from_config(config)
+
+
+def is_done(run: Run, root: str | Path) -> bool:
+    """Return whether a run is trained and measured as it asks to be."""
+    try:
+        done = json.loads((Path(root) / run.name / "done.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    return read_evaluation(done.get("evaluation", {})) == run.evaluation
 
 
 def dataset_of(run: Run) -> Dataset:
@@ -65,63 +106,56 @@ def _stage(path: Path, make: Callable[[Path], Any]) -> None:
             make(temporary)
 
 
-def _write_config(run: Run, path: Path) -> None:
-    import numpy
-
-    versions = {"polarised": __version__, "numpy": numpy.__version__}
-    text = yaml.safe_dump({**run.to_config(), "versions": versions}, sort_keys=False)
-    path.write_text(text, encoding="utf-8")
+def _table(path: Path, make: Callable[[], Any]) -> None:
+    _stage(path, lambda temporary: make().write_parquet(temporary))
 
 
 def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
-    from polarised.models import build_vae, save_vae
+    from polarised.models import build_vae
+    from polarised.models.storage import save_vae
     from polarised.training import train
 
     dataset = dataset_of(run)
     vae = build_vae(run.model, dataset.shape, dataset.auxiliary_size, run.seed)
     objective = catalogue.build("polarised.objectives.papers", run.objective)
+    hooks = measures.snapshot_hooks(run, dataset)
     settings = asdict(run.training)
-    history = train(vae, objective, dataset, seed=run.seed, directory=directory, progress=progress, **settings)
+    history = train(
+        vae, objective, dataset, seed=run.seed, directory=directory, hooks=hooks, progress=progress, **settings
+    )
+    for hook in hooks:
+        hook.save(directory / "snapshots.npz")
     with replacing(directory / "history.parquet") as temporary:
         history.table().write_parquet(temporary)
     save_vae(vae, path, config=run.model, auxiliary_size=dataset.auxiliary_size)
 
 
-def _encode(run: Run, directory: Path) -> Encodings:
-    from polarised.adapters import from_vae
-    from polarised.models import load_vae
-
-    vae = load_vae(directory / "model.safetensors")
-    return from_vae(vae, dataset_of(run), examples=run.evaluation.examples, seed=run.seed, device=run.training.device)
-
-
-def _regime(run: Run, directory: Path) -> Regime:
-    return classify(Encodings.load(directory / "encodings.npz"), alpha=run.evaluation.alpha, seed=run.seed)
-
-
-def _score(run: Run, directory: Path) -> "polars.DataFrame":
-    encodings = Encodings.load(directory / "encodings.npz")
-    return compare(encodings, classify(encodings, alpha=run.evaluation.alpha), seed=run.seed)
-
-
-def _write_done(run: Run, path: Path) -> None:
-    path.write_text(json.dumps({"evaluation": asdict(run.evaluation), "time": time.time()}), encoding="utf-8")
-
-
-def _forget_other_evaluation(run: Run, directory: Path) -> None:
-    """Let other evaluation settings measure anew, on the model that is already trained."""
+def write_config(run: Run, directory: Path, command: str | None = None) -> None:
+    """Write down what a directory holds, and clear away what an earlier attempt or another evaluation left."""
+    for leftover in directory.glob(".*.tmp*"):
+        leftover.unlink(missing_ok=True)
     config = directory / "config.yaml"
     if config.exists() and load_run(directory).evaluation != run.evaluation:
-        for name in ("config.yaml", "encodings.npz", "regime.parquet", "scores.parquet", "done.json"):
+        for name in ("config.yaml", *MEASURED):
             (directory / name).unlink(missing_ok=True)
+    _stage(config, lambda path: _write_made(run, path, command))
 
 
-@contextmanager
-def _recording_failure(directory: Path) -> Iterator[None]:
-    record = directory / "failed.txt"
-    record.unlink(missing_ok=True)
+def _write_made(run: Run, path: Path, command: str | None) -> None:
+    made = {"command": command or shlex.join(sys.argv), "versions": {name: _version(name) for name in _PACKAGES}}
+    path.write_text(yaml.safe_dump({**run.to_config(), "made": made}, sort_keys=False), encoding="utf-8")
+
+
+def _write_done(run: Run, path: Path, seconds: float) -> None:
+    done = {"evaluation": asdict(run.evaluation), "time": time.time(), "evaluation_seconds": round(seconds, 3)}
+    path.write_text(json.dumps(done), encoding="utf-8")
+
+
+_PACKAGES = ("polarised", "torch", "numpy", "scipy", "polars")
+
+
+def _version(package: str) -> str:
     try:
-        yield
-    except PolarisedError as error:
-        record.write_text(f"{type(error).__name__}: {error}\n", encoding="utf-8")
-        raise
+        return version(package)
+    except PackageNotFoundError:
+        return "none"

@@ -1,0 +1,272 @@
+"""`polarised study`: many runs from one command, on a laptop or a cluster; then their table and the verdict."""
+
+import shlex
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from polarised.cli.screen import Json, Quiet, console, print_json, table
+
+if TYPE_CHECKING:
+    from polarised.study.grid import Study
+
+__all__ = ["app"]
+
+
+class _RunByDefault(TyperGroup):
+    """Read ``polarised study NAME`` as ``polarised study run NAME``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_RunByDefault,
+    name="study",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Name = Annotated[str, typer.Argument(help="A study that comes with polarised, or a YAML file of yours.")]
+Settings = Annotated[
+    list[str] | None, typer.Argument(help="key=value for every run (training.steps=100) or an axis (axes.seed=2).")
+]
+Scale = Annotated[str | None, typer.Option(help="smoke, laptop, small or paper, as the study has them.")]
+Folder = Annotated[Path, typer.Argument(help="The folder of a study.")]
+Jobs = Annotated[int, typer.Option(help="Runs at a time; 0: one a core.", min=0)]
+
+
+@app.callback()
+def _group() -> None:
+    """Do a whole study: every run resumable, one table of results, claims checked by code.
+
+    Example: [bold]polarised study be_more_active --scale smoke[/bold]
+    """
+
+
+@app.command()
+def run(
+    name: Name,
+    settings: Settings = None,
+    scale: Scale = None,
+    executor: Annotated[str, typer.Option(help="local, ray, or 'module:name' of yours.")] = "local",
+    jobs: Jobs = 0,
+    address: Annotated[str | None, typer.Option(help="A running Ray cluster; none: one is started here.")] = None,
+    gpus: Annotated[float, typer.Option(help="GPUs a run takes under Ray.", min=0)] = 0.0,
+    out: Annotated[str | None, typer.Option(help="Folder (or, with ray, fsspec address) of the results.")] = None,
+    models: Annotated[Path | None, typer.Option(help="Measure the trained models of this folder instead.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Do the runs of a study; the same command after a kill does what is left.
+
+    Example: [bold]polarised study be_more_active --scale laptop --jobs 2[/bold]
+    """
+    from polarised.study.grid import load_study
+
+    study = load_study(name, scale=scale, settings=settings or [])
+    kind = "models" if models is not None else study.scale
+    root = out or str(Path("runs") / "-".join(filter(None, (study.name, kind))))
+    if models is not None:
+        _measure(study, models, root, jobs, quiet=quiet or json)
+    else:
+        _conduct(study, root, _executor(executor, jobs, address, gpus), retry=False, quiet=quiet or json)
+    _finish(root, quiet=quiet, json=json)
+
+
+@app.command()
+def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs = 0, json: Json = False) -> None:
+    """Say what a study will cost, from a short calibration on this machine; nothing is started.
+
+    Example: [bold]polarised study plan be_more_active --scale paper --jobs 64[/bold]
+    """
+    import os
+
+    from polarised.study.grid import load_study
+    from polarised.study.overview import duration
+    from polarised.study.plan import plan as planned
+
+    study = load_study(name, scale=scale, settings=settings or [])
+    result, workers = planned(study), jobs or os.cpu_count() or 1
+    if json:
+        print_json(
+            {
+                "runs": result.runs,
+                "steps": result.steps,
+                "core_hours": result.core_hours,
+                "workers": workers,
+                "days": result.days(workers),
+            }
+        )
+        return
+    rows = [
+        (
+            cost.kind,
+            f"{cost.runs:,}",
+            f"{cost.steps:,}",
+            f"{1000 * cost.seconds_per_step:.1f}",
+            f"{cost.evaluation_seconds:.1f}",
+            f"{cost.core_seconds / 3600:.1f}",
+        )
+        for cost in result.costs
+    ]
+    columns = ("kind", "runs", "steps", "ms a step", "evaluation (s)", "core-hours")
+    screen = console()
+    screen.print(table(f"{study.name}, scale {study.scale}", columns, rows))
+    screen.print(
+        f"{result.runs:,} runs, {result.steps:,} steps: about {result.core_hours:.1f} core-hours, "
+        f"{duration(86_400 * result.days(workers))} with {workers} at a time"
+    )
+
+
+@app.command()
+def status(folder: Folder, json: Json = False) -> None:
+    """Show how far a study is: done, running, waiting, failed and why.
+
+    Example: [bold]polarised study status runs/be_more_active-laptop[/bold]
+    """
+    from polarised.study.conduct import read_study, run_states
+
+    states = list(run_states(read_study(folder).points, folder))
+    counts = Counter(state.state for state in states)
+    if json:
+        failures = {state.point.run.name: state.reason for state in states if state.state == "failed"}
+        print_json({**{name: counts[name] for name in STATES}, "failures": failures})
+        return
+    screen = console()
+    screen.print(" · ".join(f"{counts[name]} {name}" for name in STATES) + f" of {len(states)}")
+    methods = dict.fromkeys(state.point.labels["method"] for state in states)
+    rows = []
+    for method in methods:
+        own = Counter(state.state for state in states if state.point.labels["method"] == method)
+        rows.append((str(method), *(str(own[name] or "") for name in STATES)))
+    screen.print(table("By method", ("method", *STATES), rows))
+    for state in states:
+        if state.state == "running":
+            screen.print(f"running {state.point.run.name}: step {state.step:,} of {state.point.run.training.steps:,}")
+    for state in states:
+        if state.state == "failed":
+            screen.print(f"[red]failed[/] {state.point.run.name}: {state.reason}", soft_wrap=True)
+    if counts["failed"]:
+        screen.print(f"Try them again with [bold]polarised study retry {folder}[/bold]")
+
+
+STATES = ("done", "running", "waiting", "failed")
+
+
+@app.command()
+def retry(
+    folder: Folder,
+    executor: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    jobs: Jobs = 0,
+    address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Do again what failed, and what is left, of a study's folder.
+
+    Example: [bold]polarised study retry runs/be_more_active-laptop[/bold]
+    """
+    from polarised.study.conduct import read_study
+
+    spec = _executor(executor, jobs, address, 0.0)
+    _conduct(read_study(folder), str(folder), spec, retry=True, quiet=quiet or json)
+    _finish(str(folder), quiet=quiet, json=json)
+
+
+@app.command()
+def collect(
+    folder: Annotated[str, typer.Argument(help="The folder (or fsspec address) of a study.")],
+    rule: Annotated[str, typer.Option(help="By which rule types are told: standard or relative.")] = "standard",
+    json: Json = False,
+) -> None:
+    """Write the tidy table of what is done so far: results.parquet.
+
+    Example: [bold]polarised study collect runs/be_more_active-laptop[/bold]
+    """
+    from polarised.errors import ConfigError
+    from polarised.study.results import collect as collected
+
+    if rule not in ("standard", "relative"):
+        raise ConfigError(f"expected --rule standard or relative, got {rule!r}")
+    path = collected(folder, rule="standard" if rule == "standard" else "relative")
+    if json:
+        print_json({"results": str(path)})
+    else:
+        console().print(f"The table: [bold]{path}[/bold]")
+
+
+@app.command()
+def verify(
+    results: Annotated[Path, typer.Argument(help="A study's folder, or its results.parquet.")],
+    study: Annotated[str | None, typer.Option(help="The study whose claims to check; none: the folder's.")] = None,
+    json: Json = False,
+) -> None:
+    """Check a paper's claims on the results: confirmed, not confirmed or undecided, each with its numbers.
+
+    Example: [bold]polarised study verify runs/be_more_active-laptop[/bold]
+    """
+    from polarised.study.verify import verify as verified
+
+    verdicts = verified(results, study=study)
+    if json:
+        print_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
+        return
+    screen = console()
+    colours = {"confirmed": "green", "not confirmed": "red", "undecided": "yellow"}
+    for verdict in verdicts:
+        screen.print(f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]: {verdict.statement}", soft_wrap=True)
+        screen.print(f"    {verdict.numbers}", soft_wrap=True)
+
+
+def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool, quiet: bool) -> None:
+    import os
+
+    from polarised.study.conduct import conduct
+    from polarised.study.overview import follow
+
+    command = shlex.join(["polarised", *sys.argv[1:]])
+    ended = follow(
+        conduct(study, root, executor=executor, retry=retry, command=command),
+        jobs=executor.get("jobs") or os.cpu_count() or 1,
+        quiet=quiet,
+    )
+    if ended is None:
+        return
+    done = ended.done + ended.earlier
+    console(quiet=quiet).print(f"{done} of {ended.total} runs done, {ended.failed} failed: [bold]{root}[/bold]")
+    if ended.failed:
+        typer.echo(f"{ended.failed} runs failed; see polarised study status {root}", err=True)
+    if not done:
+        raise typer.Exit(1)
+
+
+def _measure(study: "Study", models: Path, root: str, jobs: int, *, quiet: bool) -> None:
+    from polarised.study.models import measure_models
+
+    screen, count = console(quiet=quiet), 0
+    for path, why in measure_models(study, models, root, jobs=jobs or -1):
+        count += not why
+        screen.print(f"[red]failed[/] {path.name}: {why}" if why else f"measured {path.name}", soft_wrap=True)
+    screen.print(f"{count} models measured: [bold]{root}[/bold]")
+
+
+def _executor(name: str, jobs: int, address: str | None, gpus: float) -> dict[str, Any]:
+    return {"name": name, "address": address, "num_gpus": gpus} if name == "ray" else {"name": name, "jobs": jobs}
+
+
+def _finish(root: str, *, quiet: bool, json: bool) -> None:
+    from polarised.study.results import collect as collected
+
+    path = collected(root)
+    if json:
+        print_json({"folder": root, "results": str(path)})
+    else:
+        console(quiet=quiet).print(f"The table: [bold]{path}[/bold]")

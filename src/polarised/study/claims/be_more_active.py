@@ -1,0 +1,233 @@
+"""What "Be More Active!" says of passive variables, checked on results [Bonheme2023BeMoreActive, sections 4 and 6]."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+import polars
+
+from polarised.study.claims.verdict import Verdict, above, undecided, within
+
+__all__ = [
+    "active_codes_agree",
+    "effective_rank_of_mean_counts_alive",
+    "effective_rank_of_sample_is_full",
+    "gap_closes_without_passive",
+    "gap_grows_with_passive",
+    "passive_means_inform",
+    "passive_samples_are_noise",
+    "passive_variables_grow_with_strength",
+    "total_correlation_of_sample_ignores_passive",
+]
+
+Metric = Literal["total_correlation", "mutual_information"]
+WORDS = {"total_correlation": "total correlation", "mutual_information": "mutual information"}
+
+
+def passive_variables_grow_with_strength(table: polars.DataFrame, *, except_for: tuple[str, ...] = ()) -> list[Verdict]:
+    """More regularisation, more passive variables: the rank correlation of strength and count, a value a seed.
+
+    `except_for` names methods whose strength is not a pressure (the capacity of annealed VAE); for them
+    the claim is the opposite.
+    """
+    verdicts = []
+    for method, rows in _methods(_wide(table, [("count", None, "passive")])):
+        slopes = [
+            _rank_correlation(own["strength"].to_numpy(), own["count//passive"].to_numpy())
+            for _, own in rows.group_by(["seed", "dataset"], maintain_order=True)
+        ]
+        opposite = method in except_for
+        statement = f"{method}: passive variables do{' not' if opposite else ''} grow with the strength"
+        claim, numbers = "passive_variables_grow_with_strength", "rank correlation of strength and passive count"
+        signed = -np.array(slopes) if opposite else np.array(slopes)
+        verdicts.append(above(claim, statement, signed, 0.0, f"{'minus ' if opposite else ''}{numbers}"))
+    return verdicts
+
+
+def gap_grows_with_passive(table: polars.DataFrame, *, metric: Metric = "total_correlation") -> list[Verdict]:
+    """The more passive variables, the larger the score of the mean against that of the sample, method by method."""
+    wide = _wide(table, [(metric, "mean", "full"), (metric, "sampled", "full"), ("count", None, "passive")])
+    verdicts = []
+    for method, rows in _methods(wide):
+        values = [
+            _rank_correlation(
+                own["count//passive"].to_numpy(),
+                (own[f"{metric}/mean/full"] - own[f"{metric}/sampled/full"]).to_numpy(),
+            )
+            for _, own in rows.group_by(["seed", "dataset"], maintain_order=True)
+        ]
+        statement = f"{method}: the gap in {WORDS[metric]} between mean and sample grows with passive variables"
+        verdicts.append(
+            above("gap_grows_with_passive", statement, values, 0.0, "rank correlation of passive count and gap")
+        )
+    return verdicts
+
+
+def gap_closes_without_passive(
+    table: polars.DataFrame, *, metric: Metric = "total_correlation", share: float = 0.1
+) -> list[Verdict]:
+    """Without passive variables mean and sample score the same: what is left is less than a `share` of the gap.
+
+    Models with passive variables and a gap above 0.05 nats count; those alive are the active and mixed ones.
+    """
+    alive = _alive(table, metric)
+    verdicts = []
+    for method, rows in _methods(alive):
+        whole = (rows[f"{metric}/mean/full"] - rows[f"{metric}/sampled/full"]).to_numpy()
+        left = (rows["mean/alive"] - rows["sampled/alive"]).to_numpy()
+        some = (rows["count//passive"].to_numpy() > 0) & (whole > 0.05)
+        statement = f"{method}: without passive variables the gap in {WORDS[metric]} closes"
+        claim = "gap_closes_without_passive"
+        if not some.any():
+            verdicts.append(undecided(claim, statement, "no model with passive variables and a gap"))
+            continue
+        closed = 1 - left[some] / whole[some]
+        numbers = f"share of the gap that is gone (median {np.median(closed):.2f})"
+        verdicts.append(above(claim, statement, closed, 1 - share, numbers))
+    return verdicts
+
+
+def active_codes_agree(
+    table: polars.DataFrame, *, metric: Metric = "total_correlation", margin: float = 0.05
+) -> list[Verdict]:
+    """Active variables alone are as correlated in the mean as in the sample: their gap is nil up to a margin (nats)."""
+    wide = _wide(table, [(metric, "mean", "active"), (metric, "sampled", "active")])
+    return [
+        within(
+            "active_codes_agree",
+            f"{method}: active variables have the same {WORDS[metric]} in mean and sample",
+            (rows[f"{metric}/mean/active"] - rows[f"{metric}/sampled/active"]).to_numpy(),
+            margin,
+            "gap of the active variables (nats)",
+        )
+        for method, rows in _methods(wide)
+    ]
+
+
+def effective_rank_of_mean_counts_alive(table: polars.DataFrame, *, margin: float = 1.0) -> list[Verdict]:
+    """The effective rank of the mean is about the number of variables that are not passive."""
+    wide = _wide(table, [("effective_rank", "mean", "full"), *(("count", None, kind) for kind in ("active", "mixed"))])
+    return [
+        within(
+            "effective_rank_of_mean_counts_alive",
+            f"{method}: the effective rank of the mean is the number of variables alive",
+            (rows["effective_rank/mean/full"] - rows["count//active"] - rows["count//mixed"]).to_numpy(),
+            margin,
+            "effective rank minus variables alive",
+        )
+        for method, rows in _methods(wide)
+    ]
+
+
+def effective_rank_of_sample_is_full(table: polars.DataFrame, *, margin: float = 1.0) -> list[Verdict]:
+    """The effective rank of the sample is about the number of all variables: passive ones have full variance there."""
+    kinds = ("active", "mixed", "passive")
+    wide = _wide(table, [("effective_rank", "sampled", "full"), *(("count", None, kind) for kind in kinds)])
+    total = polars.sum_horizontal(f"count//{kind}" for kind in kinds)
+    return [
+        within(
+            "effective_rank_of_sample_is_full",
+            f"{method}: the effective rank of the sample is the number of all variables",
+            rows.select(polars.col("effective_rank/sampled/full") - total).to_series().to_numpy(),
+            margin,
+            "effective rank minus all variables",
+        )
+        for method, rows in _methods(wide)
+    ]
+
+
+def passive_samples_are_noise(table: polars.DataFrame, *, margin: float = 0.02) -> list[Verdict]:
+    """Sampled passive variables predict the factors no better than guessing."""
+    return _passive_accuracy(table, "sampled", margin)
+
+
+def passive_means_inform(table: polars.DataFrame, *, margin: float = 0.01) -> list[Verdict]:
+    """Means of passive variables predict the factors better than guessing."""
+    return _passive_accuracy(table, "mean", margin)
+
+
+def total_correlation_of_sample_ignores_passive(table: polars.DataFrame, *, margin: float = 0.05) -> list[Verdict]:
+    """Passive variables do not change the total correlation of the sample (nats) [Bonheme2023BeMoreActive, th. 7]."""
+    alive = _alive(table, "total_correlation").filter(polars.col("count//passive") > 0)
+    return [
+        within(
+            "total_correlation_of_sample_ignores_passive",
+            f"{method}: passive variables do not change the total correlation of the sample",
+            (rows["total_correlation/sampled/full"] - rows["sampled/alive"]).to_numpy(),
+            margin,
+            "total correlation with minus without them (nats)",
+        )
+        for method, rows in _methods(alive)
+    ]
+
+
+def _passive_accuracy(table: polars.DataFrame, representation: str, margin: float) -> list[Verdict]:
+    wide = _wide(table, [("accuracy", representation, "passive"), ("accuracy", representation, "random")])
+    verdicts = []
+    for method, rows in _methods(wide):
+        gain = (rows[f"accuracy/{representation}/passive"] - rows[f"accuracy/{representation}/random"]).to_numpy()
+        numbers = "accuracy above guessing"
+        if representation == "sampled":
+            statement = f"{method}: sampled passive variables say nothing about the factors"
+            verdicts.append(within("passive_samples_are_noise", statement, gain, margin, numbers))
+        else:
+            statement = f"{method}: means of passive variables say something about the factors"
+            verdicts.append(above("passive_means_inform", statement, gain, margin, numbers))
+    return verdicts
+
+
+def _wide(table: polars.DataFrame, wanted: Sequence[tuple[str, str | None, str]]) -> polars.DataFrame:
+    """Return a row a run with a column ``metric/representation/variables`` for each wanted number; runs with all."""
+    key = polars.concat_str(
+        polars.col("metric"), polars.col("representation").fill_null(""), polars.col("variables"), separator="/"
+    )
+    names = [f"{metric}/{representation or ''}/{variables}" for metric, representation, variables in wanted]
+    chosen = table.with_columns(key.alias("number")).filter(polars.col("number").is_in(names))
+    wide = chosen.pivot("number", index=["run", "seed", "method", "strength", "dataset"], values="value")
+    lacking = [polars.lit(None, polars.Float64).alias(name) for name in names if name not in wide.columns]
+    return wide.with_columns(*lacking).drop_nulls(names)
+
+
+def _alive(table: polars.DataFrame, metric: Metric) -> polars.DataFrame:
+    """Return a row a run with the scores of the whole code and of what is left without passive variables.
+
+    One variable or none has nothing to share: its score is 0.
+    """
+    whole = [(metric, "mean", "full"), (metric, "sampled", "full")]
+    wide = _wide(table, [*whole, *(("count", None, kind) for kind in ("active", "mixed", "passive"))])
+    for representation in ("mean", "sampled"):
+        parts = wide
+        for subset in ("active", "mixed", "active_mixed"):
+            name = f"{metric}/{representation}/{subset}"
+            parts = parts.join(
+                _wide(table, [(metric, representation, subset)]).select("run", name), on="run", how="left"
+            )
+        active, mixed = polars.col("count//active"), polars.col("count//mixed")
+        own = (
+            polars.when((active > 0) & (mixed > 0))
+            .then(polars.col(f"{metric}/{representation}/active_mixed"))
+            .when(active > 0)
+            .then(polars.col(f"{metric}/{representation}/active"))
+            .otherwise(polars.col(f"{metric}/{representation}/mixed"))
+        )
+        wide = parts.with_columns(own.fill_null(0.0).alias(f"{representation}/alive")).select(
+            *wide.columns, f"{representation}/alive"
+        )
+    return wide
+
+
+def _methods(rows: polars.DataFrame) -> Iterator[tuple[str, polars.DataFrame]]:
+    for (method,), own in rows.sort("run").group_by(["method"], maintain_order=True):
+        yield str(method), own
+
+
+def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Return Spearman's rank correlation; 0 where one of the two never changes, NaN for fewer than three points."""
+    from scipy.stats import rankdata
+
+    if len(first) < 3:
+        return float("nan")
+    ranks = np.stack([rankdata(first), rankdata(second)])
+    if np.ptp(ranks[0]) == 0 or np.ptp(ranks[1]) == 0:
+        return 0.0
+    return float(np.corrcoef(ranks)[0, 1])

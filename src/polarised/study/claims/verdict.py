@@ -1,0 +1,82 @@
+"""How a claim is decided: an effect for every seed or model, its mean with a bootstrap interval, and a threshold."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polarised.randomness import stream
+
+__all__ = ["Interval", "Verdict", "above", "bootstrap", "undecided", "within"]
+
+Word = Literal["confirmed", "not confirmed", "undecided"]
+MINIMUM = 3
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and the interval that holds it with probability 0.95."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the results say about one statement; `effect` is the number it hangs on."""
+
+    claim: str
+    statement: str
+    verdict: Word
+    effect: float | None
+    numbers: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain JSON types."""
+        return asdict(self)
+
+
+def bootstrap(values: ArrayLike, *, draws: int = 2000, seed: int = 0) -> Interval:
+    """Return the mean of independent values with its 95 % percentile interval.
+
+    >>> bootstrap([1.0, 1.0, 1.0])
+    Interval(mean=1.0, low=1.0, high=1.0, count=3)
+    """
+    array: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
+    array = array[np.isfinite(array)]
+    if not len(array):
+        return Interval(float("nan"), float("nan"), float("nan"), 0)
+    picked = stream(seed, "claims").integers(len(array), size=(draws, len(array)))
+    low, high = np.quantile(array[picked].mean(axis=1), [0.025, 0.975])
+    return Interval(float(array.mean()), float(low), float(high), len(array))
+
+
+def above(claim: str, statement: str, values: ArrayLike, threshold: float, numbers: str) -> Verdict:
+    """Confirm that the mean effect is above a threshold; the opposite needs the whole interval below it."""
+    found = bootstrap(values)
+    if found.count < MINIMUM:
+        return undecided(claim, statement, f"only {found.count} independent values; {numbers}")
+    word: Word = "confirmed" if found.low > threshold else "not confirmed" if found.high <= threshold else "undecided"
+    return Verdict(claim, statement, word, found.mean, f"{numbers}: {found} over {found.count}, needed > {threshold:g}")
+
+
+def within(claim: str, statement: str, values: ArrayLike, margin: float, numbers: str) -> Verdict:
+    """Confirm that the mean effect is nil up to a margin; the opposite needs the whole interval outside it."""
+    found = bootstrap(values)
+    if found.count < MINIMUM:
+        return undecided(claim, statement, f"only {found.count} independent values; {numbers}")
+    inside = -margin < found.low and found.high < margin
+    outside = found.low >= margin or found.high <= -margin
+    word: Word = "confirmed" if inside else "not confirmed" if outside else "undecided"
+    return Verdict(claim, statement, word, found.mean, f"{numbers}: {found} over {found.count}, needed ±{margin:g}")
+
+
+def undecided(claim: str, statement: str, numbers: str) -> Verdict:
+    """Say that the results cannot tell."""
+    return Verdict(claim, statement, "undecided", None, numbers)

@@ -1,0 +1,157 @@
+"""A study from beginning to end: what is left to do, an executor that does it, and what became of every run."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polarised import catalogue
+from polarised.errors import DataError
+from polarised.files import replacing
+from polarised.study.config import Run
+from polarised.study.executors import Event
+from polarised.study.failures import reason
+from polarised.study.grid import Point, Study
+from polarised.study.lock import held, locked
+from polarised.study.places import is_address, write_text
+from polarised.study.run import is_done
+
+__all__ = ["Progress", "RunState", "conduct", "enrol", "read_study", "run_states"]
+
+FILE = "study.json"
+
+
+@dataclass(frozen=True)
+class RunState:
+    """Where a run stands: waiting, running, done or failed; the step it reached, why it failed."""
+
+    point: Point
+    state: str
+    step: int = 0
+    reason: str = ""
+
+
+@dataclass
+class Progress:
+    """What a study has come to so far; counts of this call and of earlier ones."""
+
+    total: int
+    done: int = 0
+    earlier: int = 0
+    failed: int = 0
+    running: int = 0
+    seconds: float = 0.0
+    latest: Event | None = None
+
+
+def conduct(
+    study: Study,
+    root: str | Path,
+    *,
+    executor: str | Mapping[str, Any] = "local",
+    retry: bool = False,
+    command: str = "",
+) -> Iterator[Progress]:
+    """Do what is not done of a study in `root`, yielding how it stands after every event.
+
+    Runs that failed before are left alone unless `retry`. Nothing stops the rest but a full disk.
+    """
+    enrol(study, root)
+    progress = Progress(total=len(study.points))
+    left: list[Run] = []
+    for point in study.points:
+        if is_address(root):
+            left.append(point.run)
+        elif is_done(point.run, root):
+            progress.earlier += 1
+        elif reason(Path(root) / point.run.name) and not retry:
+            progress.failed += 1
+        else:
+            left.append(point.run)
+    yield progress
+    if not left:
+        return
+    for event in catalogue.build("polarised.study.executors", executor, left, str(root), command):
+        progress.latest = event
+        progress.running += {"started": 1}.get(event.state, -1)
+        if event.state == "done":
+            progress.done += 1
+            progress.seconds += event.seconds
+        elif event.state == "failed":
+            progress.failed += 1
+        yield progress
+
+
+def enrol(study: Study, root: str | Path) -> None:
+    """Write down the runs of a study in its folder, beside those of earlier calls, with the claims to check."""
+    if is_address(root):
+        write_text(str(root), FILE, json.dumps(_record(study, {})))
+        return
+    root = Path(root)
+    root.mkdir(parents=True, exist_ok=True)
+    with locked(root, patience=30), replacing(root / FILE) as temporary:
+        known = _read(root)["runs"] if (root / FILE).exists() else {}
+        temporary.write_text(json.dumps(_record(study, known)), encoding="utf-8")
+
+
+def read_study(root: str | Path) -> Study:
+    """Return the study a folder was enrolled with, runs of every call included."""
+    known = _read(Path(root))
+    return Study(
+        name=known["name"],
+        scale=known["scale"],
+        points=tuple(Point(one["labels"], Run.from_config(one["config"])) for one in known["runs"].values()),
+        about=known["about"],
+        references=tuple(known["references"]),
+        claims=tuple(known["claims"]),
+    )
+
+
+def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
+    """Look at the directories of runs: nothing is kept anywhere else."""
+    for point in points:
+        directory = Path(root) / point.run.name
+        if is_done(point.run, root):
+            yield RunState(point, "done", point.run.training.steps)
+        elif (why := reason(directory)) is not None:
+            yield RunState(point, "failed", _step(directory), why)
+        else:
+            yield RunState(point, "running" if held(directory) else "waiting", _step(directory))
+
+
+def _record(study: Study, known: Mapping[str, Any]) -> dict[str, Any]:
+    own = {point.run.name: {"labels": dict(point.labels), "config": point.run.to_config()} for point in study.points}
+    return {
+        "name": study.name,
+        "scale": study.scale,
+        "about": study.about,
+        "references": list(study.references),
+        "claims": list(study.claims),
+        "runs": {**known, **own},
+    }
+
+
+def _read(root: Path) -> dict[str, Any]:
+    path = root / FILE
+    try:
+        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(
+            f"expected the folder of a study, {root} has no {FILE}; start one with polarised study NAME --out {root}"
+        ) from None
+    except ValueError as error:
+        raise DataError(f"expected a study's list of runs, could not read {path}: {error}") from error
+    return known
+
+
+def _step(directory: Path) -> int:
+    """Return the step of the last checkpoint: the header of the file is enough."""
+    path = directory / "checkpoint.safetensors"
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))
+        return int(json.loads(header["__metadata__"]["polarised"])["step"])
+    except (OSError, ValueError, KeyError):
+        return 0

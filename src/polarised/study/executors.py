@@ -1,0 +1,225 @@
+"""Where the runs of a study are done. A page: `__all__` is the catalogue of executors.
+
+Every executor is a generator of events over runs that are idempotent by themselves: a run that is lost is simply
+started again and continues from its checkpoint. There is no scheduler here, only "the next run to the next free core".
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from polarised.errors import ConfigError
+from polarised.study.config import Run
+from polarised.study.failures import DiskFullError, record_failure
+from polarised.study.lock import BusyError
+from polarised.study.places import is_address, work_at
+
+__all__ = ["local", "ray"]
+
+State = Literal["started", "done", "failed", "busy", "lost", "full"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a run: a reason where it failed, the seconds it took where it is done."""
+
+    state: State
+    run: Run
+    reason: str = ""
+    seconds: float = 0.0
+
+
+class Outcome(NamedTuple):
+    """What a worker says of a run."""
+
+    state: State
+    reason: str = ""
+    seconds: float = 0.0
+
+
+def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, attempts: int = 3) -> Iterator[Event]:
+    """Do the runs on this machine, one single-threaded process a core (`jobs`; 0: every core).
+
+    A worker that is killed is replaced and its run continued, at most `attempts` times; workers end with their parent.
+    """
+    if jobs < 0 or attempts < 1:
+        raise ConfigError(f"expected jobs from 0 (every core) and attempts from 1, got {jobs} and {attempts}")
+    waiting, losses = deque(runs), Counter[str]()
+    free = deque(_Worker() for _ in range(min(jobs or os.cpu_count() or 1, len(runs))))
+    at_work: dict[Future[Outcome], tuple[_Worker, Run]] = {}
+    try:
+        while waiting or at_work:
+            while waiting and free:
+                worker, run = free.popleft(), waiting.popleft()
+                at_work[worker.submit(run, root, command)] = worker, run
+                yield Event("started", run)
+            for future in wait(at_work, return_when=FIRST_COMPLETED).done:
+                worker, run = at_work.pop(future)
+                try:
+                    outcome = future.result()
+                except BrokenProcessPool:
+                    worker, outcome = _Worker(), _lost(run, root, losses, attempts)
+                free.append(worker)
+                if outcome.state == "full":
+                    raise DiskFullError(outcome.reason)
+                if outcome.state in ("busy", "lost"):
+                    waiting.append(run)
+                yield Event(outcome.state, run, outcome.reason, outcome.seconds)
+    finally:
+        for worker in [*free, *(worker for worker, _ in at_work.values())]:
+            worker.stop()
+
+
+def ray(
+    runs: Sequence[Run],
+    root: str,
+    command: str = "",
+    *,
+    address: str | None = None,
+    num_cpus: float = 1.0,
+    num_gpus: float = 0.0,
+    attempts: int = 3,
+) -> Iterator[Event]:
+    """Do the runs as plain Ray tasks, on the cluster at `address` or on one started here.
+
+    `root` is a folder every node sees, or an fsspec address such as ``s3://bucket/study``. Ray itself starts
+    a task again whose worker or node was lost.
+    """
+    try:
+        import ray as cluster
+    except ImportError as error:
+        raise ConfigError("the ray executor needs Ray: pip install 'polarised[ray]', or use local") from error
+    started = not cluster.is_initialized()
+    if started:
+        # Not our environment but Ray's own settings: one quiet line instead of a page of advice.
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        cluster.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    # The package travels by import, not by value: every node needs polarised installed.
+    task = cluster.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=attempts - 1)(_work)
+    waiting, losses = deque(runs), Counter[str]()
+    at_work: dict[Any, Run] = {}
+    try:
+        while waiting or at_work:
+            while waiting:
+                run = waiting.popleft()
+                at_work[task.remote(run.to_config(), root, command)] = run
+                yield Event("started", run)
+            finished, _ = cluster.wait(list(at_work), num_returns=1)
+            for reference in finished:
+                run = at_work.pop(reference)
+                try:
+                    outcome = Outcome(*cluster.get(reference))
+                except cluster.exceptions.RayError:
+                    losses[run.name] = attempts
+                    outcome = _lost(run, root, losses, attempts)
+                if outcome.state == "full":
+                    raise DiskFullError(outcome.reason)
+                if outcome.state == "busy":
+                    waiting.append(run)
+                yield Event(outcome.state, run, outcome.reason, outcome.seconds)
+    finally:
+        for reference in at_work:
+            cluster.cancel(reference, force=True)
+        if started:
+            cluster.shutdown()
+
+
+def _work(config: dict[str, Any], root: str, command: str) -> Outcome:
+    """Do one run in a worker; what goes wrong comes back as words, never as an exception."""
+    import warnings
+
+    import torch
+
+    torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
+    began = time.monotonic()
+    with warnings.catch_warnings():
+        # Each worker would repeat what the objective says about the same setting of every run.
+        warnings.simplefilter("ignore")
+        try:
+            work_at(Run.from_config(config), root, command)
+        except BusyError as error:
+            return Outcome("busy", str(error))
+        except DiskFullError as error:
+            return Outcome("full", str(error))
+        except Exception as error:
+            return Outcome("failed", f"{type(error).__name__}: {error}", time.monotonic() - began)
+    return Outcome("done", "", time.monotonic() - began)
+
+
+class _Worker:
+    """One process that does run after run, so that torch is imported once."""
+
+    def __init__(self) -> None:
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_prepare)
+        self._process: Any = None
+
+    def submit(self, run: Run, root: str, command: str) -> Future[Outcome]:
+        before = set(multiprocessing.active_children())
+        with _single_threaded():
+            future = self._pool.submit(_work, run.to_config(), root, command)
+        if self._process is None:
+            self._process = next(iter(set(multiprocessing.active_children()) - before), None)
+        return future
+
+    def stop(self) -> None:
+        """Let the worker save a checkpoint and end: an interrupt is what training listens to."""
+        if self._process is not None and self._process.is_alive():
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGINT)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _prepare() -> None:
+    from polarised.training import keep_freed_memory
+
+    keep_freed_memory()
+    # Between two runs there is nothing to save; training itself listens while it trains.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        # A thread of its own, so that a worker deep in a matrix product ends with its parent all the same.
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+@contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Hand one thread each to processes started here: libraries read it when they are loaded, not later."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _lost(run: Run, root: str, losses: Counter[str], attempts: int) -> Outcome:
+    losses[run.name] += 1
+    if losses[run.name] < attempts:
+        return Outcome("lost", "its worker process was killed; the run is continued by another")
+    reason = f"its worker process was killed {attempts} times; is there enough memory?"
+    if not is_address(root):
+        directory = Path(root) / run.name
+        directory.mkdir(parents=True, exist_ok=True)
+        record_failure(directory, f"TrainingError: {reason}\n")
+    return Outcome("failed", reason)

@@ -1,0 +1,184 @@
+"""A study in YAML → its runs: a base, axes that vary, values linked to others, scales as blocks of overrides.
+
+    name: example
+    base: {dataset: dsprites, training: {steps: 1000}}
+    axes:
+      seed: 3                                      # 0, 1, 2
+      model.latents: [5, 10]                       # values of one setting
+      method:                                      # labelled blocks of settings, each with axes of its own
+        beta-VAE: {objective: {name: BetaVAE}, axes: {strength: {objective.beta: [1, 4]}}}
+        DIP-VAE: {objective: {name: DIPVAE}, axes: {strength: {objective.lambda_od: [1], objective.lambda_d: [10]}}}
+    scales:
+      smoke: {base: {training: {steps: 10}}, axes: {seed: 1}}
+
+The first axis is the slowest, so with `seed` first a part of the runs is a whole grid with fewer seeds. Lists under
+one axis name go hand in hand.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from polarised.catalogue import nearest
+from polarised.errors import ConfigError
+from polarised.study.config import Run, overridden, read_config
+
+__all__ = ["Point", "Study", "load_study", "study_names"]
+
+KEYS = ("name", "about", "references", "base", "axes", "scales", "default_scale", "claims")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A run and its place in the study: the label of every axis."""
+
+    labels: Mapping[str, Any]
+    run: Run
+
+
+@dataclass(frozen=True)
+class Study:
+    """A named set of runs, with the claims to check on their results."""
+
+    name: str
+    scale: str | None
+    points: tuple[Point, ...]
+    about: str = ""
+    references: tuple[str, ...] = ()
+    claims: tuple[Any, ...] = field(default=())
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs, in the order they are to be done."""
+        return [point.run for point in self.points]
+
+
+def study_names() -> tuple[str, ...]:
+    """Return the studies that come with the library.
+
+    >>> "be_more_active" in study_names()
+    True
+    """
+    folder = resources.files("polarised") / "studies"
+    return tuple(sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")))
+
+
+def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence[str] = ()) -> Study:
+    """Read a study by name or file, at a scale, with ``key=value`` settings on top.
+
+    A setting of a run (``training.steps=100``) holds for every run; ``axes.seed=2`` changes an axis.
+
+    >>> study = load_study("be_more_active", scale="smoke", settings=["axes.seed=1"])
+    >>> sorted({point.labels["method"] for point in study.points})
+    ['DIP-VAE-II', 'FactorVAE', 'annealed VAE', 'beta-TCVAE', 'beta-VAE']
+    """
+    config = _read(name)
+    for key in config:
+        if key not in KEYS:
+            raise ConfigError(f"a study has no {key!r}{nearest(str(key), KEYS)}; it has {', '.join(KEYS)}")
+    scales = config.get("scales", {})
+    scale = scale or config.get("default_scale")
+    if scale is not None:
+        if scale not in scales:
+            raise ConfigError(
+                f"{name} has no scale {scale!r}{nearest(scale, scales)}; its scales are: {', '.join(scales) or 'none'}"
+            )
+        config = _merged(config, scales[scale])
+    of_axes = [setting for setting in settings if setting.startswith("axes.")]
+    of_runs = [setting for setting in settings if not setting.startswith("axes.")]
+    config = overridden(config, of_axes)
+    base = config.get("base", {})
+    points, names = [], set()
+    for labels, changes in _expanded(config.get("axes", {})):
+        made = base
+        for change in changes:
+            made = _merged(made, change)
+        run = Run.from_config(overridden(made, of_runs))
+        # Settings given by hand can make two points of the grid the same run; it is done once.
+        if run.name not in names:
+            names.add(run.name)
+            points.append(Point({**_default_labels(run), **labels}, run))
+    return Study(
+        name=str(config.get("name", Path(name).stem)),
+        scale=scale,
+        points=tuple(points),
+        about=str(config.get("about", "")),
+        references=tuple(config.get("references", ())),
+        claims=tuple(config.get("claims", ())),
+    )
+
+
+def _read(name: str | Path) -> dict[str, Any]:
+    if str(name) in study_names():
+        with resources.as_file(resources.files("polarised") / "studies" / f"{name}.yaml") as path:
+            return read_config(path)
+    if not Path(name).exists():
+        known = study_names()
+        raise ConfigError(
+            f"expected a study file or one of {', '.join(known)}, got {str(name)!r}{nearest(str(name), known)}"
+        )
+    return read_config(name)
+
+
+def _expanded(axes: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield (labels, changes to the base) for every point of the grid, the first axis slowest."""
+    if not isinstance(axes, Mapping):
+        raise ConfigError(f"expected axes as a mapping of what varies, got {axes!r}")
+    if not axes:
+        yield {}, []
+        return
+    (name, values), *others = axes.items()
+    for labels, changes in _values(str(name), values):
+        for more_labels, more_changes in _expanded(dict(others)):
+            yield {**labels, **more_labels}, [*changes, *more_changes]
+
+
+def _values(name: str, values: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    if isinstance(values, int) and not isinstance(values, bool) and values > 0:
+        values = list(range(values))
+    if isinstance(values, list):
+        values = {name: values}
+    if isinstance(values, Mapping) and values and all(isinstance(block, Mapping) for block in values.values()):
+        for label, block in values.items():
+            own = {key: value for key, value in block.items() if key != "axes"}
+            for labels, changes in _expanded(block.get("axes", {})):
+                yield {name: label, **labels}, [own, *changes]
+    elif isinstance(values, Mapping) and values and all(isinstance(many, list) for many in values.values()):
+        lengths = {len(many) for many in values.values()}
+        if len(lengths) != 1:
+            raise ConfigError(f"expected lists of one length under the axis {name!r}, got {sorted(lengths)} values")
+        for together in zip(*values.values(), strict=True):
+            paths = [f"{path}={json.dumps(value)}" for path, value in zip(values, together, strict=True)]
+            yield {name: together[0]}, [overridden({}, paths)]
+    else:
+        raise ConfigError(
+            f"expected the axis {name!r} as a count, a list, lists by setting or labelled blocks, got {values!r}"
+        )
+
+
+def _merged(base: Any, change: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one mapping over another, mappings inside included; a new ``name`` starts its spec afresh."""
+    if isinstance(base, str):
+        base = {"name": base}
+    if "name" in change and base.get("name") not in (None, change["name"]) and "axes" not in base:
+        return dict(change)
+    merged = dict(base)
+    for key, value in change.items():
+        below = merged.get(key)
+        deeper = isinstance(value, Mapping) and isinstance(below, Mapping | str)
+        merged[key] = _merged(below, value) if deeper else value
+    return merged
+
+
+def _default_labels(run: Run) -> dict[str, Any]:
+    settings = [value for key, value in run.objective.items() if key != "name"]
+    strength = next((value for value in settings if isinstance(value, int | float)), None)
+    return {
+        "method": run.objective["name"],
+        "strength": strength,
+        "dataset": run.dataset["name"],
+        "seed": run.seed,
+    }

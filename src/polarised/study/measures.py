@@ -1,0 +1,158 @@
+"""What a run measures on its trained model: types by both rules, scores by subset, histograms, factors predicted."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars
+from numpy.typing import NDArray
+
+from polarised.data.dataset import Dataset
+from polarised.metrics.comparison import compare, subsets
+from polarised.representations import Encodings, Regime, classify
+from polarised.representations.regime import Rule
+from polarised.study.config import Run
+
+if TYPE_CHECKING:
+    from polarised.models import VAE
+
+__all__ = ["BINS", "downstream", "encode", "reconstruction", "save_histograms", "scores", "snapshot_hooks", "types"]
+
+BINS = 20
+RULES: tuple[Rule, ...] = ("relative", "standard")
+TYPES = ("active", "mixed", "passive")
+SCORES = {
+    "rule": polars.String,
+    "metric": polars.String,
+    "representation": polars.String,
+    "variables": polars.String,
+    "value": polars.Float64,
+}
+
+
+def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
+    """Encode the evaluation images of a run."""
+    from polarised.adapters import from_vae
+
+    return from_vae(vae, dataset, examples=run.evaluation.examples, seed=run.seed, device=run.training.device)
+
+
+def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
+    """Return what looks at the regime while a run trains, if it asks for that."""
+    if not run.snapshots.every:
+        return ()
+    from polarised.training.snapshots import Snapshots
+
+    return (Snapshots(dataset, alpha=run.evaluation.alpha, seed=run.seed, **asdict(run.snapshots)),)
+
+
+def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
+    """Return E[-log p(x|z)] in nats an image with z the mean and z sampled, on the evaluation images."""
+    import torch
+
+    from polarised.randomness import seed_for
+
+    batch = dataset.sample(run.evaluation.examples, run.seed)
+    generator = torch.Generator().manual_seed(seed_for(run.seed, "reconstruction"))
+    sums = {"mean": 0.0, "sampled": 0.0}
+    with torch.inference_mode():
+        for start in range(0, len(batch), 500):
+            rows = slice(start, start + 500)
+            x = torch.from_numpy(batch.images[rows])
+            posterior = vae.posterior(x, None if batch.u is None else torch.from_numpy(batch.u[rows]))
+            for representation, z in (("mean", posterior.mean), ("sampled", posterior.sample(generator))):
+                sums[representation] -= float(vae.likelihood.log_prob(x, vae.decode(z)).double().sum())
+    rows_of = [(None, "reconstruction", name, "full", total / len(batch)) for name, total in sums.items()]
+    return polars.DataFrame(rows_of, schema=SCORES, orient="row")
+
+
+def types(run: Run, encodings: Encodings) -> polars.DataFrame:
+    """Return a row for each variable: its type by the relative rule with all evidence, and by the standard rule."""
+    relative, standard = _regimes(run, encodings).values()
+    return relative.table().with_columns(polars.Series("standard_type", standard.types))
+
+
+def scores(run: Run, encodings: Encodings) -> polars.DataFrame:
+    """Return the number of variables of each type, the rate, and the scores of both representations by subset.
+
+    Columns: rule (none where the whole code is scored), metric, representation, variables, value.
+    """
+    tables, counts = [], []
+    for rule, regime in _regimes(run, encodings).items():
+        tables.append(compare(encodings, regime, seed=run.seed).with_columns(polars.lit(rule).alias("rule")))
+        counts += [(rule, "count", None, kind, float(regime.types.count(kind))) for kind in TYPES]
+        rate = regime.statistics.kl
+        counts += [(rule, "rate", None, name, float(rate[of].sum())) for name, of in subsets(regime).items() if of]
+    tables.append(polars.DataFrame(counts, schema=SCORES, orient="row"))
+    return _without_rule_of_whole(polars.concat([table.select(*SCORES) for table in tables]))
+
+
+def save_histograms(run: Run, encodings: Encodings, path: Path) -> None:
+    """Write 20-bin histograms of each variable: counts (3, d, 20) and edges (3, d, 21) of mean, variance, sample."""
+    tables = (encodings.mean, encodings.variance, encodings.sample(seed=run.seed))
+    drawn = [[np.histogram(column, bins=BINS) for column in table.T] for table in tables]
+    counts = np.array([[count for count, _ in table] for table in drawn], dtype=np.int32)
+    edges = np.array([[edge for _, edge in table] for table in drawn], dtype=np.float32)
+    np.savez(path, allow_pickle=False, counts=counts, edges=edges, of=np.array(["mean", "variance", "sampled"]))
+
+
+def downstream(run: Run, encodings: Encodings) -> polars.DataFrame:
+    """Return the accuracy with which each subset of variables predicts the factors, on inputs it was not fitted to.
+
+    Metrics: accuracy (mean over factors) and accuracy_<factor>; variables ``random`` is guessing uniformly
+    [Bonheme2023BeMoreActive, section 4.2].
+    """
+    rows: list[tuple[str | None, str, str, str, float]] = []
+    if run.evaluation.downstream and encodings.factors is not None:
+        names = encodings.factor_names
+        guess = [1 / len(np.unique(column)) for column in encodings.factors.T]
+        for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=run.seed))):
+            known: dict[tuple[int, ...], list[float]] = {}
+            for rule, regime in _regimes(run, encodings).items():
+                for variables, indices in subsets(regime).items():
+                    key = tuple(sorted(indices))
+                    if key and key not in known:
+                        known[key] = _accuracies(codes[:, key], encodings.factors, run.evaluation.downstream_strengths)
+                    if key:
+                        rows += _accuracy_rows(rule, representation, variables, names, known[key])
+            rows += _accuracy_rows(None, representation, "random", names, guess)
+    table = polars.DataFrame(rows, schema=SCORES, orient="row")
+    return _without_rule_of_whole(table)
+
+
+def _accuracies(codes: NDArray[Any], factors: NDArray[np.int64], strengths: Sequence[float]) -> list[float]:
+    from polarised.metrics.logistic import cross_validated_classifier, linear_classifier
+
+    cut, accuracies = len(codes) * 2 // 3, []
+    codes = codes.astype(np.float64)
+    for labels in factors.T:
+        if len(strengths) == 1:
+            fitted = linear_classifier(codes[:cut], labels[:cut], multiclass="one_vs_rest", strength=strengths[0])
+        else:
+            fitted = cross_validated_classifier(
+                codes[:cut], labels[:cut], multiclass="one_vs_rest", strengths=list(strengths)
+            )
+        accuracies.append(float((fitted.predict(codes[cut:]) == labels[cut:]).mean()))
+    return accuracies
+
+
+def _accuracy_rows(
+    rule: str | None, representation: str, variables: str, names: Sequence[str], accuracies: Sequence[float]
+) -> list[tuple[str | None, str, str, str, float]]:
+    named = [(f"accuracy_{name}", value) for name, value in zip(names, accuracies, strict=True)]
+    every = [("accuracy", float(np.mean(accuracies))), *named]
+    return [(rule, metric, representation, variables, value) for metric, value in every]
+
+
+def _without_rule_of_whole(table: polars.DataFrame) -> polars.DataFrame:
+    """Score the whole code once: it is the same by every rule."""
+    whole = polars.when(polars.col("variables") == "full").then(None).otherwise(polars.col("rule"))
+    return table.with_columns(whole.alias("rule")).unique(maintain_order=True)
+
+
+def _regimes(run: Run, encodings: Encodings) -> dict[Rule, Regime]:
+    alpha = run.evaluation.alpha
+    first = classify(encodings, alpha=alpha, rule=RULES[0], seed=run.seed)
+    return {RULES[0]: first, RULES[1]: first.at(alpha, rule=RULES[1])}

@@ -1,0 +1,72 @@
+"""A study before the reader's eyes: done, running, failed, how fast, how long still; silent when not a terminal."""
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from polarised.study.conduct import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["duration", "follow"]
+
+
+def follow(progress: Iterable[Progress], *, jobs: int, quiet: bool = False) -> Progress | None:
+    """Go through a study to its end, showing how it stands; return how it ended (None: there was nothing)."""
+    from rich.console import Console
+
+    screen = Console(stderr=True, quiet=quiet, highlight=False)
+    if quiet or not sys.stderr.isatty():
+        return _plainly(progress, screen)
+    from rich.live import Live
+
+    began, last = time.monotonic(), None
+    with Live(console=screen, refresh_per_second=4, get_renderable=lambda: _line(last, began, jobs)):
+        for last in progress:
+            _tell_failure(last, screen)
+    return last
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in words.
+
+    >>> duration(42), duration(4000), duration(200_000)
+    ('42 s', '1 h 06 min', '2.3 days')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 86_400:
+        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"
+    return f"{seconds / 86_400:.1f} days"
+
+
+def _plainly(progress: Iterable[Progress], screen: "Console") -> Progress | None:
+    last = None
+    for last in progress:
+        _tell_failure(last, screen)
+    return last
+
+
+def _tell_failure(progress: Progress, screen: "Console") -> None:
+    event = progress.latest
+    if event is not None and event.state in ("failed", "lost"):
+        screen.print(f"[red]{event.state}[/] {event.run.name}: {event.reason}", soft_wrap=True)
+
+
+def _line(progress: Progress | None, began: float, jobs: int) -> str:
+    if progress is None:
+        return "looking at what is done …"
+    elapsed = time.monotonic() - began
+    finished = progress.done + progress.earlier
+    text = f"[bold]{finished}[/] of {progress.total} done · {progress.running} running · "
+    text += f"[red]{progress.failed} failed[/]" if progress.failed else "none failed"
+    if progress.done:
+        left = progress.total - finished - progress.failed
+        rate = progress.done / elapsed
+        text += f" · {progress.seconds / progress.done:.0f} s a run · {rate * 3600:.0f} runs an hour"
+        text += f" · {duration(left / rate)} left"
+    return f"{text} · {jobs} at a time · {duration(elapsed)}"

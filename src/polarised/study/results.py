@@ -1,0 +1,64 @@
+"""Run directories → one tidy table: a row a number, the same columns whatever the study."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars
+
+from polarised.errors import DataError
+from polarised.files import replacing
+from polarised.representations.regime import Rule
+from polarised.study.conduct import read_study
+from polarised.study.grid import Point
+from polarised.study.places import fetch, is_address
+from polarised.study.run import is_done
+
+__all__ = ["COLUMNS", "collect", "results_of"]
+
+COLUMNS = ("run", "seed", "method", "strength", "dataset", "representation", "variables", "metric", "value")
+TABLES = ("scores.parquet", "reconstruction.parquet", "downstream.parquet")
+LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.safetensors", "snapshots.npz")
+
+
+def collect(root: str | Path, *, rule: Rule = "standard") -> Path:
+    """Write ``results.parquet`` in a study's folder from the runs that are done; return its path.
+
+    Columns: run, seed, method, strength, dataset, representation, variables, metric, value, and one for every
+    further axis. `rule` says by which rule the subsets of variables are formed.
+    """
+    if is_address(root):
+        with tempfile.TemporaryDirectory() as desk:
+            fetch(str(root), Path(desk), without=LARGE)
+            table = results_of(read_study(desk).points, desk, rule=rule)
+        path = Path(f"results-{str(root).rstrip('/').rpartition('/')[2]}.parquet")
+    else:
+        table = results_of(read_study(root).points, root, rule=rule)
+        path = Path(root) / "results.parquet"
+    with replacing(path) as temporary:
+        table.write_parquet(temporary)
+    return path
+
+
+def results_of(points: Sequence[Point], root: str | Path, *, rule: Rule = "standard") -> polars.DataFrame:
+    """Return the tidy table of the runs that are done."""
+    parts = []
+    for point in points:
+        if not is_done(point.run, root):
+            continue
+        directory = Path(root) / point.run.name
+        tables = [polars.read_parquet(directory / name) for name in TABLES if (directory / name).exists()]
+        table = polars.concat(tables)
+        mine = polars.col("rule").is_null() | (polars.col("rule") == rule)
+        labels = [polars.lit(_number(value)).alias(name) for name, value in point.labels.items()]
+        parts.append(table.filter(mine).drop("rule").with_columns(polars.lit(directory.name).alias("run"), *labels))
+    if not parts:
+        raise DataError(f"expected finished runs in {root}, there is none yet; see polarised study status {root}")
+    joined = polars.concat(parts, how="diagonal_relaxed")
+    others = [name for name in joined.columns if name not in COLUMNS]
+    return joined.select(*COLUMNS, *others).with_columns(polars.col("seed").cast(polars.Int64))
+
+
+def _number(value: object) -> object:
+    """Give one type to numbers, so that 1 and 2.5 stand in one column."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

@@ -1,0 +1,38 @@
+"""Claims of a paper, checked on a study's tidy table: confirmed, not confirmed or undecided, with numbers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars
+
+from polarised import catalogue
+from polarised.errors import DataError
+from polarised.study.claims.verdict import Verdict
+from polarised.study.conduct import read_study
+from polarised.study.grid import load_study
+from polarised.study.results import COLUMNS, collect
+
+__all__ = ["check_claims", "verify"]
+
+
+def verify(results: str | Path, *, study: str | None = None) -> list[Verdict]:
+    """Check the claims of a study on its folder (collected anew) or on a table of results.
+
+    `study` names whose claims to check; without it they are those the folder was started with.
+    """
+    results = Path(results)
+    folder = results if results.is_dir() else results.parent
+    claims = (load_study(study) if study else read_study(folder)).claims
+    if not results.exists():
+        raise DataError(f"expected a study's folder or table of results, {results} does not exist")
+    table = polars.read_parquet(collect(results) if results.is_dir() else results)
+    missing = [name for name in COLUMNS if name not in table.columns]
+    if missing:
+        raise DataError(f"expected a table of results with {', '.join(COLUMNS)}; {results} lacks {', '.join(missing)}")
+    return check_claims(table, claims)
+
+
+def check_claims(table: polars.DataFrame, claims: Sequence[Any]) -> list[Verdict]:
+    """Check claims by name; a claim may give a verdict for each method."""
+    return [verdict for claim in claims for verdict in catalogue.build("polarised.study.claims", claim, table)]
