@@ -56,7 +56,7 @@ def write_smallnorb(folder: Path, *, count: int = 6, compressed: bool = True) ->
             content = norb_bytes(array, "u1" if part == "dat" else "<i4")
             name = f"smallnorb-{chunk}-{part}.mat"
             if compressed:
-                (place / f"{name}.gz").write_bytes(gzip.compress(content))
+                (place / f"{name}.gz").write_bytes(gzip.compress(content, compresslevel=1))
             else:
                 (place / name).write_bytes(content)
             written[part].append(array)

@@ -6,6 +6,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,12 +105,21 @@ def _write(folder: Path, pictures: Pictures, fingerprint: list[list[Any]], key: 
             np.save(temporary / "factors.npy", pictures.factors, allow_pickle=False)
         (temporary / "about.json").write_text(json.dumps({"files": fingerprint, "values": pictures.values}))
         temporary.chmod(0o755)
-        if folder.exists():
-            folder.replace(temporary / "outdated")
-        temporary.replace(folder)
-        shutil.rmtree(folder / "outdated", ignore_errors=True)
+        _put(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _put(temporary: Path, folder: Path) -> None:
+    """Give the finished folder its name, in place of an outdated one; another process may have been quicker."""
+    with suppress(OSError):
+        folder.replace(temporary / "outdated")
+    try:
+        temporary.replace(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+    shutil.rmtree(folder / "outdated", ignore_errors=True)
 
 
 def _write_rows(path: Path, pictures: Pictures, key: str) -> None:

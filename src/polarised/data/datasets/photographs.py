@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -222,9 +223,11 @@ def _faces(paths: list[Path], size: int, crop: int) -> Pictures:
     )
 
     def chunks() -> Iterator[NDArray[np.uint8]]:
-        for expected, (name, content) in zip(files, contents, strict=True):
-            if name != expected:
-                raise refusal(place, f"the picture {expected}", name)
+        for expected, found in zip_longest(files, contents):
+            if found is None or found[0] != expected:
+                came = "none" if found is None else found[0]
+                raise refusal(place, f"the picture {expected or 'of each attribute and no more'}", came)
+            name, content = found
             where = content if isinstance(content, Path) else place / name
             yield picture(content, where, size=size, channels=3, crop=crop)[None]
 
