@@ -1,0 +1,70 @@
+"""What each objective costs a training step, relative to the beta-VAE, at batch 64 on locatello_conv.
+
+Rounds are interleaved, so that a busy machine slows all of them alike; the median ratio over rounds is printed.
+
+    python benchmarks/objectives.py [--rounds 15] [--steps 8]
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+
+from polarised import catalogue
+from polarised.models import VAE, build_vae
+from polarised.objectives import Objective, take_step
+
+PAGE = "polarised.objectives.papers"
+CRITICS = ("FactorVAE", "RTCVAE")
+LIMIT = 1.10
+
+
+def stepper(spec: dict[str, object]):
+    objective: Objective = catalogue.build(PAGE, spec)
+    prior = "Conditional" if spec["name"] == "IVAE" else "StandardNormal"
+    config = {"architecture": "locatello_conv", "latents": 10, "prior": prior}
+    vae: VAE = build_vae(config, (1, 64, 64), 5).to(memory_format=torch.channels_last)
+    critic = objective.critic(10)
+    parameters = [*vae.parameters(), *(critic.parameters() if critic else ())]
+    optimiser = torch.optim.Adam(parameters, lr=1e-4, fused=True)
+    x = torch.rand(64, 1, 64, 64).round().to(memory_format=torch.channels_last)
+    u = torch.rand(64, 5)
+    generator = torch.Generator().manual_seed(0)
+
+    def run(steps: int) -> float:
+        start = time.perf_counter()
+        for number in range(steps):
+            step = take_step(vae, x, u, number=number, dataset_size=737_280, generator=generator, critic=critic)
+            terms = objective(step)
+            optimiser.zero_grad(set_to_none=True)
+            torch.stack(list(terms.values())).sum().backward()
+            optimiser.step()
+        return (time.perf_counter() - start) / steps
+
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    specs = [{"name": "BetaVAE"}, *({"name": n} for n in catalogue.names(PAGE) if n not in ("BetaVAE", "IVAE"))]
+    specs += [{"name": "Decomposition", "divergence": "inclusive_kl"}, {"name": "IVAE"}]
+    specs += [{"name": "IVAE", "a": 100.0, "c": 0.0, "d": 10.0}]
+    runs = [stepper(spec) for spec in specs]
+    for run in runs:
+        run(2)
+    times = [[run(arguments.steps) for run in runs] for _ in range(arguments.rounds)]
+    print(f"beta-VAE: {1 / statistics.median(row[0] for row in times):.1f} steps/s, {arguments.threads} threads")
+    for column, spec in enumerate(specs):
+        ratio = statistics.median(row[column] / row[0] for row in times)
+        held = "" if spec["name"] in CRITICS else f"   (limit {LIMIT:.2f}: {'held' if ratio <= LIMIT else 'MISSED'})"
+        print(f"{ratio:6.3f}  {catalogue.build(PAGE, spec)!r}{held}")
+
+
+if __name__ == "__main__":
+    main()

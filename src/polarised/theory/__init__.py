@@ -1,0 +1,46 @@
+"""The theorems of the papers as functions, so that documentation can compute them and tests can hold them.
+
+`annealing`: what beta does to a VAE. `optimum`: why variables are active or passive. `correlation`: what passive
+variables and noise do to the correlation of a code. `estimation`: what minibatch estimates of q(z) get wrong.
+"""
+
+from polarised.theory.annealing import (
+    annealed_gaussian,
+    entropy_regularised_elbo,
+    gaussian_entropy,
+    gaussian_kl,
+    rescaled,
+    rescaling_constant,
+)
+from polarised.theory.correlation import (
+    averaged_mutual_information,
+    gaussian_total_correlation,
+    hidden_correlation,
+    noisy_total_correlation_limit,
+    with_passive,
+)
+from polarised.theory.estimation import (
+    entropy_estimate,
+    no_overlap_entropy,
+    no_overlap_total_correlation,
+)
+from polarised.theory.optimum import optimal_posterior_covariance, variance_ratio
+
+__all__ = [
+    "annealed_gaussian",
+    "averaged_mutual_information",
+    "entropy_estimate",
+    "entropy_regularised_elbo",
+    "gaussian_entropy",
+    "gaussian_kl",
+    "gaussian_total_correlation",
+    "hidden_correlation",
+    "no_overlap_entropy",
+    "no_overlap_total_correlation",
+    "noisy_total_correlation_limit",
+    "optimal_posterior_covariance",
+    "rescaled",
+    "rescaling_constant",
+    "variance_ratio",
+    "with_passive",
+]
