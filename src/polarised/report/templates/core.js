@@ -84,7 +84,9 @@ function axes(drawing, box, x, y, xTicks, yTicks, { xLabel, yLabel, xText = shor
   if (xLabel) drawing.append(svg("text", { x: box.right, y: box.bottom + 32, "text-anchor": "end" }, xLabel));
   if (yLabel) drawing.append(svg("text", { x: box.left - 7, y: box.top - 9, "text-anchor": "start" }, yLabel));
 }
-const widthOf = (host, least = 280) => Math.max(least, Math.round(host.clientWidth || 640));
+// On paper a chart is about two thirds as wide: drawn so, its letters stay as large as the text.
+let paper = 1;
+const widthOf = (host, least = 280) => Math.round(Math.max(least, host.clientWidth || 640) * paper);
 
 // Anything with data-tip explains itself under the pointer or the focus.
 const tip = html("div", { id: "tip", role: "tooltip", hidden: true });
@@ -142,6 +144,8 @@ addEventListener("resize", () => {
   clearTimeout(waiting);
   waiting = setTimeout(() => redraws.forEach((redraw) => redraw()), 120);
 });
+addEventListener("beforeprint", () => { paper = 0.64; redraws.forEach((redraw) => redraw()); });
+addEventListener("afterprint", () => { paper = 1; redraws.forEach((redraw) => redraw()); });
 function pressed(buttons, chosen) {
   for (const button of buttons) button.setAttribute("aria-pressed", String(button === chosen));
 }

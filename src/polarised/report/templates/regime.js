@@ -99,6 +99,7 @@ function drawFlips() {
     flips.length === 0 ? "No type changes." :
     `${flips.length} of ${variables.length} ${flips.length === 1 ? "changes" : "change"}: ${flips.slice(0, 12).map(([v, type]) => `${v.variable} ${v.type} → ${type}`).join(", ")}${flips.length > 12 ? ", …" : ""}.`;
   find("#flips").textContent = text;
+  find("#flips").classList.toggle("hint", asMade());
   const a = number(state.alpha), r = state.rule === "standard" ? "σ²" : "r";
   const clauses = [["active", `E[${r}] ≤ ${a} and Var[${r}] ${r === "r" ? "≤" : "<"} ${a}${r === "r" ? ", and not all noise" : ""}`], ["mixed", "everything else"],
     ["passive", `|E[${r}] − 1| ≤ ${a}, Var[${r}] ${r === "r" ? "≤" : "<"} ${a}${r === "r" && model.use_shift ? `, shift ≤ ${a}` : ""}`]];

@@ -1,0 +1,174 @@
+"""Matplotlib without its global state: plain figures in one house style, and how they reach the disk."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised.errors import DataError
+from polarised.files import replacing
+from polarised.report.theme import SERIES, Look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Panels", "band", "clean", "diverging", "interval", "legend", "panels", "save", "series"]
+
+Panels = list["Axes"]
+
+INK, MUTED, FAINT = "#1c2026", "#4b525c", "#d9d6ce"
+# Inches and points for a journal: a panel is legible when two of them fill a column pair of 6.75 inches.
+TEXT, SMALL = 8.0, 7.0
+
+
+def panels(
+    count: int, *, columns: int = 3, width: float = 2.45, height: float = 2.0, share_y: bool = False
+) -> "tuple[Figure, Panels]":
+    """Return a figure with `count` clean panels in rows of at most `columns`.
+
+    >>> figure, axes = panels(4, columns=3, width=2.5)
+    >>> len(axes), figure.get_size_inches().tolist()
+    (4, [7.5, 4.0])
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    if count < 1:
+        raise DataError("expected something to draw, got nothing: is the table empty after its filters?")
+    across = min(columns, count)
+    down = -(-count // across)
+    figure = Figure(figsize=(width * across, height * down), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(down, across, squeeze=False, sharey=share_y).ravel()
+    for spare in grid[count:]:
+        spare.remove()
+    axes = list(grid[:count])
+    for axis in axes:
+        clean(axis)
+    return figure, axes
+
+
+def clean(axis: "Axes", *, grid: Literal["x", "y", "both", "none"] = "y") -> None:
+    """Give one panel the house style: no box, faint lines behind, small text."""
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axis.spines[side].set_color(MUTED)
+        axis.spines[side].set_linewidth(0.7)
+    axis.tick_params(labelsize=SMALL, color=MUTED, labelcolor=INK, width=0.7, length=2.5)
+    axis.set_axisbelow(True)
+    axis.grid(False)
+    if grid != "none":
+        axis.grid(True, axis=grid, color=FAINT, linewidth=0.6)
+    for text in (axis.xaxis.label, axis.yaxis.label, axis.title):
+        text.set_fontsize(TEXT)
+        text.set_color(INK)
+
+
+def band(
+    axis: "Axes", x: Sequence[float], values: Sequence[NDArray[Any]], look: Look, *, label: str | None = None
+) -> None:
+    """Draw the mean of repeated runs at each x with its 95 % interval over seeds: mean +- t s / sqrt(n).
+
+    >>> _, (axis,) = panels(1)
+    >>> band(axis, [0, 1], [np.array([1.0, 2.0]), np.array([3.0])], SERIES[0])
+    >>> len(axis.lines)
+    1
+    """
+    kept = [(a, np.asarray(v, dtype=float)) for a, v in zip(x, values, strict=True)]
+    kept = [(a, v[np.isfinite(v)]) for a, v in kept]
+    kept = [(a, v) for a, v in kept if v.size]
+    if not kept:
+        return
+    at = np.array([a for a, _ in kept])
+    mean = np.array([v.mean() for _, v in kept])
+    half = [interval(v) for _, v in kept]
+    axis.fill_between(at, mean - half, mean + half, color=look.light, alpha=0.17, linewidth=0)
+    axis.plot(
+        at,
+        mean,
+        color=look.light,
+        linestyle=look.dash,
+        marker=look.marker,
+        markersize=4,
+        linewidth=1.4,
+        label=label,
+        markeredgecolor="white",
+        markeredgewidth=0.4,
+    )
+
+
+def interval(values: NDArray[Any]) -> float:
+    """Return half the width of the 95 % interval of a mean over seeds, t s / sqrt(n); 0 for a single run.
+
+    >>> round(interval(np.array([1.0, 2.0, 3.0])), 3)
+    2.484
+    """
+    from scipy.stats import t
+
+    if values.size < 2:
+        return 0.0
+    return float(t.ppf(0.975, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
+
+
+def series(index: int) -> Look:
+    """Return the look of the n-th of any number of series.
+
+    >>> series(0) == series(7)
+    True
+    """
+    return SERIES[index % len(SERIES)]
+
+
+def legend(figure: "Figure", axes: Panels, *, columns: int | None = None) -> None:
+    """Put one legend for all panels under the figure, each name once."""
+    found: dict[str, Any] = {}
+    for axis in [*axes, *(twin for twin in figure.axes if twin not in axes)]:
+        handles, labels = axis.get_legend_handles_labels()
+        for handle, label in zip(handles, labels, strict=True):
+            found.setdefault(label, handle)
+    if found:
+        figure.legend(
+            list(found.values()),
+            list(found),
+            loc="outside lower center",
+            ncols=columns or min(len(found), 4),
+            frameon=False,
+            fontsize=SMALL,
+            labelcolor=INK,
+            handlelength=2.6,
+        )
+
+
+def diverging() -> Any:
+    """Return the colour map of correlations: orange below zero, white, violet above (safe for colour blindness)."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = ["#7f3b08", "#b35806", "#f1a340", "#fee0b6", "#ffffff", "#d8daeb", "#998ec3", "#542788", "#2d004b"]
+    return LinearSegmentedColormap.from_list("orange_white_violet", colours)
+
+
+def save(
+    figure: "Figure", stem: str | Path, *, formats: Sequence[Literal["svg", "pdf", "png"]] = ("svg", "pdf", "png")
+) -> tuple[Path, ...]:
+    """Write a figure as vectors and as a picture of 200 dots an inch; the same figure gives the same bytes.
+
+    >>> import tempfile
+    >>> [path.name for path in save(panels(1)[0], Path(tempfile.mkdtemp()) / "empty", formats=["png"])]
+    ['empty.png']
+    """
+    import matplotlib
+
+    stem = Path(stem)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    dateless = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    written = []
+    for kind in formats:
+        path = stem.with_name(f"{stem.name}.{kind}")
+        with matplotlib.rc_context({"svg.hashsalt": "polarised", "pdf.fonttype": 42}), replacing(path) as temporary:
+            figure.savefig(temporary, format=kind, dpi=200, metadata=dateless[kind])
+        written.append(path)
+    return tuple(written)

@@ -1,0 +1,236 @@
+"""Figures of one model's variables: histograms by type, posterior against prior, correlations."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised.errors import DataError
+from polarised.report.drawing import INK, MUTED, SMALL, TEXT, clean, diverging, panels
+from polarised.report.theme import REPRESENTATIONS, TYPES
+from polarised.representations import Encodings, Regime
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["correlation_heatmap", "histograms_by_type", "overview", "posterior_and_prior"]
+
+Quantity = Literal["posterior_mean", "posterior_variance", "prior_variance", "sampled"]
+LABELS = {
+    "posterior_mean": "posterior mean μ",
+    "posterior_variance": "posterior variance σ²",
+    "prior_variance": "prior variance",
+    "sampled": "sample z",
+}
+
+
+def histograms_by_type(encodings: Encodings, regime: Regime, *, bins: int = 20, seed: int = 0) -> "Figure":
+    """Draw a passive, a mixed and an active variable, means above and samples below.
+
+    A passive one is a spike of means and a normal of samples, an active one alike in both, a mixed one a spike within
+    a wide shape. Of each type the clearest is shown. [Bonheme2023BeMoreActive, figures 4 and 5]
+
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> from polarised import classify
+    >>> len(histograms_by_type(encodings, classify(encodings)).axes)
+    4
+    """
+    kinds = [kind for kind in ("passive", "mixed", "active") if getattr(regime, kind)]
+    chosen = {kind: clearest(regime, kind) for kind in kinds}
+    sampled = encodings.sample(seed=seed)
+    figure, axes = panels(2 * len(kinds), columns=len(kinds), width=2.3, height=1.75)
+    for row, (representation, codes) in enumerate((("mean", encodings.mean), ("sampled", sampled))):
+        for column, (kind, j) in enumerate(chosen.items()):
+            axis = axes[row * len(kinds) + column]
+            low, high = _range(encodings.mean[:, j], sampled[:, j])
+            _histogram(axis, codes[:, j], bins, (low, high), REPRESENTATIONS[representation].light)
+            if row == 0:
+                axis.set_title(f"{TYPES[kind].glyph} {kind}, variable {j}", fontsize=TEXT, color=TYPES[kind].light)
+            if column == 0:
+                axis.set_ylabel(f"{representation} representation\ninputs")
+    return figure
+
+
+def posterior_and_prior(
+    encodings: Encodings, regime: Regime, *, of: Quantity = "posterior_mean", bins: int = 40, seed: int = 0
+) -> "Figure":
+    """Draw one quantity of a passive and an active variable; the sample with the prior's own samples behind it.
+
+    The prior is that of each input, N(mean_i, variance_i), as an iVAE learns it. [Bonheme2023iVAE, figures 1 to 4]
+
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> from polarised import classify
+    >>> len(posterior_and_prior(encodings, classify(encodings), of="sampled").axes)
+    2
+    """
+    kinds = [kind for kind in ("passive", "active") if getattr(regime, kind)] or ["mixed"]
+    shape = encodings.mean.shape
+    prior_variance = np.broadcast_to(encodings.prior_variance, shape)
+    prior = Encodings(encodings.prior_mean + np.zeros(shape), variance=prior_variance)
+    values: dict[str, NDArray[Any]] = {
+        "posterior_mean": encodings.mean,
+        "posterior_variance": encodings.variance,
+        "prior_variance": prior_variance,
+        "sampled": encodings.sample(seed=seed),
+    }
+    figure, axes = panels(len(kinds), columns=2, width=2.9, height=2.1)
+    for axis, kind in zip(axes, kinds, strict=True):
+        j = clearest(regime, kind)
+        if of == "sampled":
+            # Another stream than the posterior's noise, or the two would be one picture.
+            behind = prior.sample(seed=seed + 1)[:, j]
+            low, high = _range(values[of][:, j], behind)
+            axis.hist(
+                behind,
+                bins,
+                range=(low, high),
+                color="none",
+                edgecolor=MUTED,
+                linewidth=0.9,
+                histtype="step",
+                hatch="////",
+                alpha=0.8,
+                label="prior",
+            )
+            _histogram(axis, values[of][:, j], bins, (low, high), REPRESENTATIONS["sampled"].light, "posterior", 0.6)
+            axis.legend(frameon=False, fontsize=SMALL)
+        else:
+            _histogram(axis, values[of][:, j], bins, None, TYPES[kind].light)
+        axis.set_title(f"{TYPES[kind].glyph} {kind}, variable {j}", fontsize=TEXT, color=TYPES[kind].light)
+        axis.set_xlabel(LABELS[of])
+    axes[0].set_ylabel("inputs")
+    return figure
+
+
+def correlation_heatmap(
+    encodings: Encodings, regime: Regime, *, representation: Literal["mean", "sampled"] = "mean", seed: int = 0
+) -> "Figure":
+    """Draw the correlation of every pair of variables, types marked on both axes [Bonheme2023BeMoreActive, figure 11].
+
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> from polarised import classify
+    >>> len(correlation_heatmap(encodings, classify(encodings)).axes)
+    2
+    """
+    codes = encodings.mean if representation == "mean" else encodings.sample(seed=seed)
+    figure, (axis,) = panels(1, width=3.6, height=3.0)
+    image = heatmap(axis, codes, regime)
+    axis.set_title(f"{representation} representation", fontsize=TEXT, pad=16)
+    _bar(figure, image, [axis])
+    return figure
+
+
+def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure":
+    """Draw a model at a glance: information of each variable with its type, and both correlation matrices.
+
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> from polarised import classify
+    >>> len(overview(encodings, classify(encodings)).axes)
+    4
+    """
+    figure, axes = panels(3, columns=3, width=3.1, height=2.75)
+    order = ranked(regime)
+    for place, j in enumerate(order):
+        look = TYPES[regime.types[j]]
+        passive = regime.types[j] == "passive"
+        axes[0].bar(place, regime.statistics.kl[j], 0.66, color=look.light, hatch=look.hatch, edgecolor="white")
+        axes[0].plot(
+            place,
+            -0.075,
+            marker=look.marker,
+            color="white" if passive else look.light,
+            clip_on=False,
+            markeredgecolor=look.light,
+            markersize=5,
+            transform=axes[0].get_xaxis_transform(),
+        )
+    axes[0].set_xticks(range(len(order)), [f"\n{j}" for j in order])
+    axes[0].tick_params(axis="x", length=0)
+    axes[0].set_title("information of each variable (KL, nats)", fontsize=TEXT, pad=16)
+    for kind, look in TYPES.items():
+        count = regime.types.count(kind)
+        hollow = "white" if kind == "passive" else look.light
+        axes[0].plot(
+            [],
+            [],
+            marker=look.marker,
+            color=hollow,
+            markeredgecolor=look.light,
+            linestyle="none",
+            markersize=5,
+            label=f"{count} {kind}",
+        )
+    axes[0].legend(frameon=False, fontsize=SMALL, loc="upper right")
+    for axis, (name, codes) in zip(
+        axes[1:], (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))), strict=True
+    ):
+        image = heatmap(axis, codes, regime)
+        axis.set_title(f"correlations, {name} representation", fontsize=TEXT, pad=16)
+    _bar(figure, image, axes[1:])
+    return figure
+
+
+def ranked(regime: Regime) -> list[int]:
+    """Return the variables active first, then mixed, then passive, the most informative of each first."""
+    kinds = list(TYPES)
+    return sorted(range(len(regime.types)), key=lambda j: (kinds.index(regime.types[j]), -regime.statistics.kl[j]))
+
+
+def clearest(regime: Regime, kind: str) -> int:
+    """Return the variable of a type that shows it best: the least noisy active, the most polar mixed, and so on."""
+    variables: list[int] = getattr(regime, kind)
+    if not variables:
+        raise DataError(f"expected a {kind} variable to draw, the model has none of its {len(regime.types)}")
+    statistics = regime.statistics
+    score = {"active": -statistics.noise_share, "mixed": statistics.polarity, "passive": statistics.noise_share}[kind]
+    return max(variables, key=lambda j: float(score[j]))
+
+
+def heatmap(axis: "Axes", codes: NDArray[Any], regime: Regime) -> Any:
+    """Draw one correlation matrix, ordered by type, with the types' marks on both axes."""
+    order = ranked(regime)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlations = np.corrcoef(codes[:, order].astype(np.float64), rowvar=False).reshape(len(order), len(order))
+    clean(axis, grid="none")
+    axis.set_facecolor("#e9e7e1")
+    image = axis.imshow(correlations, cmap=diverging(), vmin=-1, vmax=1, interpolation="nearest")
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+    step = max(1, len(order) // 16)
+    places = range(0, len(order), step)
+    axis.set_xticks(places, [str(order[i]) for i in places])
+    axis.set_yticks(places, [str(order[i]) for i in places])
+    axis.tick_params(length=0, pad=7)
+    for place, j in enumerate(order):
+        look = TYPES[regime.types[j]]
+        face = "white" if regime.types[j] == "passive" else look.light
+        for x, y in ((place, len(order) - 0.5 + 0.035 * len(order)), (-0.5 - 0.035 * len(order), place)):
+            axis.plot(x, y, marker=look.marker, color=face, markeredgecolor=look.light, markersize=3.6, clip_on=False)
+    axis.set_xlim(-0.5, len(order) - 0.5)
+    axis.set_ylim(len(order) - 0.5, -0.5)
+    return image
+
+
+def _bar(figure: "Figure", image: Any, axes: list["Axes"]) -> None:
+    bar = figure.colorbar(image, ax=axes, shrink=0.75, pad=0.02, aspect=24, ticks=[-1, -0.5, 0, 0.5, 1])
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=SMALL, length=0, labelcolor=INK)
+
+
+def _histogram(
+    axis: "Axes",
+    values: NDArray[Any],
+    bins: int,
+    limits: tuple[float, float] | None,
+    colour: str,
+    label: str | None = None,
+    opacity: float = 1.0,
+) -> None:
+    limits = limits or _range(values, values)
+    axis.hist(values, bins, range=limits, color=colour, edgecolor="white", linewidth=0.4, label=label, alpha=opacity)
+
+
+def _range(*columns: NDArray[Any]) -> tuple[float, float]:
+    low, high = min(float(c.min()) for c in columns), max(float(c.max()) for c in columns)
+    return (low, high) if high - low > 1e-9 * max(1.0, abs(high)) else (low - 0.5, high + 0.5)
