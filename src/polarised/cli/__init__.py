@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from polarised.cli.cite import cite
 from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
 from polarised.cli.dimensions import dimensions
@@ -43,6 +44,7 @@ app.command()(train)
 app.command()(diagnose)
 app.command()(prune)
 app.command()(dimensions)
+app.command()(cite)
 
 
 def _version(show: bool) -> None:

@@ -1,0 +1,34 @@
+import re
+from pathlib import Path
+
+import pytest
+
+import polarised
+from polarised.study.citations import bibliography, bibtex, citation_keys
+from polarised.study.config import Run
+
+SOURCES = sorted(Path(polarised.__file__).parent.rglob("*.py"))
+
+
+def test_every_key_in_a_docstring_is_in_the_bibliography():
+    cited = {
+        key: path.name
+        for path in SOURCES
+        for group in re.findall(r"\[([A-Z][A-Za-z]+\d{4}[^\]]*)\]", path.read_text())
+        for key in re.findall(r"\b[A-Z][A-Za-z]+\d{4}[A-Za-z]*", group)
+    }
+    assert len(cited) > 20
+    assert {key: name for key, name in cited.items() if key not in bibliography()} == {}
+
+
+def test_a_run_is_cited_by_what_it_used_and_nothing_else():
+    keys = citation_keys([Run.from_config({"objective": {"name": "DIPVAE"}, "dataset": "dsprites"})])
+    assert {"Kumar2018", "Matthey2017", "Roy2007"} <= set(keys)
+    assert not {"Kim2018", "Mathieu2019", "LeCun1998"} & set(keys)
+
+
+@pytest.mark.parametrize("key", sorted(bibliography()))
+def test_every_entry_is_whole(key):
+    entry = bibtex([key])
+    assert entry.count("{") == entry.count("}")
+    assert {"title", "author", "year"} <= set(re.findall(r"^  (\w+) = ", entry, flags=re.MULTILINE))
