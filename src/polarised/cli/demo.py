@@ -1,5 +1,6 @@
 """`polarised demo`: the whole walk once, on a VAE trained before your eyes."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -23,8 +24,10 @@ def demo(
 
     Example: [bold]polarised demo[/bold]
     """
-    from polarised.models import load_vae, prune, save_vae
-    from polarised.models.pruning import pruning_report
+    from polarised.models import load_vae, save_vae
+    from polarised.models.pruning import prune, pruned_config, pruning_report
+    from polarised.report import save
+    from polarised.report.figures import overview
     from polarised.study import Run, execute
     from polarised.study.examine import diagnose_run
     from polarised.study.run import dataset_of
@@ -53,9 +56,21 @@ def demo(
         vae = load_vae(directory / "model.safetensors")
         smaller = prune(vae, keep)
         proof = pruning_report(vae, smaller, dataset_of(run).sample(2000, seed).images, keep=keep)
-        save_vae(smaller, directory / "pruned.safetensors", config=run.model)
-        screen.print(f"\n[bold]Pruned to {len(keep)} variables:[/bold] {proof}")
+        save_vae(smaller, directory / "pruned.safetensors", config=pruned_config(run.model, keep))
+        screen.print(
+            f"\n[bold]Pruned to {len(keep)} variables:[/bold] {proof.parameters[0] - proof.parameters[1]:,} parameters "
+            f"fewer, reconstruction from the means {proof.distortion[0]:.2f} → {proof.distortion[1]:.2f} nats "
+            f"({proof.distortion_change:+.3f})."
+        )
+    save(overview(diagnosis.encodings, diagnosis.regime, seed=seed), directory / "overview")
     page = diagnosis.report(directory / "report.html")
     screen.print(f"\nThe page: [bold]{page}[/bold]")
     if json:
-        print_json({**diagnosis.to_dict(), "directory": str(directory), "page": str(page), "pruning": str(proof)})
+        print_json(
+            {
+                **diagnosis.to_dict(),
+                "directory": str(directory),
+                "page": str(page),
+                "pruning": asdict(proof) if proof else None,
+            }
+        )
