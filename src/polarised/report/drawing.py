@@ -96,8 +96,9 @@ def band(
         markersize=4,
         linewidth=1.4,
         label=label,
-        markeredgecolor="white",
-        markeredgewidth=0.4,
+        markerfacecolor=look.face,
+        markeredgecolor=look.light if look.hollow else "white",
+        markeredgewidth=1.0 if look.hollow else 0.4,
     )
 
 

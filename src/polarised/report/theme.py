@@ -6,7 +6,7 @@ differs; nothing rests on colour alone.
 
 from dataclasses import dataclass
 
-__all__ = ["REPRESENTATIONS", "SERIES", "SUBSETS", "TYPES", "Look", "style_sheet"]
+__all__ = ["REPRESENTATIONS", "SERIES", "SUBSETS", "SUBSET_LOOKS", "TYPES", "Look", "style_sheet"]
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,18 @@ class Look:
     marker: str
     dash: str = "-"
     hatch: str = ""
+    hollow: bool = False
+
+    @property
+    def face(self) -> str:
+        """The colour inside a marker on white paper."""
+        return "#ffffff" if self.hollow else self.light
 
 
 TYPES = {
     "active": Look("#0b62a8", "#74b8ff", "A", "●", "o"),
     "mixed": Look("#b84f00", "#ffab5e", "M", "◆", "D", "--", "//"),
-    "passive": Look("#646d7a", "#9fa9b8", "P", "○", "s", ":", ".."),
+    "passive": Look("#646d7a", "#9fa9b8", "P", "○", "o", ":", "..", hollow=True),
 }
 
 # As in the papers: the sampled representation is solid with circles, the mean one dashed with crosses.
@@ -47,6 +53,18 @@ SUBSETS = {
     "active_passive": "active + passive",
     "mixed_passive": "mixed + passive",
     "random": "random guess",
+}
+
+# A subset of one type looks as the type does; what is none of our variables is faint.
+SUBSET_LOOKS = {
+    "full": Look("#1c2026", "#e8eaed", "", "■", "s"),
+    "active": TYPES["active"],
+    "mixed": TYPES["mixed"],
+    "passive": TYPES["passive"],
+    "active_mixed": Look("#7a4fa3", "#c9a8ee", "", "▲", "^", "-."),
+    "active_passive": Look("#00805f", "#35c9a0", "", "▼", "v", "-."),
+    "mixed_passive": Look("#8a6d00", "#e3c24a", "", "✚", "P", "-."),
+    "random": Look("#9aa0a8", "#6b7280", "", "–", "", "-"),
 }
 
 # For any number of methods, terms or variables, with markers and dashes to tell them apart in grey.

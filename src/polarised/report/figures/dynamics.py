@@ -144,7 +144,8 @@ def types_over_training(timeline: Timeline) -> "Figure":
             linestyle=look.dash,
             marker=look.marker,
             linewidth=1.4,
-            markersize=3.5,
+            markersize=4,
+            markerfacecolor=look.face,
             markevery=max(1, len(steps) // 8),
             label=kind,
         )

@@ -126,9 +126,17 @@ def factor_against_latent(encodings: Encodings, regime: Regime, *, most: int = 6
     for place, axis in enumerate(axes):
         i, k = divmod(place, len(order))
         values, factor = encodings.mean[rows, order[k]], encodings.factors[rows, i]
+        # Spread each class sideways, the same way every time, so that its points do not hide each other.
+        aside = 0.7 * (np.arange(len(rows)) * 0.618034 % 1 - 0.5)
         clean(axis, grid="none")
         axis.scatter(
-            factor, values, s=2.5, c=TYPES[regime.types[order[k]]].light, linewidths=0, alpha=0.35, rasterized=True
+            factor + aside,
+            values,
+            s=2.5,
+            c=TYPES[regime.types[order[k]]].light,
+            linewidths=0,
+            alpha=0.35,
+            rasterized=True,
         )
         levels = np.unique(factor)
         axis.plot(levels, [values[factor == level].mean() for level in levels], color=INK, linewidth=1.1)

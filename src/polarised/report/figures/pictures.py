@@ -26,7 +26,7 @@ def reconstructions(pictures: Pictures, *, most: int = 10) -> "Figure":
     2
     """
     count = min(most, len(pictures.originals))
-    figure, axes = panels(2, columns=1, width=0.62 * count + 0.7, height=0.66)
+    figure, axes = panels(2, columns=1, width=0.56 * count + 0.7, height=0.6)
     for axis, name, images in zip(
         axes, ("input", "decoded"), (pictures.originals, pictures.reconstructions), strict=True
     ):
@@ -48,7 +48,7 @@ def latent_walks(pictures: Pictures, regime: Regime, *, most: int = 10) -> "Figu
     order = sorted(range(len(regime.types)), key=lambda j: (kinds.index(regime.types[j]), -regime.statistics.kl[j]))
     shown = order[:most]
     steps = len(pictures.values)
-    figure, axes = panels(len(shown), columns=1, width=0.55 * steps + 1.0, height=0.6)
+    figure, axes = panels(len(shown), columns=1, width=0.5 * steps + 0.8, height=0.55)
     for axis, j in zip(axes, shown, strict=True):
         look = TYPES[regime.types[j]]
         _row(axis, pictures.traversals[j])

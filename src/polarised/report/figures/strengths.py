@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from polarised.errors import DataError
 from polarised.report.drawing import INK, SMALL, TEXT, band, legend, panels, series
-from polarised.report.theme import REPRESENTATIONS, SUBSETS, TYPES
+from polarised.report.theme import REPRESENTATIONS, SUBSET_LOOKS, SUBSETS, TYPES
 
 if TYPE_CHECKING:
     import polars
@@ -33,6 +33,7 @@ METRICS = {
     "sap": "SAP",
     "mig": "MIG",
     "mmd": "MMD",
+    "factor_vae_score": "FactorVAE score",
     "hoyer": "sparsity (Hoyer)",
 }
 
@@ -150,7 +151,7 @@ def metric_by_subset(
             _two_lines(axis, frame, strengths, variables=variables)
             _strength_axis(axis, strengths, f"{name}: {SUBSETS.get(variables, variables)}")
         top = max(axis.get_ylim()[1] for axis in own)
-        low = min(axis.get_ylim()[0] for axis in own)
+        low = min(0.0, *(axis.get_ylim()[0] for axis in own))
         for axis in own:
             axis.set_ylim(low, top)
         own[0].set_ylabel(METRICS.get(metric, metric.replace("_", " ")))
@@ -181,7 +182,7 @@ def downstream_by_subset(
                 # A random guess has no representation.
                 own = {} if variables == "random" else {"representation": representation}
                 values = repeated(frame, strengths, variables=variables, **own)
-                look = series(list(SUBSETS).index(variables))
+                look = SUBSET_LOOKS[variables]
                 band(axis, range(len(strengths)), values, look, label=SUBSETS[variables])
             _strength_axis(axis, strengths, f"{name}: {representation} representation")
         axes[2 * row].set_ylabel(METRICS.get(metric, metric.replace("_", " ")))
@@ -260,7 +261,8 @@ def _order(strength: Any) -> tuple[int, float, str]:
 
 
 def _two_lines(axis: Any, frame: "polars.DataFrame", strengths: list[Any], **where: str) -> None:
-    for representation, look in REPRESENTATIONS.items():
+    # The dashed mean last: where the two agree, both stay visible.
+    for representation, look in reversed(REPRESENTATIONS.items()):
         values = repeated(frame, strengths, representation=representation, **where)
         band(axis, range(len(strengths)), values, look, label=f"{representation} representation")
 

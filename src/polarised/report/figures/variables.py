@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from polarised.errors import DataError
 from polarised.report.drawing import INK, MUTED, SMALL, TEXT, clean, diverging, panels
-from polarised.report.theme import REPRESENTATIONS, TYPES
+from polarised.report.theme import REPRESENTATIONS, TYPES, Look
 from polarised.representations import Encodings, Regime
 
 if TYPE_CHECKING:
@@ -133,34 +133,13 @@ def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure"
     order = ranked(regime)
     for place, j in enumerate(order):
         look = TYPES[regime.types[j]]
-        passive = regime.types[j] == "passive"
         axes[0].bar(place, regime.statistics.kl[j], 0.66, color=look.light, hatch=look.hatch, edgecolor="white")
-        axes[0].plot(
-            place,
-            -0.075,
-            marker=look.marker,
-            color="white" if passive else look.light,
-            clip_on=False,
-            markeredgecolor=look.light,
-            markersize=5,
-            transform=axes[0].get_xaxis_transform(),
-        )
-    axes[0].set_xticks(range(len(order)), [f"\n{j}" for j in order])
-    axes[0].tick_params(axis="x", length=0)
+        _mark(axes[0], look, (place, -0.04), axes[0].get_xaxis_transform())
+    axes[0].set_xticks(range(len(order)), [str(j) for j in order])
+    axes[0].tick_params(axis="x", length=0, pad=12)
     axes[0].set_title("information of each variable (KL, nats)", fontsize=TEXT, pad=16)
     for kind, look in TYPES.items():
-        count = regime.types.count(kind)
-        hollow = "white" if kind == "passive" else look.light
-        axes[0].plot(
-            [],
-            [],
-            marker=look.marker,
-            color=hollow,
-            markeredgecolor=look.light,
-            linestyle="none",
-            markersize=5,
-            label=f"{count} {kind}",
-        )
+        axes[0].plot([], [], linestyle="none", label=f"{regime.types.count(kind)} {kind}", **_marker(look))
     axes[0].legend(frameon=False, fontsize=SMALL, loc="upper right")
     for axis, (name, codes) in zip(
         axes[1:], (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))), strict=True
@@ -201,15 +180,21 @@ def heatmap(axis: "Axes", codes: NDArray[Any], regime: Regime) -> Any:
     places = range(0, len(order), step)
     axis.set_xticks(places, [str(order[i]) for i in places])
     axis.set_yticks(places, [str(order[i]) for i in places])
-    axis.tick_params(length=0, pad=7)
+    axis.tick_params(length=0, pad=12)
     for place, j in enumerate(order):
-        look = TYPES[regime.types[j]]
-        face = "white" if regime.types[j] == "passive" else look.light
-        for x, y in ((place, len(order) - 0.5 + 0.035 * len(order)), (-0.5 - 0.035 * len(order), place)):
-            axis.plot(x, y, marker=look.marker, color=face, markeredgecolor=look.light, markersize=3.6, clip_on=False)
+        _mark(axis, TYPES[regime.types[j]], (place, -0.04), axis.get_xaxis_transform())
+        _mark(axis, TYPES[regime.types[j]], (-0.04, place), axis.get_yaxis_transform())
     axis.set_xlim(-0.5, len(order) - 0.5)
     axis.set_ylim(len(order) - 0.5, -0.5)
     return image
+
+
+def _marker(look: Look) -> dict[str, Any]:
+    return {"marker": look.marker, "markersize": 4.5, "markerfacecolor": look.face, "markeredgecolor": look.light}
+
+
+def _mark(axis: "Axes", look: Look, at: tuple[float, float], transform: Any) -> None:
+    axis.plot(*at, transform=transform, clip_on=False, **_marker(look))
 
 
 def _bar(figure: "Figure", image: Any, axes: list["Axes"]) -> None:

@@ -1,0 +1,203 @@
+"""Figures show the numbers they are given; every entry of the page draws, and none touches global state."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+from matplotlib.figure import Figure
+from scipy.stats import t
+
+from polarised import catalogue
+from polarised.diagnosis import Diagnosis
+from polarised.errors import DataError
+from polarised.report import figures, save
+from polarised.report.drawing import band, interval, panels
+from polarised.report.theme import REPRESENTATIONS, SERIES, TYPES
+from polarised.representations import Encodings, classify
+from polarised.representations.timeline import Timeline
+
+
+@pytest.fixture(scope="module")
+def timeline() -> Timeline:
+    generator, timeline = np.random.default_rng(0), Timeline(warn=False)
+    for step in range(0, 60, 10):
+        mean = generator.standard_normal((200, 4)) * [1.0, 0.02, 0.5, 0.02]
+        mean[:, 3] = 0.02 * mean[:, 0]
+        settled = min(1.0, step / 30)
+        variance = np.tile([1 - 0.97 * settled, 0.99, 0.5, 0.99], (200, 1))
+        timeline.update(step, mean, variance=variance)
+    return timeline
+
+
+@pytest.fixture(scope="module")
+def drawers(diagnosis: Diagnosis, table: polars.DataFrame, timeline: Timeline) -> dict[str, Callable[[], Figure]]:
+    """How each entry of the page is called; a new entry without a line here fails the test below."""
+    encodings, regime, pictures = diagnosis.encodings, diagnosis.regime, diagnosis.pictures
+    assert pictures is not None
+    plane = encodings.keep([0, 1])
+    biased = polars.DataFrame(
+        {
+            "dimension": [2, 2, 4],
+            "determinant": [0.5, 1.0, 1.0],
+            "estimator": ["truth", "MWS", "MWS"],
+            "value": [0.3, 1, 2],
+        }
+    )
+    sparse = table.with_columns(
+        metric=polars.col("metric").replace(
+            {"sap": "hoyer", "effective_rank": "mmd", "total_correlation": "factor_vae_score"}
+        )
+    )
+    square = np.outer(np.hanning(8), np.hanning(8))
+    with_encodings = {
+        name: (lambda name=name: getattr(figures, name)(encodings, regime))
+        for name in (
+            "histograms_by_type", "posterior_and_prior", "correlation_heatmap", "overview", "latent_pairs",
+            "factor_against_latent",
+        )
+    }  # fmt: skip
+    with_table = {
+        name: (lambda name=name: getattr(figures, name)(table))
+        for name in (
+            "types_by_strength", "metric_over_passive", "metric_by_subset", "downstream_by_subset",
+            "total_correlation_by_strength", "scores_against",
+        )
+    }  # fmt: skip
+    with_timeline = {
+        name: (lambda name=name: getattr(figures, name)(timeline))
+        for name in (
+            "correlation_counts", "correlations_over_training", "types_over_training", "kl_over_training",
+            "ratio_over_training",
+        )
+    }  # fmt: skip
+    return {
+        **with_encodings,
+        **with_table,
+        **with_timeline,
+        "estimator_bias": lambda: figures.estimator_bias(biased),
+        "factor_matrices": lambda: figures.factor_matrices(np.eye(3, 2), np.eye(3, 2), ["shape", "scale"]),
+        "reconstructions": lambda: figures.reconstructions(pictures),
+        "latent_walks": lambda: figures.latent_walks(pictures, regime),
+        "samples": lambda: figures.samples(pictures.originals, columns=4),
+        "reconstruction_against_score": lambda: figures.reconstruction_against_score(sparse),
+        "sparsity_by_regularisation": lambda: figures.sparsity_by_regularisation(sparse),
+        "aggregate_posterior_density": lambda: figures.aggregate_posterior_density({"a": plane}, resolution=40),
+        "prior_density": lambda: figures.prior_density({"normal": square}),
+        "magnitude_by_class": lambda: figures.magnitude_by_class(encodings),
+    }
+
+
+@pytest.mark.parametrize("name", catalogue.names("polarised.report.figures"))
+def test_every_figure_draws_something(name: str, drawers: dict[str, Callable[[], Figure]]) -> None:
+    figure = drawers[name]()
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
+    assert (pixels < 250).any(axis=-1).mean() > 0.005
+    assert all(axis.has_data() for axis in figure.axes)
+
+
+def test_pyplot_is_never_asked() -> None:
+    program = "import sys, polarised.report.figures; sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_figure_is_written_as_vectors_and_picture_and_twice_the_same(
+    drawers: dict[str, Callable[[], Figure]], tmp_path: Path
+) -> None:
+    first = save(drawers["types_by_strength"](), tmp_path / "v1.0" / "a")
+    second = save(drawers["types_by_strength"](), tmp_path / "v1.0" / "b")
+    assert [path.name for path in first] == ["a.svg", "a.pdf", "a.png"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_bars_of_types_are_the_mean_counts(table: polars.DataFrame) -> None:
+    axis = figures.types_by_strength(table).axes[0]
+    counts = table.filter((polars.col("metric") == "count") & (polars.col("method") == "BetaVAE"))
+    passive = counts.filter(polars.col("variables") == "passive").group_by("strength").agg(polars.col("value").mean())
+    expected = passive.sort("strength")["value"].to_list()
+    bars = {str(bars.get_label()): [bar.get_height() for bar in bars] for bars in axis.containers}  # type: ignore[attr-defined]
+    np.testing.assert_allclose(bars["passive"], expected)
+
+
+def test_the_rule_chooses_the_rows(table: polars.DataFrame) -> None:
+    counts = table.filter(polars.col("metric") == "count")
+    none = counts.with_columns(polars.lit(0.0).alias("value"), rule=polars.lit("relative"))
+    both = polars.concat([counts.with_columns(rule=polars.lit("standard")), none])
+    heights = [
+        sum(bar.get_height() for bars in figures.types_by_strength(both, rule=rule).axes[0].containers for bar in bars)  # type: ignore[attr-defined]
+        for rule in ("standard", "relative")
+    ]
+    assert heights == [pytest.approx(60.0), 0.0]
+
+
+def test_a_band_is_the_interval_of_student() -> None:
+    values = np.array([1.0, 2.0, 4.0])
+    _, (axis,) = panels(1)
+    band(axis, [0, 1], [values, np.array([np.nan])], SERIES[0])
+    np.testing.assert_allclose(axis.lines[0].get_ydata(), [values.mean()])
+    low, high = (
+        axis.collections[0].get_paths()[0].vertices[:, 1].min(),
+        axis.collections[0].get_paths()[0].vertices[:, 1].max(),
+    )
+
+    expected = t.interval(0.95, 2, values.mean(), values.std(ddof=1) / np.sqrt(3))
+    np.testing.assert_allclose((edge.min(), edge.max()), expected)
+    assert interval(values[:1]) == 0.0
+
+
+def test_aggregate_posterior_is_a_density() -> None:
+    code = Encodings(np.zeros((5, 2)), variance=np.full((5, 2), 0.04))
+    axis = figures.aggregate_posterior_density({"code": code}, resolution=201).axes[0]
+    density = np.asarray(axis.images[0].get_array())
+    assert density.sum() * (4 / 200) ** 2 == pytest.approx(1.0, abs=1e-3)
+    assert np.unravel_index(density.argmax(), density.shape) == (100, 100)
+
+
+def test_types_keep_apart_without_colour() -> None:
+    for looks in (TYPES, REPRESENTATIONS):
+        assert len({(look.marker, look.hollow, look.dash) for look in looks.values()}) == len(looks)
+        assert len({look.letter for look in looks.values()}) == len(looks)
+
+
+@pytest.mark.parametrize("kind", ["light", "dark"])
+def test_colours_of_text_have_contrast(kind: str) -> None:
+    ground = {"light": "#ffffff", "dark": "#181c23"}[kind]
+    for look in (*TYPES.values(), *REPRESENTATIONS.values()):
+        assert contrast(getattr(look, kind), ground) >= 4.5
+
+
+def contrast(colour: str, ground: str) -> float:
+    """The contrast ratio of the Web Content Accessibility Guidelines."""
+
+    def luminance(text: str) -> float:
+        channels = np.array([int(text[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        linear = np.where(channels <= 0.03928, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    dark, light = sorted((luminance(colour), luminance(ground)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_what_cannot_be_drawn_is_said(diagnosis: Diagnosis, table: polars.DataFrame) -> None:
+    encodings, regime = diagnosis.encodings, diagnosis.regime
+    plain = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    wrong: list[tuple[str, Callable[[], Any]]] = [
+        ("expected rows of 'mig'", lambda: figures.metric_by_subset(table, metric="mig")),
+        ("strength missing", lambda: figures.types_by_strength(table.drop("strength"))),
+        ("two moments", lambda: figures.kl_over_training(Timeline())),
+        ("two variables", lambda: figures.aggregate_posterior_density({"a": encodings})),
+        ("expected a factor of", lambda: figures.latent_pairs(encodings, regime, factor="hue")),
+        ("known factors", lambda: figures.factor_against_latent(plain, classify(plain))),
+        ("two matrices", lambda: figures.factor_matrices(np.eye(3), np.eye(2), ["a"])),
+        ("square grid", lambda: figures.prior_density({"a": np.ones(3)})),
+        ("columns dimension", lambda: figures.estimator_bias(table)),
+        ("images", lambda: figures.samples(np.zeros((3, 4, 4)))),
+    ]
+    for message, call in wrong:
+        with pytest.raises(DataError, match=message):
+            call()
