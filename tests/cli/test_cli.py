@@ -1,0 +1,80 @@
+"""What every command owes its user: help that teaches, errors of one sentence, exit codes, nothing heavy for --help."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from polarised.cli import app
+
+COMMANDS = sorted([command.callback.__name__ for command in app.registered_commands])
+RUNNER = CliRunner()
+
+
+def test_help_imports_nothing_heavy():
+    heavy = "{'torch', 'numpy', 'polars', 'sklearn', 'scipy', 'matplotlib', 'ray', 'lightning'}"
+    code = f"import sys, polarised.cli; print(sorted({heavy} & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example(command):
+    shown = RUNNER.invoke(app, [command, "--help"])
+    assert shown.exit_code == 0
+    assert "Example" in shown.output
+
+
+def test_a_config_that_does_not_exist_is_one_sentence(tmp_path):
+    shown = RUNNER.invoke(app, ["train", str(tmp_path / "absent.yaml")])
+    assert shown.exit_code == 1
+    assert shown.stderr.startswith("error: expected a config file")
+    assert shown.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("objective.name=BetaVEA", "did you mean 'BetaVAE'"),
+        ("objective.betta=3", "did you mean 'beta'"),
+        ("trainin.steps=3", "did you mean 'training'"),
+        ("training.steps=many", "training.steps: .*got 'many'"),
+        ("training.steps", "expected key=value"),
+        ("seed=-1", "seed as a whole number"),
+        ("model.latents=0", "model.latents"),
+    ],
+)
+def test_a_wrong_setting_names_the_right_one(tmp_path, setting, says):
+    import re
+
+    (tmp_path / "run.yaml").write_text("objective: {name: BetaVAE, beta: 4}\n")
+    shown = RUNNER.invoke(app, ["train", str(tmp_path / "run.yaml"), setting, "--out", str(tmp_path / "runs")])
+    assert shown.exit_code == 1
+    assert re.search(says, shown.stderr)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_wrong_use_exits_with_two():
+    assert RUNNER.invoke(app, ["train"]).exit_code == 2
+    assert RUNNER.invoke(app, ["no-such-command"]).exit_code == 2
+
+
+def test_train_prints_one_json_object_and_the_second_call_does_no_work(tmp_path):
+    (tmp_path / "run.yaml").write_text(
+        "dataset: {name: dsprites, size: 32}\n"
+        "model: {architecture: {name: mlp, widths: [16]}, latents: 3}\n"
+        "training: {steps: 5, batch_size: 8}\n"
+        "evaluation: {examples: 100}\n"
+    )
+    arguments = ["train", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "runs"), "--json"]
+    first = RUNNER.invoke(app, arguments)
+    assert first.exit_code == 0, first.output
+    result = json.loads(first.stdout)
+    assert len(result["variables"]) == 3
+    (directory,) = (tmp_path / "runs").iterdir()
+    before = {path.name: path.stat().st_mtime_ns for path in directory.iterdir()}
+    assert json.loads(RUNNER.invoke(app, arguments).stdout)["variables"] == result["variables"]
+    after = {path.name: path.stat().st_mtime_ns for path in directory.iterdir()}
+    assert {name for name in before if after[name] != before[name]} <= {".lock"}
