@@ -22,8 +22,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for ma
 # A mark beside the colour, so that the type is never told by colour alone.
 MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◐ mixed[/]", "passive": "[dim]○ passive[/]"}
 METRICS = {
-    "total_correlation": "total correlation (nats)",
-    "mutual_information": "mutual information (nats)",
+    "total_correlation": "total correlation",
+    "mutual_information": "mutual information",
     "effective_rank": "effective rank",
     "wasserstein_correlation": "Wasserstein correlation",
 }
@@ -71,7 +71,7 @@ def regime_table(regime: "Regime") -> "Table":
         )
         for row in records
     ]
-    columns = ("variable", "type", "variance ratio", "its spread", "KL (nats)", "noise share", "sure", "")
+    columns = ("variable", "type", "ratio", "spread", "KL, nats", "noise share", "sure", "")
     return table("Latent variables", columns, rows, left=2)
 
 
@@ -95,7 +95,7 @@ def scores_table(scores: "polars.DataFrame") -> "Table":
         for metric, words in METRICS.items()
         if (metric, "mean", "full") in values
     ]
-    columns = ("", "mean", "sampled", "mean, alive only", "sampled, alive only")
+    columns = ("", "mean", "sampled", "mean, alive", "sampled, alive")
     return table("Mean or sample?", columns, rows)
 
 
