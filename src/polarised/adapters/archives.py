@@ -1,6 +1,7 @@
 """A folder of files, or a zip of one, read by name into memory: nothing is ever unpacked to disk."""
 
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -45,10 +46,15 @@ class Folder:
             return tuple(sorted(member.filename for member in members if not member.is_dir()))
 
     def ending(self, end: str) -> str | None:
-        """Return the shortest path that ends in these parts, or nothing."""
+        """Return the one shortest path that ends in these parts, or nothing; several are a question."""
         parts = PurePosixPath(end).parts
         found = [name for name in self.files if PurePosixPath(name).parts[-len(parts) :] == parts]
-        return min(found, key=lambda name: (len(PurePosixPath(name).parts), name), default=None)
+        depth = min((name.count("/") for name in found), default=0)
+        shortest = [name for name in found if name.count("/") == depth]
+        if len(shortest) > 1:
+            homes = ", ".join(name.removesuffix(end).rstrip("/") for name in shortest[:3])
+            raise DataError(f"expected one model in {self.path}, it has {len(shortest)} ({homes} ...): which one?")
+        return shortest[0] if shortest else None
 
     def read(self, name: str) -> bytes:
         """Return the bytes of one of `files`."""
@@ -62,7 +68,7 @@ class Folder:
             try:
                 with zipfile.ZipFile(self.path) as archive, archive.open(name) as member:
                     data = member.read(LARGEST_FILE + 1)
-            except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+            except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
                 raise DataError(f"expected a readable zip, {name} in {self.path.name} is not: {error}") from error
         if len(data) > LARGEST_FILE:
             raise DataError(f"expected at most {LARGEST_FILE >> 20} MiB, {name} in {self.path.name} is larger")

@@ -2,6 +2,7 @@
 
 import re
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -116,7 +117,15 @@ class Npz(ArrayFile):
             version = np.lib.format.read_magic(stream)
             read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
             shape, fortran, dtype = read(stream)
-        except (ValueError, KeyError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
+        except (
+            ValueError,
+            KeyError,
+            EOFError,
+            RuntimeError,
+            NotImplementedError,
+            zipfile.BadZipFile,
+            zlib.error,
+        ) as error:
             raise DataError(f"expected a plain array, could not read {name} of {self.path}: {error}") from error
         if dtype.hasobject or dtype.kind not in "fiubU":
             raise DataError(
@@ -139,7 +148,7 @@ class Npz(ArrayFile):
         size = rows * prod(shape[1:]) * dtype.itemsize
         try:
             data = stream.read(size)
-        except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
             raise DataError(f"expected a readable zip, {name} of {self.path} is not: {error}") from error
         if len(data) != size:
             raise DataError(f"expected {size} more bytes, {name} of {self.path} ends before: it is damaged")

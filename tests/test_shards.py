@@ -1,0 +1,107 @@
+import numpy as np
+import polars
+import pytest
+
+from polarised.diagnosis import diagnose, diagnose_files
+from polarised.errors import ConfigError, DataError
+from polarised.representations import Encodings, classify
+from polarised.shards import totals_of
+
+N = 3000
+GENERATOR = np.random.default_rng(1)
+ACTIVE = GENERATOR.normal(size=(N, 2))
+SHADOW = 0.05 * ACTIVE.sum(axis=1) + 0.02 * GENERATOR.normal(size=N)
+MEAN = np.column_stack([ACTIVE, SHADOW, 0.7 * GENERATOR.normal(size=N)])
+VARIANCE = np.column_stack([np.full((N, 2), 0.02), np.full(N, 0.98), np.full(N, 0.5)])
+FACTORS = GENERATOR.integers(3, size=(N, 1))
+
+
+@pytest.fixture
+def files(tmp_path):
+    parts = np.split(np.arange(N), [100, 1700])
+    np.savez(tmp_path / "0.npz", mean=MEAN[parts[0]], variance=VARIANCE[parts[0]], factors=FACTORS[parts[0]])
+    np.savez_compressed(
+        tmp_path / "1.npz", mu=MEAN[parts[1]], logvar=np.log(VARIANCE[parts[1]]), labels=FACTORS[parts[1]]
+    )
+    columns = {f"mean_{j}": MEAN[parts[2], j] for j in range(4)} | {
+        f"std_{j}": VARIANCE[parts[2], j] ** 0.5 for j in range(4)
+    }
+    polars.DataFrame(columns | {"factor_a": FACTORS[parts[2], 0]}).write_parquet(tmp_path / "2.parquet")
+    return [tmp_path / "0.npz", tmp_path / "1.npz", tmp_path / "2.parquet"]
+
+
+def same(first, second):
+    assert first.types == second.types
+    for name in ("ratio_mean", "ratio_variance", "shift", "kl", "noise_share"):
+        np.testing.assert_allclose(
+            getattr(first.statistics, name), getattr(second.statistics, name), rtol=1e-9, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("rows", [64, 1000, 1 << 16])
+def test_many_files_in_chunks_are_one_array(files, rows):
+    totals = totals_of(files, rows=rows)
+    whole = Encodings(MEAN, variance=VARIANCE, factors=FACTORS)
+    same(totals.evidence.classify(), classify(whole))
+    np.testing.assert_allclose(totals.moments.covariance, np.cov(MEAN.T), rtol=1e-9)
+    np.testing.assert_allclose(totals.largest_mean(), np.abs(MEAN).max(axis=0))
+    assert len(totals.sample()) == N
+
+
+def test_the_sample_does_not_depend_on_the_chunks(files, monkeypatch):
+    monkeypatch.setattr("polarised.shards.SAMPLE", 200)
+    first, second = (totals_of(files, rows=rows).sample() for rows in (50, 4000))
+    assert len(first) == 200
+    np.testing.assert_array_equal(first.mean, second.mean)
+    np.testing.assert_array_equal(first.factors, second.factors)
+    rows = [int(np.flatnonzero(MEAN[:, 0] == value)[0]) for value in first.mean[:, 0]]
+    np.testing.assert_array_equal(first.mean, MEAN[rows])
+    np.testing.assert_array_equal(first.factors, FACTORS[rows])
+    # Uniform over files of very different sizes: the first holds 100 of 3000 inputs, the last 1300.
+    assert sum(row < 100 for row in rows) < 20 < 60 < sum(row >= 1700 for row in rows) < 115
+
+
+def test_the_diagnosis_of_files_is_that_of_the_arrays(files):
+    streamed, whole = diagnose_files(files, name="x"), diagnose(Encodings(MEAN, variance=VARIANCE), name="x")
+    assert streamed.headline == whole.headline
+    assert streamed.to_dict()["inputs"] == N
+    assert streamed.other_rules.equals(whole.other_rules)
+    key = ["metric", "representation", "variables"]
+    both = streamed.scores.join(whole.scores, on=key, suffix="_whole")
+    means = both.filter(polars.col("representation") == "mean")
+    assert len(means) >= 9
+    np.testing.assert_allclose(means["value"], means["value_whole"], rtol=1e-9)
+    # The sampled code of the arrays is one draw; the streamed covariance is its expectation.
+    drawn = both.filter((polars.col("representation") == "sampled") & (polars.col("metric") == "effective_rank"))
+    np.testing.assert_allclose(drawn["value"], drawn["value_whole"], rtol=0.02)
+
+
+def test_bad_requests_are_refused(files, tmp_path):
+    with pytest.raises(DataError, match="at least one file"):
+        totals_of([])
+    with pytest.raises(ConfigError, match="executor"):
+        totals_of(files, executor="cloud")
+    np.savez(tmp_path / "3.npz", mean=MEAN, variance=VARIANCE)
+    with pytest.raises(DataError, match="factors in every file"):
+        totals_of([files[0], tmp_path / "3.npz"])
+    np.savez(tmp_path / "4.npz", mean=MEAN[:, :2], variance=VARIANCE[:, :2], factors=FACTORS)
+    with pytest.raises(DataError, match="4 latent variables"):
+        totals_of([files[0], tmp_path / "4.npz"])
+
+
+@pytest.mark.slow
+def test_two_ray_workers_give_the_single_pass(files, tmp_path):
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    try:
+        alone, together = (totals_of(files, executor=executor, rows=500) for executor in ("local", "ray"))
+        same(alone.evidence.classify(), together.evidence.classify())
+        np.testing.assert_array_equal(alone.evidence.classify().confidence, together.evidence.classify().confidence)
+        np.testing.assert_array_equal(alone.moments.covariance, together.moments.covariance)
+        np.testing.assert_array_equal(alone.sample().mean, together.sample().mean)
+        (tmp_path / "bad.npz").write_bytes(b"noise")
+        with pytest.raises(DataError, match="could not read"):
+            totals_of([tmp_path / "bad.npz"], executor="ray")
+        assert ray.is_initialized()
+    finally:
+        ray.shutdown()
