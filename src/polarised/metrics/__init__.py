@@ -1,5 +1,33 @@
-"""The numbers of the literature on arrays: a float, or a NamedTuple where there are several."""
+"""The numbers of the literature on arrays: a float, or a NamedTuple where there are several.
 
+Pages: `redundancy` (what variables share), `disentanglement` (one variable a factor?), `estimators` (total
+correlation from mini-batches), `downstream` (predicting factors). `comparison` scores mean against sampled codes,
+`streaming` codes larger than memory, `reading` says in a sentence how to read each number.
+"""
+
+from polarised.metrics.disentanglement import (
+    beta_vae_score,
+    dci,
+    disintegration,
+    explicitness,
+    factor_vae_score,
+    infomec,
+    irs,
+    mcc,
+    mig,
+    modularity,
+    nmi_matrix,
+    r2_matrix,
+    sap,
+)
+from polarised.metrics.disentanglement.prediction import dci_of
+from polarised.metrics.downstream import (
+    boosted_trees,
+    downstream_by_subset,
+    logistic_regression,
+    random_guess,
+    reduced_downstream,
+)
 from polarised.metrics.gaussian import (
     correlation,
     correlation_of,
@@ -22,19 +50,38 @@ from polarised.metrics.uncertainty import Estimate, bootstrap
 
 __all__ = [
     "Estimate",
+    "beta_vae_score",
     "bin_codes",
+    "boosted_trees",
     "bootstrap",
     "correlation",
     "correlation_of",
     "covariance",
+    "dci",
+    "dci_of",
+    "disintegration",
+    "downstream_by_subset",
     "effective_rank",
     "effective_rank_of",
     "entropies",
+    "explicitness",
+    "factor_vae_score",
     "hoyer",
+    "infomec",
     "information_between",
+    "irs",
+    "logistic_regression",
+    "mcc",
+    "mig",
+    "modularity",
     "mutual_information",
     "mutual_information_matrix",
     "mutual_information_of",
+    "nmi_matrix",
+    "r2_matrix",
+    "random_guess",
+    "reduced_downstream",
+    "sap",
     "total_correlation",
     "total_correlation_of",
     "wasserstein_correlation",

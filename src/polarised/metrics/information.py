@@ -26,17 +26,19 @@ def bin_edges(lowest: npt.ArrayLike, highest: npt.ArrayLike, *, bins: int = 20) 
     """Return the (d, bins + 1) edges of equal-width bins between each variable's own lowest and highest value.
 
     edge_jb = lowest_j + b (highest_j - lowest_j) / bins; a constant is widened by 1/2 on both sides.
-    [Locatello2019, discretised metrics]
+    Edges of single-precision codes are rounded to it, as numpy's histogram does.  [Locatello2019, discretised metrics]
 
     >>> bin_edges([0.0], [1.0], bins=4)
     array([[0.  , 0.25, 0.5 , 0.75, 1.  ]])
     """
     if bins < 1:
         raise ConfigError(f"bins must be at least 1, got {bins}; the literature uses 20")
+    kind = np.asarray(lowest).dtype
     low = np.atleast_1d(np.asarray(lowest, dtype=np.float64))
     high = np.atleast_1d(np.asarray(highest, dtype=np.float64))
     half = np.where(low == high, 0.5, 0.0)
-    return np.linspace(low - half, high + half, bins + 1, axis=-1)
+    edges = np.linspace(low - half, high + half, bins + 1, axis=-1)
+    return edges.astype(kind).astype(np.float64) if kind.kind == "f" else edges
 
 
 def bin_codes(codes: npt.ArrayLike, *, bins: int = 20, edges: Floats | None = None) -> Integers:
@@ -50,7 +52,8 @@ def bin_codes(codes: npt.ArrayLike, *, bins: int = 20, edges: Floats | None = No
     """
     array = checked_codes(codes) if edges is None else np.asarray(codes, dtype=np.float64)
     if edges is None:
-        edges = bin_edges(array.min(axis=0), array.max(axis=0), bins=bins)
+        raw = np.asarray(codes)
+        edges = bin_edges(raw.min(axis=0), raw.max(axis=0), bins=bins)
     bins = edges.shape[1] - 1
     labels = np.empty(array.shape, dtype=np.int64)
     for variable, row in enumerate(edges):

@@ -98,12 +98,11 @@ def mutual_information(
     >>> round(mutual_information([[0.0, 1.0], [1.0, 0.0]], bins=2), 3)
     0.693
     """
-    array = checked_codes(codes)
-    matrix = mutual_information_matrix(array, bins=bins, correction=correction, seed=seed)
+    matrix = mutual_information_matrix(codes, bins=bins, correction=correction, seed=seed)
     value = mutual_information_of(matrix)
     if not errors:
         return value
-    labels = bin_codes(array, bins=bins)
+    labels = bin_codes(codes, bins=bins)
     variables = labels.shape[1]
     if variables < 2:
         return Estimate(value, 0.0)

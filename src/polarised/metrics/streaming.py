@@ -125,14 +125,14 @@ class Ranges:
     """
 
     def __init__(self) -> None:
-        self.lowest: Floats | None = None
-        self.highest: Floats | None = None
+        self.lowest: npt.NDArray[Any] | None = None
+        self.highest: npt.NDArray[Any] | None = None
 
     def update(self, codes: npt.ArrayLike) -> None:
         """Add the rows of one chunk (m, d)."""
         chunk = _checked_chunk(codes, None if self.lowest is None else len(self.lowest))
         if len(chunk):
-            self._widen(chunk.min(axis=0).astype(np.float64), chunk.max(axis=0).astype(np.float64))
+            self._widen(chunk.min(axis=0), chunk.max(axis=0))
 
     def merge(self, other: Self) -> None:
         """Add everything another accumulator has seen."""
@@ -145,7 +145,7 @@ class Ranges:
             raise DataError("at least one row must be seen before there are edges; call update(codes)")
         return bin_edges(self.lowest, self.highest, bins=bins)
 
-    def _widen(self, low: Floats, high: Floats) -> None:
+    def _widen(self, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> None:
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise DataError("codes must be finite, got NaN or infinity in this chunk; drop these rows")
         self.lowest = low if self.lowest is None else np.minimum(self.lowest, low)
