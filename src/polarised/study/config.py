@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -48,12 +48,14 @@ class Evaluation:
 
     `downstream` predicts the factors from the codes by logistic regression, trained on the first two thirds of the
     inputs, with the best of `downstream_strengths` (C) by cross-validation; one alone is taken as it is.
+    `further` names measures of the page `polarised.study.further`, as a config names an objective.
     """
 
     examples: int = 10_000
     alpha: float = 0.1
     downstream: bool = False
-    downstream_strengths: tuple[float, ...] = tuple(10.0**power for power in range(-4, 5))
+    downstream_strengths: tuple[float, ...] = tuple(10.0 ** (-4 + 8 * i / 9) for i in range(10))
+    further: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +171,9 @@ def read_evaluation(settings: Any) -> Evaluation:
     >>> read_evaluation({"examples": 100}).alpha
     0.1
     """
-    return _section(Evaluation, settings, "evaluation")
+    evaluation = _section(Evaluation, settings, "evaluation")
+    further = [catalogue.complete("polarised.study.further", spec) for spec in evaluation.further]
+    return replace(evaluation, further=tuple(further))
 
 
 def overridden(config: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
@@ -191,7 +195,10 @@ def overridden(config: Mapping[str, Any], assignments: Sequence[str]) -> dict[st
                 child = {"name": child}
             section[parent] = child if isinstance(child, dict) else {}
             section = section[parent]
-        section[last] = yaml.safe_load(text)
+        value = yaml.safe_load(text)
+        if last == "name" and parents and section.get("name") != value:
+            section.clear()  # the settings of another entry mean nothing to this one
+        section[last] = value
     return changed
 
 
