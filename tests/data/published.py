@@ -147,16 +147,17 @@ def write_digits(folder: Path, name: str, *, count: int = 5, compressed: bool = 
 
 
 def write_dsprites(path: Path, indices: np.ndarray) -> None:
-    """Write these images as the published .npz has them, its pickled metadata included."""
+    """Write these images as the published .npz has them, its pickled metadata included, piece by piece."""
     from polarised.data import sprites
 
     path.parent.mkdir(parents=True, exist_ok=True)
     classes = np.concatenate([np.zeros((len(indices), 1), dtype=int), sprites.SPACE.factors(indices)], axis=1)
-    np.savez_compressed(
-        path,
-        metadata=np.array({"title": "dSprites"}, dtype=object),
-        imgs=sprites.draw(indices)[:, 0],
-        latents_classes=classes,
-        latents_values=classes.astype(float),
-        allow_pickle=True,
-    )
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, array in (("metadata", np.array({"title": "dSprites"}, dtype=object)), ("latents_classes", classes)):
+            with archive.open(f"{name}.npy", "w") as member:
+                np.lib.format.write_array(member, array, allow_pickle=True)
+        with archive.open("imgs.npy", "w", force_zip64=True) as member:
+            about = {"descr": "|u1", "fortran_order": False, "shape": (len(indices), 64, 64)}
+            np.lib.format.write_array_header_1_0(member, about)
+            for start in range(0, len(indices), 8192):
+                member.write(sprites.draw(indices[start : start + 8192]).tobytes())

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polarised.data.dataset import FactorSpace
 
-__all__ = ["SPACE", "draw", "rows", "unpacked"]
+__all__ = ["SPACE", "draw", "halved", "rows", "unpacked"]
 
 SIDE = 64
 PIXEL = 256
@@ -57,6 +57,17 @@ def unpacked(bits: NDArray[np.uint64], *, dtype: type[np.uint8] | type[np.float3
     return pixels.reshape(-1, 1, SIDE, SIDE).astype(dtype, copy=False)
 
 
+def halved(images: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return images (n, 1, 64, 64) at half the size: the mean of every 2x2 pixels.
+
+    >>> halved(np.eye(64, dtype=np.float32)[None, None])[0, 0, 0, :2]
+    array([0.5, 0. ], dtype=float32)
+    """
+    pairs = images[:, :, ::2] + images[:, :, 1::2]
+    means: NDArray[np.float32] = (pairs[..., ::2] + pairs[..., 1::2]) * np.float32(0.25)
+    return means
+
+
 def rows(indices: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the images as rows of bits, (n, 64): bit j of row i is the pixel in column j.
 
@@ -68,18 +79,20 @@ def rows(indices: NDArray[np.int64]) -> NDArray[np.uint64]:
     table = _table()
     indices = np.asarray(indices, dtype=np.int64)
     turned, across, down = indices // 1024, indices // 32, indices % 32
-    first = table.first[turned * 32 + down]
-    count = table.first[turned * 32 + down + 1] - first
+    first = table.first.take(turned * 32 + down)
+    count = table.first.take(turned * 32 + down + 1) - first
     ends = np.cumsum(count)
-    crossing = table.crossings[np.arange(count.sum()) + np.repeat(first - ends + count, count)]
-    edge, row, rise, height = crossing.T.astype(np.int32)
-    place = np.repeat(table.outline[across], count) + edge
-    x = table.x[place].astype(np.int32)
-    run = table.x[place + 1] - x
+    which = np.arange(count.sum()) + np.repeat(first - ends + count, count)
+    # take is several times quicker than indexing on arrays this small.
+    edge, row, rise, height = table.crossings.take(which, axis=0).T.astype(np.int32)
+    place = np.repeat(table.outline.take(across), count) + edge
+    x = table.x.take(place).astype(np.int32)
+    run = table.x.take(place + 1) - x
     # The first column whose centre is not left of the crossing: ceil((x + rise * run / height - half) / pixel).
     column = -(((PIXEL // 2 - x) * height - rise * run) // (PIXEL * height))
     filled = np.zeros(len(indices) * SIDE, dtype=np.uint64)
-    np.add.at(filled, np.repeat(np.arange(0, len(filled), SIDE), count) + row, POWERS[column + SIDE * (height < 0)])
+    pixel_row = np.repeat(np.arange(0, len(filled), SIDE), count) + row
+    np.add.at(filled, pixel_row, POWERS.take(column + SIDE * (height < 0)))
     return filled.reshape(-1, SIDE)
 
 

@@ -51,15 +51,10 @@ def dsprites(
     if path is not None or source == "file":
         space, read = _from_file(path, partial)
 
-    def halved(indices: Indices) -> Floats:
-        images = read(indices).reshape(-1, 1, 32, 2, 64)
-        pairs = images[..., 0, :] + images[..., 1, :]
-        means: Floats = (pairs[..., ::2] + pairs[..., 1::2]) * np.float32(0.25)
-        return means
-
     if size not in (64, 32):
         raise DataError(f"expected dSprites of size 64 or 32, got {size}")
-    return Dataset("dsprites", (1, size, size), len(space), read if size == 64 else halved, factor_space=space)
+    small = read if size == 64 else lambda indices: sprites.halved(read(indices))
+    return Dataset("dsprites", (1, size, size), len(space), small, factor_space=space)
 
 
 def color_dsprites() -> Dataset:
@@ -119,7 +114,9 @@ def _coloured(mask: Floats, generator: np.random.Generator) -> Floats:
 
 
 def _noisy(mask: Floats, generator: np.random.Generator) -> Floats:
-    noise = generator.random((len(mask), 3, 64, 64), dtype=np.float32)
+    # The middles of 65,536 steps, from two random bytes each: a third of the time of floats drawn one by one.
+    steps = np.frombuffer(generator.bytes(2 * 3 * mask.size), dtype="<u2").reshape(len(mask), 3, 64, 64)
+    noise: Floats = (steps.astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-16)
     return np.maximum(noise, mask, out=noise)
 
 
