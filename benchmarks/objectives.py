@@ -2,7 +2,7 @@
 
 Rounds are interleaved, so that a busy machine slows all of them alike; the median ratio over rounds is printed.
 
-    python benchmarks/objectives.py [--rounds 15] [--steps 8]
+    python benchmarks/objectives.py [--rounds 8] [--steps 4] [--threads 2]
 """
 
 import argparse
@@ -47,8 +47,8 @@ def stepper(spec: dict[str, object]):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

