@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from data import published
-from polarised.cli_datasets import app
+from polarised.cli.datasets import app
 from polarised.data import Dataset, contact_sheet, describe, from_arrays, prepare
 from polarised.errors import ConfigError, DataError, DownloadError
 
@@ -98,9 +98,18 @@ def test_command_lists(folder: Path) -> None:
     assert listed.exit_code == 0
     assert "noisy_dsprites" in listed.output
     assert str(folder) in listed.output.replace("\n", "")
-    records = json.loads(run.invoke(app, ["list", "--json"]).output)
+    records = json.loads(run.invoke(app, ["list", "--json"]).output)["datasets"]
     assert [record["name"] for record in records] == [about.name for about in describe()]
     assert records[0]["factors"]["orientation"] == 40
+
+
+def test_command_is_mounted_and_errors_are_one_sentence(folder: Path) -> None:
+    from polarised.cli import app as polarised
+
+    assert run.invoke(polarised, ["datasets", "list", "--json"]).exit_code == 0
+    failed = run.invoke(polarised, ["datasets", "prepare", "celeba"])
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith("error: expected the file img_align_celeba.zip")
 
 
 def test_command_prepares(folder: Path, tmp_path: Path) -> None:

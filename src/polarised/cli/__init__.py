@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from polarised.cli.cite import cite
+from polarised.cli.datasets import app as datasets
 from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
 from polarised.cli.dimensions import dimensions
@@ -45,6 +46,7 @@ app.command()(diagnose)
 app.command()(prune)
 app.command()(dimensions)
 app.command()(cite)
+app.add_typer(datasets, name="datasets")
 
 
 def _version(show: bool) -> None:

@@ -1,12 +1,13 @@
 """`polarised datasets`: what there is, what is ready, how to get the rest, and what it looks like."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from polarised.cli.screen import Json, Quiet, console, print_json
 
 if TYPE_CHECKING:
     from polarised.data import Description
@@ -16,12 +17,9 @@ __all__ = ["app"]
 
 app = typer.Typer(
     help="List, prepare and look at datasets.\n\nExample: polarised datasets show dsprites",
-    no_args_is_help=False,
     rich_markup_mode="rich",
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Name = Annotated[str, typer.Argument(help="A name that `polarised datasets` lists.", show_default=False)]
 Settings = Annotated[list[str] | None, typer.Argument(help="Settings of the dataset as key=value.", show_default=False)]
 
@@ -43,11 +41,12 @@ def list_datasets(as_json: Json = False) -> None:
     Example: polarised datasets list --json
     """
     from polarised.data import describe
+    from polarised.data.download import data_folder
 
     if as_json:
-        typer.echo(json.dumps([asdict(about) for about in describe()], indent=2))
+        print_json({"folder": str(data_folder()), "datasets": [asdict(about) for about in describe()]})
         return
-    _print_table(describe())
+    _print_table(describe(), str(data_folder()))
 
 
 @app.command()
@@ -69,7 +68,7 @@ def prepare(
     with _progress(quiet or as_json) as progress:
         dataset = prepare_dataset(_spec(name, settings), progress=progress, mirror=mirror)
     if as_json:
-        typer.echo(json.dumps({"name": name, "images": len(dataset), "shape": list(dataset.shape)}))
+        print_json({"name": name, "images": len(dataset), "shape": list(dataset.shape)})
     elif not quiet:
         typer.echo(f"{name} is ready: {len(dataset):,} of shape {' × '.join(map(str, dataset.shape))}")
 
@@ -97,7 +96,7 @@ def show(
         dataset = prepare_dataset(_spec(name, settings), progress=progress)
     path = contact_sheet(dataset, output or f"{name}.png", columns=columns, seed=seed)
     if as_json:
-        typer.echo(json.dumps({"name": name, "path": str(path)}))
+        print_json({"name": name, "path": str(path)})
     elif not quiet:
         typer.echo(str(path))
 
@@ -145,32 +144,28 @@ def _progress(quiet: bool) -> "Iterator[Progress | None]":
         yield progress
 
 
-def _print_table(about: "list[Description]") -> None:
-    from rich.console import Console
+def _print_table(described: "list[Description]", folder: str) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from polarised.data.download import data_folder
-
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="Datasets", title_justify="left", title_style="bold")
     for heading in ("dataset", "ready", "images", "shape", "factors", "licence", "citation"):
         table.add_column(heading, justify="right" if heading == "images" else "left", overflow="fold")
-    for one in about:
+    for about in described:
         table.add_row(
-            f"[bold]{one.name}[/bold]\n[dim]{one.title}[/dim]",
-            "[green]yes[/green]" if one.ready else "[yellow]no[/yellow]",
-            f"{one.images:,}" if one.images else "",
-            "×".join(map(str, one.shape)),
-            ", ".join(f"{factor} ({size})" for factor, size in one.factors.items()),
-            one.licence,
-            one.citation,
+            f"{about.name}\n[dim]{about.title}[/dim]",
+            "[green]● yes[/]" if about.ready else "[yellow]○ no[/]",
+            f"{about.images:,}" if about.images else "",
+            "×".join(map(str, about.shape)),
+            ", ".join(f"{factor} ({size})" for factor, size in about.factors.items()),
+            about.licence,
+            about.citation,
         )
-    console = Console()
-    console.print(table)
-    console.print(f"\nFiles are looked for in {data_folder()} (set POLARISED_DATA to change it).", soft_wrap=True)
-    waiting = [one for one in about if not one.ready]
-    for one in waiting:
-        where = f"from {one.pages[0]} " if one.pages else ""
-        files = one.files[0] if len(one.files) == 1 else f"{len(one.files)} files ({one.files[0]}, ...)"
-        console.print(f"  {one.name}: {files} {where}into {one.folder}", style="dim", soft_wrap=True, highlight=False)
-    if waiting:
-        console.print("`polarised datasets prepare NAME` gets what can be downloaded.", style="dim")
+    screen = console()
+    screen.print(table)
+    screen.print(f"Files are looked for in {folder}; set POLARISED_DATA to change it.", soft_wrap=True)
+    for about in (about for about in described if not about.ready):
+        files = about.files[0] if len(about.files) == 1 else f"{len(about.files)} files ({about.files[0]}, ...)"
+        origin = f"from {about.pages[0]} " if about.pages else ""
+        screen.print(f"  {about.name}: {files} {origin}into {about.folder}", style="dim", soft_wrap=True)
+    screen.print("`polarised datasets prepare NAME` gets what can be downloaded; `show NAME` draws it.")
