@@ -127,21 +127,22 @@ def _progress(quiet: bool) -> "Iterator[Progress | None]":
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, TaskID] = {}
+    share = TextColumn("{task.percentage:>3.0f}%")
+    columns = (TextColumn("{task.description}"), BarColumn(), share, TimeRemainingColumn())
+    bars = Progress(*columns, console=Console(stderr=True))
+    tasks: dict[str, TaskID] = {}
 
-        def progress(doing: str, done: int, total: int) -> None:
-            if doing not in tasks:
-                tasks[doing] = bars.add_task(doing, total=total or None)
-            bars.update(tasks[doing], completed=done)
+    def progress(doing: str, done: int, total: int) -> None:
+        if doing not in tasks:
+            bars.start()
+            tasks[doing] = bars.add_task(doing, total=total or None)
+        bars.update(tasks[doing], completed=done)
 
+    try:
         yield progress
+    finally:
+        if tasks:
+            bars.stop()
 
 
 def _print_table(described: "list[Description]", folder: str) -> None:
