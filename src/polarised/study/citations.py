@@ -59,3 +59,5 @@ def _entries(run: Run) -> Iterable[Any]:
         yield catalogue.entry(f"polarised.models.{page}", run.model[part]["name"])
     for metric in _METRICS:
         yield catalogue.entry("polarised.metrics.redundancy", metric)
+    for measure in run.evaluation.further:
+        yield catalogue.entry("polarised.study.further", measure["name"])

@@ -17,7 +17,7 @@ from polarised.study.run import is_done
 __all__ = ["COLUMNS", "collect", "results_of"]
 
 COLUMNS = ("run", "seed", "method", "strength", "dataset", "representation", "variables", "metric", "value")
-TABLES = ("scores.parquet", "reconstruction.parquet", "downstream.parquet")
+TABLES = ("scores.parquet", "reconstruction.parquet", "downstream.parquet", "further.parquet")
 LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.safetensors", "snapshots.npz")
 
 

@@ -23,6 +23,7 @@ from polarised.representations import Encodings
 from polarised.study import measures
 from polarised.study.config import Run, read_config, read_evaluation
 from polarised.study.failures import recording_failure
+from polarised.study.further.rows import further_scores
 from polarised.study.lock import locked
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ MEASURED = (
     "histograms.npz",
     "scores.parquet",
     "downstream.parquet",
+    "further.parquet",
     "done.json",
 )
 
@@ -75,6 +77,8 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
     _stage(directory / "histograms.npz", lambda path: measures.save_histograms(run, encodings(), path))
     _table(directory / "scores.parquet", lambda: measures.scores(run, encodings()))
     _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings()))
+    if run.evaluation.further:
+        _table(directory / "further.parquet", lambda: further_scores(run, model(), dataset_of(run), encodings()))
     _stage(directory / "done.json", lambda path: _write_done(run, path, time.time() - began))
 
 
