@@ -95,5 +95,11 @@ def _layer(weights: Mapping[str, Tensor], name: str, *, transposed: bool = False
         layer = nn.ConvTranspose2d(weight.shape[0], weight.shape[1], kernel, bias=bias is not None)
     else:
         layer = nn.Conv2d(weight.shape[1], weight.shape[0], kernel, bias=bias is not None)
+    if bias is not None and layer.bias is not None and bias.shape != layer.bias.shape:
+        kind = "Conv2d" if transposed else "ConvTranspose2d"
+        raise DataError(
+            f"expected {name}.bias of shape {tuple(layer.bias.shape)}, got {tuple(bias.shape)}: is the layer a {kind}? "
+            "The flag transposed says so"
+        )
     layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
     return layer.to(weight.dtype)

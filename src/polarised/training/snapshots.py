@@ -85,7 +85,9 @@ class Snapshots:
                 posterior = vae.posterior(x, u)
                 prior = vae.prior.given(u).moments(len(x))
                 parts.append([t.cpu().numpy() for t in (posterior.mean, posterior.variance, *prior)])
-        mean, variance, prior_mean, prior_variance = (np.concatenate(part) for part in zip(*parts, strict=True))
+        mean, variance, *prior = (np.concatenate(part) for part in zip(*parts, strict=True))
+        # A prior that is the same for every input says so by its shape.
+        prior_mean, prior_variance = (rows[0] if (rows == rows[0]).all() else rows for rows in prior)
         return Encodings(mean, variance=variance, prior_mean=prior_mean, prior_variance=prior_variance)
 
 

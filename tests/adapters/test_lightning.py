@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("lightning")
+
+import lightning
+from lightning.pytorch.loggers import Logger
+
+from polarised.adapters.lightning import RegimeCallback
+from polarised.errors import ConfigError
+from polarised.representations.timeline import Timeline
+
+# Lightning's own: it uses what torch has deprecated, and would rather have more workers.
+pytestmark = [pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:.*does not have many workers")]
+
+
+class LinearVAE(lightning.LightningModule):
+    """A linear VAE on data of two dimensions: of four variables it needs two."""
+
+    def __init__(self, beta=1.0):
+        super().__init__()
+        self.encoder, self.decoder, self.beta = torch.nn.Linear(6, 8), torch.nn.Linear(4, 6), beta
+        torch.nn.init.normal_(self.encoder.weight, std=0.3)
+
+    def encode(self, x):
+        return self.encoder(x).chunk(2, dim=1)
+
+    def training_step(self, batch, _):
+        mean, log_variance = self.encode(batch[0])
+        z = mean + (log_variance / 2).exp() * torch.randn_like(mean)
+        error = ((self.decoder(z) - batch[0]) ** 2).sum(1).mean() / (2 * 0.01)
+        rate = 0.5 * (mean**2 + log_variance.exp() - 1 - log_variance).sum(1).mean()
+        return error + self.beta * rate
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.02)
+
+
+class Notes(Logger):
+    """A logger that remembers."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = {}
+
+    name, version = "notes", "0"
+
+    def log_hyperparams(self, *_, **__):
+        pass
+
+    def log_metrics(self, metrics, step=None):
+        self.seen[step] = metrics
+
+
+@pytest.fixture
+def data():
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(512, 2, generator=generator) @ torch.randn(2, 6, generator=generator)
+
+
+def fitted(data, callback, *, logger=False, beta=1.0, steps=400, **more):
+    torch.manual_seed(0)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data), batch_size=64)
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    trainer = lightning.Trainer(
+        max_steps=steps, accelerator="cpu", callbacks=[callback], logger=logger, **quiet, log_every_n_steps=1
+    )
+    trainer.fit(LinearVAE(beta), loader, **more)
+    return trainer
+
+
+def test_a_real_trainer_is_looked_at_while_it_trains(data, tmp_path):
+    notes = Notes()
+    halves = [data[:256], data[256:]]
+    callback = RegimeCallback(lambda module, x: module.encode(x), halves, second="log_variance", every=100)
+    trainer = fitted(data, callback, logger=notes)
+    assert callback.timeline.steps == [100, 200, 300, 400]
+    last = callback.timeline.counts().row(-1, named=True)
+    assert (last["active"], last["passive"]) == (2, 2)
+    assert {step: seen["polarised/active"] for step, seen in notes.seen.items() if "polarised/active" in seen}[
+        400
+    ] == 2.0
+    # A checkpoint of Lightning carries the timeline, in plain types.
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    again = RegimeCallback(callback.encode, callback.batches, second="log_variance")
+    state = torch.load(tmp_path / "a.ckpt", weights_only=True)["callbacks"]
+    again.load_state_dict(next(value for key, value in state.items() if "RegimeCallback" in key))
+    assert again.timeline.table().equals(callback.timeline.table())
+
+
+def test_a_collapse_is_announced(data):
+    callback = RegimeCallback(
+        lambda module, x: module.encode(x), [data], second="log_variance", every=50, timeline=Timeline(patience=300)
+    )
+    with pytest.warns(UserWarning, match="all 4 variables are passive"):
+        fitted(data, callback, beta=1e5, steps=600)
+    assert np.all(np.array(callback.timeline.types[-1]) == "passive")
+
+
+def test_every_is_checked():
+    with pytest.raises(ConfigError, match="at least 1"):
+        RegimeCallback(lambda module, x: (x, x), [], second="variance", every=0)

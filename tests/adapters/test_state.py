@@ -1,0 +1,70 @@
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from polarised.adapters.state import prune_state, read_state, write_state
+from polarised.errors import DataError
+
+
+class Foreign(nn.Module):
+    """Somebody's VAE: one linear head, means before log-variances; the decoder begins with a transposed convolution."""
+
+    def __init__(self, latents=4):
+        super().__init__()
+        self.body = nn.Linear(6, 8)
+        self.head = nn.Linear(8, 2 * latents)
+        self.up = nn.ConvTranspose2d(latents, 5, 4)
+
+    def decode(self, z):
+        return self.up(z[:, :, None, None])
+
+
+def test_a_foreign_network_is_cut_and_still_the_same_on_what_is_kept():
+    torch.manual_seed(0)
+    model, keep = Foreign(), [3, 1]
+    names = {"mean_head": "head", "decoder_input": "up", "layout": "stacked", "transposed": True}
+    smaller = Foreign(latents=2)
+    smaller.load_state_dict(prune_state(model.state_dict(), keep, **names))
+    h = torch.randn(3, 8)
+    whole, cut = model.head(h), smaller.head(h)
+    torch.testing.assert_close(cut, whole[:, [3, 1, 7, 5]])
+    z = torch.zeros(3, 4)
+    z[:, keep] = torch.randn(3, 2)
+    torch.testing.assert_close(smaller.decode(z[:, keep]), model.decode(z))
+    assert model.head.out_features == 8
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_states_are_read_and_written(tmp_path, suffix):
+    state = Foreign().state_dict()
+    path = tmp_path / f"weights{suffix}"
+    if suffix == ".pt":
+        torch.save({"state_dict": state}, path)
+    else:
+        write_state(state, path)
+    found = read_state(path)
+    assert all(bool((found[name] == value).all()) for name, value in state.items())
+
+
+def test_a_wrong_name_suggests_the_right_one():
+    state = Foreign().state_dict()
+    with pytest.raises(DataError, match="did you mean 'head'"):
+        prune_state(state, [0], mean_head="heads", decoder_input="up", layout="stacked", transposed=True)
+    with pytest.raises(DataError, match="is the layer a ConvTranspose2d"):
+        prune_state(state, [0], mean_head="head", decoder_input="up", layout="stacked")
+
+
+class Bomb:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was run",))
+
+
+def test_hostile_weights_are_refused(tmp_path):
+    (tmp_path / "a.pt").write_bytes(pickle.dumps(Bomb()))
+    torch.save([1, 2], tmp_path / "b.pt")
+    (tmp_path / "c.safetensors").write_bytes(b"\xff" * 64)
+    for name in ("a.pt", "b.pt", "c.safetensors"):
+        with pytest.raises(DataError, match="expected"):
+            read_state(tmp_path / name)
