@@ -13,7 +13,7 @@ __all__ = ["demo"]
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the run and its page.")] = Path("runs"),
-    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 2200,
+    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 1600,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     quiet: Quiet = False,
     json: Json = False,
@@ -39,13 +39,13 @@ def demo(
         {
             "dataset": "dsprites",
             "model": {"architecture": "locatello_conv", "latents": 10},
-            "objective": {"name": "BetaVAE", "beta": 4.0},
+            "objective": {"name": "BetaVAE", "beta": 8.0},
             "training": {"steps": steps, "learning_rate": 1e-3},
-            "snapshots": {"every": max(1, steps // 22)},
+            "snapshots": {"every": max(1, steps // 20)},
             "seed": seed,
         }
     )
-    screen.print(f"Training a VAE with 10 latent variables on dSprites (64 × 64, beta 4, {steps:,} steps) …")
+    screen.print(f"Training a VAE with 10 latent variables on dSprites (64 × 64, beta 8, {steps:,} steps) …")
     directory = execute(run, out, progress=not quiet)
     diagnosis = diagnose_run(directory)
     show_diagnosis(diagnosis, screen)
