@@ -1,0 +1,125 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from polarised.cli import app
+from polarised.models import build_vae
+from polarised.models.storage import load_vae, save_vae
+
+GENERATOR = np.random.default_rng(0)
+MEAN = np.column_stack([GENERATOR.normal(size=800), 0.02 * GENERATOR.normal(size=800), GENERATOR.normal(size=800)])
+VARIANCE = np.column_stack([np.full(800, 0.01), np.ones(800), np.full(800, 0.4)])
+
+
+@pytest.fixture
+def codes(tmp_path):
+    np.savez(tmp_path / "codes.npz", mean=MEAN, variance=VARIANCE)
+    return tmp_path / "codes.npz"
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if code == 0:
+        assert result.exit_code == 0, (result.output, result.exception)
+    return result
+
+
+def test_a_file_of_arrays_is_diagnosed_in_words_and_tables(codes):
+    output = run("diagnose", codes, "--details").output
+    assert "1 of 3 latent variables is active, 1 mixed, 1 passive." in output
+    assert "Which variables count, by whose rule" in output
+    assert "How certain" in output
+    assert "Traceback" not in output
+
+
+def test_machines_get_one_json_object(codes):
+    report = json.loads(run("diagnose", codes, "--json").output)
+    assert (report["active"], report["mixed"], report["passive"]) == ([0], [2], [1])
+    assert report["inputs"] == 800
+    assert {row["variable"] for row in report["other_rules"]} == {0, 1, 2}
+    assert "alpha 0.05" in report["sensitivity"][0]
+
+
+def test_quiet_is_quiet_and_shards_are_one_model(codes, tmp_path):
+    assert run("diagnose", codes, "--quiet").output == ""
+    np.savez(tmp_path / "more.npz", mean=MEAN, variance=VARIANCE)
+    assert json.loads(run("diagnose", codes, tmp_path / "more.npz", "--json").output)["inputs"] == 1600
+
+
+def test_a_page_is_written(codes, tmp_path):
+    run("diagnose", codes, "--html", tmp_path / "page.html", "--quiet")
+    assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")[:500].lower()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("diagnose", "nowhere"), ("prune", "nowhere"), ("dimensions", "nowhere"), ("prune", "x", "--mean-head", "a")],
+)
+def test_what_is_wrong_is_one_sentence(arguments):
+    result = run(*arguments, code=1)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(("error: expected", "error: datasets has no"))
+    assert "Traceback" not in result.output
+
+
+def test_wrong_use_is_told_apart():
+    assert run("diagnose", code=2).exit_code == 2
+    assert run("diagnose", "x", "--rule", "guess", code=2).exit_code == 2
+
+
+@pytest.fixture
+def model(tmp_path):
+    config = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 4}
+    vae = build_vae(config, (1, 64, 64))
+    with torch.no_grad():
+        vae.encoder.log_variance_head.bias[:2] = -5.0
+    return save_vae(vae, tmp_path / "model.safetensors", config=config)
+
+
+def test_a_model_is_diagnosed_on_named_data(model):
+    report = json.loads(run("diagnose", model, "--data", "dsprites", "--examples", 200, "--json").output)
+    assert report["inputs"] == 200
+    assert len(report["decoder_use"]) == 4
+    assert "--data" in run("diagnose", model, code=1).stderr
+
+
+def test_a_model_is_pruned_and_the_proof_printed(model, tmp_path):
+    out = tmp_path / "small.safetensors"
+    options = ("--out", out, "--keep", "0,1", "--data", "dsprites", "--examples", 200)
+    report = json.loads(run("prune", model, *options, "--json").output)
+    assert load_vae(out).latents == 2
+    assert report["dropped"] == [2, 3]
+    assert report["largest change of a kept encoding"] < 1e-5
+    assert report["parameters"][1] < report["parameters"][0]
+    assert len(report["accuracy of predicting factors"]) == 2
+    assert "Before and after" in run("prune", model, *options).output
+
+
+def test_foreign_weights_are_pruned_by_the_names_of_their_layers(tmp_path):
+    weights = {"mu": torch.nn.Linear(6, 3), "lv": torch.nn.Linear(6, 3), "dec": torch.nn.Linear(3, 6)}
+    torch.save(torch.nn.ModuleDict(weights).state_dict(), tmp_path / "vae.pt")
+    layers = ("--mean-head", "mu", "--log-variance-head", "lv", "--decoder-input", "dec")
+    out = tmp_path / "small.safetensors"
+    report = json.loads(run("prune", tmp_path / "vae.pt", *layers, "--keep", "2", "--out", out, "--json").output)
+    assert report["parameters"] == [21 + 21 + 24, 7 + 7 + 12]
+    assert "such as 0,3,5" in run("prune", tmp_path / "vae.pt", *layers, "--keep", "2,x", code=1).stderr
+
+
+def test_the_number_of_latents_is_counted_and_drawn(tmp_path):
+    np.savez(tmp_path / "images.npz", images=GENERATOR.uniform(size=(300, 1, 16, 16)).astype(np.float32))
+    options = ("--architecture", "mlp", "--steps", 20, "--examples", 300, "--latents", 3, "--seeds", 2)
+    result = run(
+        "dimensions", tmp_path / "images.npz", *options, "--no-fondue", "--json", "--plot", tmp_path / "sizes.png"
+    )
+    report = json.loads(result.output)
+    assert len(report["one_shot"]["each"]) == 2
+    assert report["fondue"] is None
+    assert (tmp_path / "sizes.png").stat().st_size > 5000
+
+
+def test_help_shows_an_example():
+    for command in ("diagnose", "prune", "dimensions"):
+        assert "Example" in run(command, "--help").output
