@@ -56,10 +56,11 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
             "mean": _correlations(encodings.mean[:, shown]),
             "sampled": _correlations(sampled[:, shown]),
         },
-        "pictures": None if diagnosis.pictures is None else _pictures(diagnosis.pictures, by_rate),
+        "pictures": _pictures(diagnosis.pictures, by_rate),
         "decoder_use": None if diagnosis.decoder_use is None else table(diagnosis.decoder_use),
         "history": None if diagnosis.history is None else table(_thinned(diagnosis.history)),
         "dynamics": None if diagnosis.snapshots is None else _dynamics(diagnosis.snapshots),
+        "other_rules": None if diagnosis.other_rules is None else table(diagnosis.other_rules),
         "downstream": None if diagnosis.downstream is None else table(diagnosis.downstream),
         "provenance": plain(diagnosis.provenance),
     }
@@ -137,7 +138,9 @@ def _correlations(codes: NDArray[Any]) -> list[list[float | None]]:
     return [[None if math.isnan(value) else round(value, 4) for value in row] for row in correlations.tolist()]
 
 
-def _pictures(pictures: "Pictures", by_rate: NDArray[Any]) -> dict[str, Any]:
+def _pictures(pictures: "Pictures | None", by_rate: NDArray[Any]) -> dict[str, Any] | None:
+    if pictures is None or pictures.originals.ndim != 4:
+        return None
     originals, reconstructions = pictures.originals[:MOST_PAIRS], pictures.reconstructions[:MOST_PAIRS]
     frame = int(np.prod(pictures.traversals.shape[1:]))
     affordable = max(8, FRAMES_ALL // max(frame, 1))

@@ -3,12 +3,26 @@ for (const own of DATA.models) {
   own.use = new Map(records(own.decoder_use).map((row) => [row.variable, row]));
   own.list = records(own.variables);
 }
+// Nested settings become one row a value, named by its path.
+function leaves(value, path = []) {
+  const nested = value !== null && typeof value === "object" && !(Array.isArray(value) && value.every((item) => item === null || typeof item !== "object"));
+  if (nested && Object.keys(value).length) return Object.entries(value).flatMap(([key, item]) => leaves(item, [...path, words(key)]));
+  const text = value === null ? "–" : Array.isArray(value) ? value.map(String).join(", ") : typeof value === "object" ? "–" : String(value);
+  return [[path.join(" › "), text]];
+}
+// A text of several lines, such as BibTeX, is kept as it is behind its name.
 function facts(value) {
-  if (Array.isArray(value)) return value.every((item) => typeof item !== "object" || item === null) ? document.createTextNode(value.map(String).join(", ")) : facts(Object.fromEntries(value.map((item, i) => [i, item])));
-  if (value === null || typeof value !== "object") return document.createTextNode(value === null ? "–" : String(value));
-  return html("dl", { class: "facts" }, Object.entries(value).flatMap(([key, item]) => {
-    const nested = item !== null && typeof item === "object" && !Array.isArray(item);
-    return [html("dt", {}, words(key)), nested ? html("dd", {}) : html("dd", {}, facts(item)), nested ? facts(item) : null];
+  const [long, brief] = [true, false].map((lines) => leaves(value).filter(([, text]) => text.trim().includes("\n") === lines));
+  return [html("dl", { class: "facts" }, brief.map(([key, text]) => html("div", {}, html("dt", {}, key), html("dd", {}, text)))),
+    ...long.map(([key, text]) => html("details", {}, html("summary", {}, key), html("pre", {}, html("code", {}, text.trim()))))];
+}
+const OTHER_RULES = { relative: "relative rule, active or mixed", standard: "standard rule, active or mixed", active_unit: "active units: Var(mean) > 0.01", kl: "KL > 0.01 nats", factor_vae: "FactorVAE: std(mean) ≥ 0.05", not_vanished: "DRVI: max |mean| ≥ 0.1" };
+function drawOtherRules() {
+  const rows = records(model.other_rules), names = rows.length ? model.other_rules.columns.filter((name) => name !== "variable") : [];
+  find("#others").hidden = !names.length;
+  find("#others-list").replaceChildren(...names.map((name) => {
+    const used = rows.filter((row) => row[name]).map((row) => row.variable);
+    return html("div", { "data-tip": used.length ? `variables ${used.slice(0, 40).join(", ")}${used.length > 40 ? ", …" : ""}` : "none" }, html("dt", {}, OTHER_RULES[name] || words(name)), html("dd", {}, `${used.length} of ${rows.length}`));
   }));
 }
 function correlationTable(kind) {
@@ -29,10 +43,10 @@ function dynamicsTable() {
 function drawProvenance() {
   const { command, ...rest } = model.provenance;
   find("#command").replaceChildren(command ? html("pre", {}, html("code", {}, String(command))) : "");
-  find("#facts").replaceChildren(facts(rest));
+  find("#facts").replaceChildren(...facts(rest));
   const tables = [["variables", () => ({ columns: [...model.variables.columns, "type_here"], rows: model.variables.rows.map((row, j) => [...row, types[j]]) })], ["scores", () => model.scores],
     ["correlations_mean", () => correlationTable("mean")], ["correlations_sampled", () => correlationTable("sampled")], ["histograms", histogramTable],
-    ["downstream", model.downstream && (() => model.downstream)], ["decoder_use", model.decoder_use && (() => model.decoder_use)], ["training", model.history && (() => model.history)], ["dynamics", model.dynamics && dynamicsTable]];
+    ["downstream", model.downstream && (() => model.downstream)], ["other_rules", model.other_rules && (() => model.other_rules)], ["decoder_use", model.decoder_use && (() => model.decoder_use)], ["training", model.history && (() => model.history)], ["dynamics", model.dynamics && dynamicsTable]];
   find("#downloads").replaceChildren(...tables.filter(([, make]) => make).map(([label, make]) => downloadButton(`${model.name}_${label}`, label, make)));
 }
 function show(index) {
@@ -54,6 +68,7 @@ function show(index) {
   drawDownstream();
   drawHistory();
   drawProvenance();
+  drawOtherRules();
   navigate();
 }
 // Several models at a glance.

@@ -12,7 +12,8 @@ function picture(uri, i, count, label = null) {
 function frameAt(walk, i) {
   const steps = model.pictures.values.length;
   walk.frame.style.backgroundPosition = `${steps > 1 ? (i / (steps - 1)) * 100 : 0}% 0`;
-  walk.value.textContent = `z = ${number(model.pictures.values[i])}`;
+  // With a learned prior the walk is measured in its standard deviations.
+  walk.value.textContent = model.learned_prior ? `${number(model.pictures.values[i])} sd` : `z = ${number(model.pictures.values[i])}`;
   walk.slider.value = i;
   walk.slider.setAttribute("aria-valuetext", walk.value.textContent);
 }

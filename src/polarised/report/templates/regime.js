@@ -51,7 +51,7 @@ function drawVerdict() {
 
 // Where each variable stands among the thresholds.
 function drawMap() {
-  const host = find("#map"), width = widthOf(host), height = Math.min(340, Math.max(250, width * 0.58));
+  const host = find("#map"), width = widthOf(host), height = Math.min(420, Math.max(250, width * 0.76));
   const standard = state.rule === "standard", a = state.alpha;
   const [level, spread] = standard ? ["posterior_variance", "posterior_variance_spread"] : ["ratio_mean", "ratio_variance"];
   const right = Math.min(2.2, Math.max(1.25, ...variables.map((v) => v[level] * 1.05))), top = Math.min(1.2, Math.max(0.3, a * 1.25, ...variables.map((v) => v[spread] * 1.1)));

@@ -1,0 +1,190 @@
+"""A local page with live sliders: move z and see the image, click a data point and see its code.
+
+The server listens on 127.0.0.1 only, answers only under a random token, and reads no file once it has started.
+"""
+
+import json
+import secrets
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polarised.errors import DataError
+from polarised.report.contents import plain
+from polarised.report.rendering import rendered
+from polarised.report.sprites import png, strip
+
+if TYPE_CHECKING:
+    from polarised.adapters.live import Live
+    from polarised.data import Batch, Dataset
+    from polarised.representations import Regime
+
+__all__ = ["Exploration", "ExploreServer", "open_exploration"]
+
+LONGEST_BODY = 1 << 16
+MOST_SLIDERS = 64
+SCRIPTS = ("core.js", "shell.js", "explore.js")
+
+
+@dataclass(frozen=True, eq=False)
+class Exploration:
+    """A model to play with and the inputs it may be asked about."""
+
+    name: str
+    live: "Live"
+    inputs: "Batch"
+    regime: "Regime"
+    points: Any
+
+    def page(self) -> str:
+        """Return the HTML that asks this server."""
+        statistics = self.regime.statistics
+        order = np.argsort(-np.nan_to_num(statistics.kl, posinf=1e300), kind="stable")[:MOST_SLIDERS]
+        data = {
+            "name": self.name,
+            "latents": self.live.latents,
+            "variables": [
+                {"variable": int(j), "type": self.regime.types[j], "kl": float(f"{statistics.kl[j]:.4g}")}
+                for j in sorted(int(j) for j in order)
+            ],
+            "reach": [float(f"{reach:.3g}") for reach in np.maximum(3.0, np.abs(self.points).max(axis=0) * 1.1)],
+            "points": [[float(f"{value:.3g}") for value in row] for row in self.points.tolist()],
+        }
+        return rendered(
+            "explore.html", plain(data), title=self.name, scripts=SCRIPTS, images=" blob:", connect="'self'"
+        )
+
+    def decoded(self, body: bytes) -> bytes:
+        """Return the PNG of a code sent as JSON ``{"z": [...]}``."""
+        try:
+            code = json.loads(body)["z"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DataError('expected JSON {"z": [numbers]}') from error
+        if not isinstance(code, list) or not all(type(value) in (int, float) for value in code):
+            raise DataError(f"expected a list of {self.live.latents} numbers")
+        return png(self.live.decode(code))
+
+    def encoded(self, index: str) -> bytes:
+        """Return the code of one input with its picture, as JSON."""
+        if not index.isascii() or not index.isdigit() or int(index) >= len(self.inputs):
+            raise DataError(f"expected an input from 0 to {len(self.inputs) - 1}")
+        i = int(index)
+        image, u = self.inputs.images[i], None if self.inputs.u is None else self.inputs.u[i]
+        mean, variance = self.live.encode(image, u)
+        answer = {"mean": mean.tolist(), "variance": variance.tolist(), "original": strip(image[None])}
+        return json.dumps(plain(answer)).encode()
+
+
+def open_exploration(path: str | Path, *, data: str | None = None, inputs: int = 600, seed: int = 0) -> Exploration:
+    """Load the model of a run directory, or of a published one, and encode some of its inputs."""
+    from polarised.adapters.live import Live
+    from polarised.adapters.native import from_vae
+    from polarised.adapters.targets import images_named, open_target
+    from polarised.representations import classify
+
+    target = open_target(path)
+    vae = target.vae()
+    if len(vae.shape) != 3:
+        raise DataError(f"expected a model of images to explore, {path} is of vectors {vae.shape}; see its report")
+    dataset = images_named(data) if data is not None else _own_data(target)
+    batch = dataset.sample(min(inputs, len(dataset)), seed)
+    encodings = from_vae(vae, batch)
+    return Exploration(target.name, Live(vae), batch, classify(encodings), np.asarray(encodings.mean, dtype=float))
+
+
+class ExploreServer(ThreadingHTTPServer):
+    """Serve one exploration on this machine until `serve_forever` is interrupted."""
+
+    daemon_threads = True
+
+    def __init__(self, exploration: Exploration, *, port: int = 0) -> None:
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            raise DataError(
+                f"expected a free port, {port} is taken or not allowed ({error}); leave out --port"
+            ) from error
+        self.exploration = exploration
+        self.token = secrets.token_urlsafe(24)
+        self.page = exploration.page().encode("utf-8")
+
+    @property
+    def address(self) -> str:
+        """The address to open in a browser on this machine."""
+        return f"http://127.0.0.1:{self.server_port}/{self.token}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ExploreServer
+    server_version = "polarised"
+    sys_version = ""
+    timeout = 30
+
+    def do_GET(self) -> None:
+        """Answer with the page, or with the code of an input."""
+        asked = self._asked()
+        if asked == "":
+            self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
+        elif asked is not None and asked.startswith("inputs/"):
+            self._attempt("application/json", lambda: self.server.exploration.encoded(asked.removeprefix("inputs/")))
+        else:
+            self._answer(HTTPStatus.NOT_FOUND)
+
+    def do_POST(self) -> None:
+        """Answer with the image of a code."""
+        length = self.headers.get("Content-Length", "")
+        if self._asked() != "decode":
+            self._answer(HTTPStatus.NOT_FOUND)
+        elif not (length.isascii() and length.isdigit() and int(length) <= LONGEST_BODY):
+            self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        else:
+            body = self.rfile.read(int(length))
+            self._attempt("image/png", lambda: self.server.exploration.decoded(body))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the token is in every path."""
+
+    def _asked(self) -> str | None:
+        """Return the path behind the token, or None for whoever does not know it or comes under another name."""
+        # A foreign page can make a browser ask 127.0.0.1 under its own host name (DNS rebinding).
+        if self.headers.get("Host") not in {f"{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost")}:
+            return None
+        token, slash, rest = self.path.removeprefix("/").partition("/")
+        known = secrets.compare_digest(token.encode(), self.server.token.encode())
+        return rest if known and slash else None
+
+    def _attempt(self, kind: str, make: Any) -> None:
+        try:
+            body = make()
+        except DataError as error:
+            self._answer(HTTPStatus.BAD_REQUEST, "text/plain; charset=utf-8", str(error).encode())
+        else:
+            self._answer(HTTPStatus.OK, kind, body)
+
+    def _answer(self, status: HTTPStatus, kind: str = "text/plain", body: bytes = b"") -> None:
+        self.send_response(status)
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Referrer-Policy": "no-referrer",
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _own_data(target: Any) -> "Dataset":
+    if target.kind != "run":
+        dataset: Dataset = target.data()
+        return dataset
+    from polarised.study.run import dataset_of, load_run
+
+    return dataset_of(load_run(target.path))

@@ -1,0 +1,126 @@
+"""The live page's server: this machine only, nothing without the token, no file but the page it started with."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+
+import numpy as np
+import pytest
+
+from polarised.data import dsprites
+from polarised.errors import DataError
+from polarised.report.explore import Exploration, ExploreServer
+from polarised.representations import classify
+
+pytest.importorskip("torch", reason="exploring decodes; install polarised[train]")
+
+
+def small_exploration() -> Exploration:
+    from polarised.adapters.live import Live
+    from polarised.adapters.native import from_vae
+    from polarised.models import build_vae
+
+    vae = build_vae({"architecture": {"name": "mlp", "widths": [16]}, "latents": 3}, shape=(1, 32, 32), seed=0)
+    batch = dsprites(size=32).sample(40, 0)
+    encodings = from_vae(vae, batch)
+    return Exploration("<b>small</b>", Live(vae), batch, classify(encodings), np.asarray(encodings.mean, dtype=float))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ExploreServer]:
+    with ExploreServer(small_exploration()) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def ask(server: ExploreServer, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection.request("GET" if body is None else "POST", path, body, headers)
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer.status, content
+
+
+def test_it_listens_on_this_machine_only(server: ExploreServer) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+    assert len(server.token) >= 32
+    assert server.address.startswith("http://127.0.0.1:")
+
+
+def test_nothing_is_told_without_the_token(server: ExploreServer) -> None:
+    for path in (
+        "/",
+        "/page.html",
+        "/x/",
+        f"/{server.token[:-1]}/",
+        f"/{server.token}",
+        "/../../etc/passwd",
+    ):
+        assert ask(server, path) == (404, b"")
+        assert ask(server, path, b'{"z": [0, 0, 0]}') == (404, b"")
+
+
+def test_a_foreign_host_name_is_refused(server: ExploreServer) -> None:
+    assert ask(server, f"/{server.token}/", Host="evil.example")[0] == 404
+    assert ask(server, f"/{server.token}/", Host=f"localhost:{server.server_port}")[0] == 200
+
+
+def test_no_file_can_be_asked_for(server: ExploreServer) -> None:
+    for path in (
+        "config.yaml",
+        "../config.yaml",
+        "inputs/../../config.yaml",
+        "%2e%2e/config.yaml",
+        "model.safetensors",
+    ):
+        assert ask(server, f"/{server.token}/{path}")[0] in (400, 404)
+
+
+def test_codes_are_decoded_to_pictures(server: ExploreServer) -> None:
+    status, first = ask(server, f"/{server.token}/decode", b'{"z": [0, 0.5, -1]}')
+    assert (status, first[1:4]) == (200, b"PNG")
+    assert ask(server, f"/{server.token}/decode", b'{"z": [3, 0.5, -1]}')[1] != first
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"nonsense", b"[]", b'{"z": [0, 1]}', b'{"z": ["a", 0, 0]}', b'{"z": [NaN, 0, 0]}', b'{"z": 3}',
+     b'{"z": [true, 0, 0]}', b'{"z": [[0], 0, 0]}', b"[" * 30000, b'{"z": [1e999, 0, 0]}'],
+)  # fmt: skip
+def test_wrong_codes_are_refused_in_a_sentence(server: ExploreServer, body: bytes) -> None:
+    status, answer = ask(server, f"/{server.token}/decode", body)
+    assert status == 400
+    assert answer.startswith(b"expected")
+
+
+def test_too_much_is_refused_unread(server: ExploreServer) -> None:
+    assert ask(server, f"/{server.token}/decode", b" " * 70_000)[0] == 413
+
+
+def test_inputs_are_encoded(server: ExploreServer) -> None:
+    status, answer = ask(server, f"/{server.token}/inputs/7")
+    code = json.loads(answer)
+    assert status == 200
+    np.testing.assert_allclose(code["mean"], server.exploration.points[7], atol=1e-5)
+    assert code["original"].startswith("data:image/png")
+    for wrong in ("40", "-1", "x", ""):
+        assert ask(server, f"/{server.token}/inputs/{wrong}")[0] == 400
+    with pytest.raises(DataError, match="expected an input"):
+        server.exploration.encoded("²")
+
+
+def test_names_stay_text_on_the_page(server: ExploreServer) -> None:
+    status, page = ask(server, f"/{server.token}/")
+    assert status == 200
+    assert b"<b>small" not in page
+    assert b"connect-src 'self'" in page
+
+
+def test_a_taken_port_is_said(server: ExploreServer) -> None:
+    with pytest.raises(DataError, match="free port"):
+        ExploreServer(server.exploration, port=server.server_port)
