@@ -1,3 +1,4 @@
+import doctest
 import gzip
 import json
 from pathlib import Path
@@ -141,3 +142,10 @@ def test_damaged_local_file_names_itself(folder: Path) -> None:
     result = run.invoke(app, ["prepare", "mnist", "partial=true"])
     assert isinstance(result.exception, DataError)
     assert "train-images-idx3-ubyte.gz" in str(result.exception)
+
+
+def test_examples_of_the_howto_run() -> None:
+    page = Path(__file__).parents[2] / "docs" / "howto" / "datasets.md"
+    results = doctest.testfile(str(page), module_relative=False)
+    assert results.attempted > 10
+    assert results.failed == 0

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from polarised.data import sprites
 from polarised.data.packed_sprites import draw_packed
+from polarised.errors import DataError
 
 
 def inside(shape: int, scale: float, angle: float, x: float, y: float) -> np.ndarray:
@@ -49,6 +50,12 @@ def test_upright_square_of_full_size() -> None:
     picture = sprites.draw(sprites.SPACE.index([[0, 5, 0, 0, 0]]))[0, 0]
     assert picture.sum() == 400
     assert picture[16, 16] == 1
+
+
+@pytest.mark.parametrize("index", [-1, 737_280])
+def test_indices_out_of_range(index: int) -> None:
+    with pytest.raises(DataError, match="from 0 to 737279"):
+        sprites.draw(np.array([0, index]))
 
 
 def test_types_and_shapes() -> None:

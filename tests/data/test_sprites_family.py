@@ -8,7 +8,7 @@ from PIL import Image
 from data import published
 from polarised.data import color_dsprites, dsprites, noisy_dsprites, scream_dsprites, sprites
 from polarised.data.datasets.sprites_family import PUBLISHED
-from polarised.errors import DataError, DownloadError
+from polarised.errors import ConfigError, DataError, DownloadError
 from polarised.randomness import stream
 
 SOME = np.array([0, 5000, 300_000, 737_279])
@@ -25,7 +25,7 @@ def test_packed_and_drawn_are_the_same_dataset() -> None:
 
 
 def test_unknown_size() -> None:
-    with pytest.raises(DataError, match="size 64 or 32"):
+    with pytest.raises(ConfigError, match="size as one of 64, 32, got 16"):
         dsprites(size=16)  # type: ignore[arg-type]
 
 

@@ -33,6 +33,8 @@ def test_pinwheel_arms_and_seed() -> None:
     assert not np.array_equal(dataset.images[:], pinwheel(arms=3, points=7, seed=1).images[:])
     with pytest.raises(ConfigError, match="arms"):
         pinwheel(arms=0)
+    with pytest.raises(ConfigError, match="did you mean 'paper'"):
+        pinwheel(reading="papers")  # type: ignore[arg-type]
 
 
 def test_sources_change_scale_from_segment_to_segment() -> None:

@@ -1,6 +1,6 @@
 """What each dataset is, whether it is ready to use, and how to make it so."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from polarised.catalogue import Spec, build, entry
@@ -30,7 +30,7 @@ class Description:
     ready: bool = False
     files: tuple[str, ...] = ()
     folder: str = ""
-    pages: tuple[str, ...] = field(default=())
+    pages: tuple[str, ...] = ()
 
 
 _ABOUT = (
@@ -128,14 +128,8 @@ def prepare(dataset: Spec, *, progress: Progress | None = None, mirror: str | No
 def _located(about: Description) -> Description:
     sources = SOURCES.get(about.name, ())
     places = {Path(source.file).parent for source in sources}
-    return Description(
-        about.name,
-        about.title,
-        about.images,
-        about.shape,
-        about.factors,
-        about.licence,
-        about.citation,
+    return replace(
+        about,
         ready=_ready(about.name),
         files=tuple(Path(source.file).name for source in sources),
         folder=", ".join(str(data_folder() / place) for place in sorted(places)),

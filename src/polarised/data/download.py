@@ -83,7 +83,7 @@ def obtain(source: Source, *, mirror: str | None = None) -> Path:
 def missing(source: Source, reason: str = "") -> DownloadError:
     """Return the error that says which file is needed, where to get it and where to put it.
 
-    >>> raise missing(Source("scream/scream.jpg", page="commons.wikimedia.org"))
+    >>> raise missing(Source("scream/scream.jpg", page="its page"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     polarised.errors.DownloadError: expected the file scream.jpg, which is not on this machine; get it from ...
     """

@@ -63,7 +63,14 @@ def refusal(path: Path, kind: str, came: str) -> DataError:
 
 
 def norb_matrix(path: Path) -> Rows:
-    """Read a smallNORB file: int32 magic, int32 ndim, max(3, ndim) int32 sizes, then the data, little endian."""
+    """Read a smallNORB file: int32 magic, int32 ndim, max(3, ndim) int32 sizes, then the data, little endian.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "cat.mat"
+    >>> _ = file.write_bytes(struct.pack("<Ii3i2i", 0x1E3D4C54, 1, 2, 1, 1, 4, 0))
+    >>> norb_matrix(file).whole()
+    array([4, 0], dtype=int32)
+    """
     kinds = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4", 0x1E3D4C51: "<f4", 0x1E3D4C53: "<f8"}
 
     def header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -77,7 +84,14 @@ def norb_matrix(path: Path) -> Rows:
 
 
 def idx(path: Path) -> Rows:
-    """Read an idx file (MNIST): two zero bytes, a type, the number of sizes, big-endian sizes, then bytes."""
+    """Read an idx file (MNIST): two zero bytes, a type, the number of sizes, big-endian sizes, then bytes.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "labels-idx1-ubyte"
+    >>> _ = file.write_bytes(struct.pack(">HBBI3B", 0, 8, 1, 3, 7, 2, 1))
+    >>> idx(file).whole()
+    array([7, 2, 1], dtype=uint8)
+    """
 
     def header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
         zeros, kind, dimensions = struct.unpack(">HBB", _exactly(file, 4))
@@ -89,7 +103,14 @@ def idx(path: Path) -> Rows:
 
 
 def npz_member(path: Path, name: str) -> Rows:
-    """Read one array of an .npz; arrays of objects are refused, since they would have to be unpickled."""
+    """Read one array of an .npz; arrays of objects are refused, since they would have to be unpickled.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.npz"
+    >>> np.savez(file, a=np.arange(3))
+    >>> npz_member(file, "a").whole()
+    array([0, 1, 2])
+    """
     kind = f"an .npz with the array {name!r}"
 
     def header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:

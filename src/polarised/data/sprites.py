@@ -5,7 +5,7 @@ centre lies inside. The constants were fitted to real frames, which it meets in 
 the number of lit pixels is 128,328,864 against the published 128,328,862. Images after [Matthey2017].
 
 Vertices are snapped to 1/256 pixel, so all is integer arithmetic. x and y are snapped apart: which edges cross
-which rows depends on the pose and y alone, and is tabulated once (some 12 MB a process); drawing an image is then
+which rows depends on the pose and y alone, and is tabulated once (some 10 MB a process); drawing an image is then
 one division for each of its 2 crossings a row.
 """
 
@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised.data.dataset import FactorSpace
+from polarised.errors import DataError
 
 __all__ = ["SPACE", "draw", "halved", "rows", "unpacked"]
 
 SIDE = 64
 PIXEL = 256
-POWERS = np.uint64(1) << np.arange(SIDE, dtype=np.uint64)
-POWERS = np.concatenate([POWERS, -POWERS])
+BITS = np.uint64(1) << np.arange(SIDE, dtype=np.uint64)
+POWERS = np.concatenate([BITS, -BITS])
 
 SPACE = FactorSpace(
     ("shape", "scale", "orientation", "posX", "posY"),
@@ -78,6 +79,8 @@ def rows(indices: NDArray[np.int64]) -> NDArray[np.uint64]:
     """
     table = _table()
     indices = np.asarray(indices, dtype=np.int64)
+    if indices.size and not 0 <= indices.min() <= indices.max() < len(SPACE):
+        raise DataError(f"expected indices from 0 to {len(SPACE) - 1}, got {indices.min()} to {indices.max()}")
     turned, across, down = indices // 1024, indices // 32, indices % 32
     first = table.first.take(turned * 32 + down)
     count = table.first.take(turned * 32 + down + 1) - first
@@ -118,7 +121,8 @@ def _table() -> _Table:
         # A centre on a bottom edge counts as inside, on a top edge as outside: top < centre <= bottom.
         lowest, highest = (top - PIXEL // 2) // PIXEL + 1, (bottom - PIXEL // 2) // PIXEL
         crossed = highest - lowest + 1
-        outline, edge = np.divmod(np.repeat(np.arange(crossed.size), crossed.ravel()), crossed.shape[1])
+        edges = np.arange(crossed.size, dtype=np.int32)
+        outline, edge = np.divmod(np.repeat(edges, crossed.ravel()), crossed.shape[1])
         ends = np.cumsum(crossed)
         row = np.arange(ends[-1]) - np.repeat(ends - crossed.ravel() - lowest.ravel(), crossed.ravel())
         rise = row * PIXEL + PIXEL // 2 - start[outline, edge]
@@ -153,9 +157,9 @@ def _outline(shape: int) -> NDArray[np.float64]:
     return np.concatenate([turned, turned[:, :, :1]], axis=2).reshape(-1, len(x) + 1, 2)
 
 
-def _placed(coordinate: NDArray[np.float64]) -> NDArray[np.int64]:
+def _placed(coordinate: NDArray[np.float64]) -> NDArray[np.int32]:
     """Move outlines (240, V + 1) along one axis to its 32 positions and snap them, (240 * 32, V + 1)."""
     assert SPACE.values is not None
     centres = SIDE / 4 + SIDE / 2 * SPACE.values[3]
     moved = coordinate[:, None, :] + centres[:, None]
-    return np.rint(PIXEL * moved).astype(np.int64).reshape(-1, coordinate.shape[1])
+    return np.rint(PIXEL * moved).astype(np.int32).reshape(-1, coordinate.shape[1])

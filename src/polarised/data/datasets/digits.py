@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from polarised.data.checks import check_choice
 from polarised.data.dataset import Dataset, FactorSpace
 from polarised.data.decoded import Pictures, as_unit_interval, decoded
 from polarised.data.download import Source
@@ -48,6 +49,7 @@ def fashion_mnist(*, size: int = 32, split: Split = "train", partial: bool = Fal
 
 
 def _labelled(name: str, labels: list[str], size: int, split: Split, partial: bool) -> Dataset:
+    check_choice("split", split, ("train", "test"))
     if not 1 <= size <= 1024:
         raise DataError(f"expected a size between 1 and 1024 pixels for {name}, got {size}; 28 is the original")
     sources = SOURCES[name][:2] if split == "train" else SOURCES[name][2:]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised.data.checks import check_choice
 from polarised.data.dataset import Dataset, FactorSpace
 from polarised.data.decoded import Pictures, as_unit_interval, decoded, name_of
 from polarised.data.pictures import picture
@@ -86,8 +87,9 @@ def from_folder(*, path: str, size: int = 64, channels: Literal[1, 3] = 3, crop:
     """Return a dataset of all pictures below a folder, in the order of their names, decoded once.
 
     Each gives its central square (of `crop` pixels, if set), resized to `size`, in colour or grey. Where pictures
-    lie in several subfolders, the subfolder is a factor.
+    lie in several subfolders, the subfolder is a factor. In a config: {name: from_folder, path: ~/pictures, size: 64}.
     """
+    check_choice("channels", channels, (1, 3))
     place = Path(path).expanduser()
     files = sorted(file for file in place.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
     if not files:
@@ -104,7 +106,7 @@ def from_folder(*, path: str, size: int = 64, channels: Literal[1, 3] = 3, crop:
 
         return Pictures((len(paths), channels, size, size), np.uint8, chunks())
 
-    found = decoded(f"{name_of(place)}-{size}-{channels}-{crop or 0}", (), decode, places=files)
+    found = decoded(f"own-{name_of(place)}-{size}-{channels}-{crop or 0}", (), decode, places=files)
     space = FactorSpace(("folder",), (len(groups),), values=(np.array(groups),), table=labels)
     return Dataset(
         place.name,

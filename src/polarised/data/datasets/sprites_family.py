@@ -1,15 +1,17 @@
 """dSprites and its three harder relatives, drawn when they are asked for."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polarised.data import sprites
+from polarised.data.checks import check_choice
 from polarised.data.dataset import Dataset, FactorSpace
 from polarised.data.decoded import Pictures, decoded, name_of
-from polarised.data.download import Source, find, obtain
+from polarised.data.download import Source, obtain
 from polarised.data.packed_sprites import draw_packed
 from polarised.data.pictures import thumbnail
 from polarised.data.readers import npz_member, refusal
@@ -47,12 +49,12 @@ def dsprites(
     >>> dataset.shape, len(dataset), dataset.factor_space.names
     ((1, 64, 64), 737280, ('shape', 'scale', 'orientation', 'posX', 'posY'))
     """
-    space, read = sprites.SPACE, draw_packed if source == "packed" else _drawn
+    check_choice("size", size, (64, 32))
+    check_choice("source", source, ("drawn", "packed", "file"))
+    space = sprites.SPACE
+    read: Callable[[Indices], Floats] = draw_packed if source == "packed" else _drawn
     if path is not None or source == "file":
         space, read = _from_file(path, partial)
-
-    if size not in (64, 32):
-        raise DataError(f"expected dSprites of size 64 or 32, got {size}")
     small = read if size == 64 else lambda indices: sprites.halved(read(indices))
     return Dataset("dsprites", (1, size, size), len(space), small, factor_space=space)
 
@@ -80,10 +82,17 @@ def scream_dsprites(*, path: str | None = None) -> Dataset:
 
     The picture comes from `path` or the data folder, is shrunk into 350x274 and cropped anywhere, tint ~ Uniform(0, 1)
     a channel.
+
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> picture = Path(tempfile.mkdtemp()) / "scream.jpg"
+    >>> Image.new("RGB", (270, 350), "orange").save(picture)
+    >>> scream_dsprites(path=str(picture)).shape
+    (3, 64, 64)
     """
-    if path is not None and not Path(path).is_file():
-        raise DownloadError(f"expected the picture The Scream at {path}, where there is no file; get {SCREAM_ADDRESS}")
-    place = Path(path) if path is not None else obtain(SOURCES["scream_dsprites"][0])
+    place = Path(path).expanduser() if path is not None else obtain(SOURCES["scream_dsprites"][0])
+    if not place.is_file():
+        raise DownloadError(f"expected the picture The Scream at {place}, where there is no file; get {SCREAM_ADDRESS}")
     scene = thumbnail(place, width=350, height=274)
     if min(scene.shape[1:]) <= 64:
         raise refusal(place, "a picture with both sides above 64 pixels", f"{scene.shape[2]}x{scene.shape[1]}")
@@ -100,7 +109,7 @@ def scream_dsprites(*, path: str | None = None) -> Dataset:
     return _on_background("scream_dsprites", nuisance)
 
 
-def _on_background(name: str, nuisance: Any) -> Dataset:
+def _on_background(name: str, nuisance: Callable[[Floats, np.random.Generator], Floats]) -> Dataset:
     return Dataset(name, (3, 64, 64), len(sprites.SPACE), _drawn, factor_space=sprites.SPACE, nuisance=nuisance)
 
 
@@ -120,13 +129,11 @@ def _noisy(mask: Floats, generator: np.random.Generator) -> Floats:
     return np.maximum(noise, mask, out=noise)
 
 
-def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Any]:
-    if path is not None and not Path(path).is_file():
-        raise DataError(
-            f"expected {PUBLISHED} at {path}, where there is no file; give another path, or draw the images"
-        )
-    place = Path(path) if path is not None else find(SOURCES["dsprites"][0].file)
-    key = "dsprites" if path is None else f"dsprites-{name_of(Path(path))}"
+def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[Indices], Floats]]:
+    place = None if path is None else Path(path).expanduser()
+    if place is not None and not place.is_file():
+        raise DataError(f"expected {PUBLISHED} at {place}, where there is no file; give its path, or draw the images")
+    key = "dsprites" if place is None else f"dsprites-{name_of(place)}"
     found = decoded(key, SOURCES["dsprites"], _bits, places=[] if place is None else [place])
     images, table = found.images, found.factors
     if table is None and len(images) != len(sprites.SPACE):
@@ -157,7 +164,7 @@ def _bits(paths: list[Path]) -> Pictures:
     except DataError as error:
         raise refusal(path, "the factors of dSprites", str(error)) from error
 
-    def chunks() -> Any:
+    def chunks() -> Iterator[NDArray[np.uint8]]:
         for rows in images.chunks:
             if rows.max() > 1:
                 raise refusal(path, "pixels 0 and 1", f"{rows.max()}")

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised.data import sprites
+from polarised.data.checks import check_choice, check_counts
 from polarised.data.dataset import Dataset, FactorSpace
 from polarised.errors import ConfigError
 from polarised.randomness import stream
@@ -36,7 +37,8 @@ def pinwheel(
     >>> dataset.shape, len(dataset), dataset.factor_space.names
     ((2,), 400, ('arm',))
     """
-    _positive(arms=arms, points=points)
+    check_counts(arms=arms, points=points)
+    check_choice("reading", reading, ("code", "paper"))
     generator = stream(seed, "pinwheel")
     along, across = (tangential, radial) if reading == "code" else (radial, tangential)
     arm = np.repeat(np.arange(arms), points)
@@ -75,7 +77,10 @@ def nonlinear_ica(
     ((4,), 40, (400, 2))
     """
     outputs = sources if observed is None else observed
-    _positive(segments=segments, points=points, sources=sources, observed=outputs, layers=layers)
+    check_counts(segments=segments, points=points, sources=sources, observed=outputs, layers=layers)
+    check_choice("distribution", distribution, ("gaussian", "laplace", "hyperbolic_secant"))
+    check_choice("activation", activation, ("xtanh", "leaky_relu"))
+    check_choice("matrices", matrices, ("uniform", "orthogonal"))
     generator = stream(seed, "nonlinear_ica")
     segment = np.repeat(np.arange(segments), points)
     scale = generator.uniform(0.5, 3.0, (segments, sources))
@@ -180,7 +185,7 @@ def _standard(kind: str, shape: tuple[int, int], generator: np.random.Generator)
     if kind == "laplace":
         return generator.laplace(0.0, 1.0 / np.sqrt(2.0), shape)
     # The inverse of the distribution function of sech(x) / pi.
-    return np.log(np.tan(0.5 * np.pi * generator.random(shape)))
+    return np.log(np.tan(0.5 * np.pi * (1.0 - generator.random(shape))))
 
 
 def _matrix(rows: int, columns: int, kind: str, generator: np.random.Generator) -> Floats:
@@ -198,9 +203,3 @@ def _matrix(rows: int, columns: int, kind: str, generator: np.random.Generator) 
 
 def _rotation(size: int, generator: np.random.Generator) -> Floats:
     return np.linalg.qr(generator.standard_normal((size, size)))[0]
-
-
-def _positive(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ConfigError(f"expected {name} of 1 or more, got {count}")
