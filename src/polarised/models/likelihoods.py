@@ -75,7 +75,7 @@ class Bernoulli(Likelihood):
         if self.subtract_entropy:
             p = x.clamp(CLIP, 1 - CLIP)
             values = values + binary_cross_entropy(p, p, reduction="none")
-        return self.weight * values.flatten(1).sum(1)
+        return self.weight * _per_image(values)
 
     def mean(self, outputs: Tensor) -> Tensor:
         return _squashed(outputs, self.activation)
@@ -95,7 +95,7 @@ class ContinuousBernoulli(Likelihood):
 
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
         values: Tensor = self._distribution(outputs).log_prob(x)  # type: ignore[no-untyped-call]
-        return values.flatten(1).sum(1)
+        return _per_image(values)
 
     def mean(self, outputs: Tensor) -> Tensor:
         mean: Tensor = self._distribution(outputs).mean
@@ -148,7 +148,7 @@ class Gaussian(Likelihood):
         if self.scale == "learned":
             log_variance = 2 * (softplus(outputs.chunk(2, dim=1)[1]) + 1e-6).log()
         values = squared * (-log_variance).exp() + log_variance + LOG_TWO_PI
-        return -0.5 * values.flatten(1).sum(1)
+        return -0.5 * _per_image(values)
 
     def mean(self, outputs: Tensor) -> Tensor:
         return _squashed(outputs.chunk(self.outputs_per_value, dim=1)[0], self.activation)
@@ -171,10 +171,14 @@ class Laplace(Likelihood):
 
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
         values = (x - outputs).abs() / self.scale + math.log(2 * self.scale)
-        return -values.flatten(1).sum(1)
+        return -_per_image(values)
 
     def mean(self, outputs: Tensor) -> Tensor:
         return outputs
+
+
+def _per_image(values: Tensor) -> Tensor:
+    return values.sum(dim=tuple(range(1, values.ndim)))
 
 
 def _squashed(outputs: Tensor, activation: str) -> Tensor:
