@@ -173,7 +173,7 @@ def _headline(regime: Regime) -> str:
     if not regime.active and not regime.mixed:
         return f"Collapsed: all {total} latent variables are passive, the code says nothing about the input."
     verb = "is" if active == 1 else "are"
-    return f"{active} of {total} latent variables {verb} active, {mixed} mixed, {passive} passive."
+    return f"{str(active).capitalize()} of {total} latent variables {verb} active, {mixed} mixed, {passive} passive."
 
 
 def _advice(regime: Regime, scores: "polars.DataFrame") -> list[str]:
