@@ -222,8 +222,8 @@ def verify(
     screen = console()
     colours = {"confirmed": "green", "not confirmed": "red", "undecided": "yellow"}
     for verdict in verdicts:
-        screen.print(f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]: {verdict.statement}", soft_wrap=True)
-        screen.print(f"    {verdict.numbers}", soft_wrap=True)
+        screen.print(f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]: {verdict.claim}", soft_wrap=True)
+        screen.print(f"    {verdict.evidence}", soft_wrap=True)
 
 
 def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool, quiet: bool) -> None:

@@ -93,16 +93,16 @@ class Run:
         if auxiliary is not None and not (isinstance(auxiliary, list | tuple) and all(map(_is_text, auxiliary))):
             raise ConfigError(f"expected auxiliary as a list of factor names (or nothing), got {auxiliary!r}")
         return cls(
-            dataset=catalogue.complete("polarised.data.datasets", config.get("dataset", "dsprites")),
+            dataset=_completed("polarised.data.datasets", config.get("dataset", "dsprites")),
             model={
-                "architecture": catalogue.complete(
+                "architecture": _completed(
                     "polarised.models.architectures", model.get("architecture", "locatello_conv")
                 ),
                 "latents": latents,
-                "prior": catalogue.complete("polarised.models.priors", model.get("prior", "StandardNormal")),
-                "likelihood": catalogue.complete("polarised.models.likelihoods", model.get("likelihood", "Bernoulli")),
+                "prior": _completed("polarised.models.priors", model.get("prior", "StandardNormal")),
+                "likelihood": _completed("polarised.models.likelihoods", model.get("likelihood", "Bernoulli")),
             },
-            objective=catalogue.complete("polarised.objectives.papers", config.get("objective", "BetaVAE")),
+            objective=_completed("polarised.objectives.papers", config.get("objective", "BetaVAE")),
             auxiliary=None if auxiliary is None else list(auxiliary),
             training=_section(Training, config.get("training", {}), "training"),
             snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots"),
@@ -172,7 +172,7 @@ def read_evaluation(settings: Any) -> Evaluation:
     0.1
     """
     evaluation = _section(Evaluation, settings, "evaluation")
-    further = [catalogue.complete("polarised.study.further", spec) for spec in evaluation.further]
+    further = [_completed("polarised.study.further", spec) for spec in evaluation.further]
     return replace(evaluation, further=tuple(further))
 
 
@@ -231,9 +231,22 @@ def _adapter(kind: Any) -> Any:
     return pydantic.TypeAdapter(kind)
 
 
+def _completed(page: str, spec: Any) -> dict[str, Any]:
+    """Complete a spec; a study asks for the same few ones thousands of times."""
+    try:
+        return dict(_completed_text(page, json.dumps(spec)))
+    except TypeError:
+        return catalogue.complete(page, spec)
+
+
+@functools.lru_cache(maxsize=1024)
+def _completed_text(page: str, text: str) -> dict[str, Any]:
+    return catalogue.complete(page, json.loads(text))
+
+
 def _chosen(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a completed spec without the settings that have their default."""
-    known = catalogue.complete(page, {"name": spec["name"], **_required(page, spec)})
+    known = _completed(page, {"name": spec["name"], **_required(page, spec)})
     return {key: value for key, value in spec.items() if key == "name" or value != known.get(key)}
 
 

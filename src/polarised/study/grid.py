@@ -26,7 +26,7 @@ from polarised.catalogue import nearest
 from polarised.errors import ConfigError
 from polarised.study.config import Run, overridden, read_config
 
-__all__ = ["Point", "Study", "load_study", "study_names"]
+__all__ = ["Point", "Study", "load_study", "study_claims", "study_names"]
 
 KEYS = ("name", "about", "references", "base", "axes", "scales", "default_scale", "claims")
 
@@ -101,6 +101,8 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
         if run.name not in names:
             names.add(run.name)
             points.append(Point({**_default_labels(run), **labels}, run))
+    if not points:
+        raise ConfigError(f"{name} has no run: an axis is empty; give every axis at least one value")
     return Study(
         name=str(config.get("name", Path(name).stem)),
         scale=scale,
@@ -109,6 +111,15 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
         references=tuple(config.get("references", ())),
         claims=tuple(config.get("claims", ())),
     )
+
+
+def study_claims(name: str | Path) -> tuple[Any, ...]:
+    """Return the claims of a study without making its runs.
+
+    >>> "active_codes_agree" in study_claims("be_more_active")
+    True
+    """
+    return tuple(_read(name).get("claims", ()))
 
 
 def _read(name: str | Path) -> dict[str, Any]:

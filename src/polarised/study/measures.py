@@ -122,18 +122,16 @@ def downstream(run: Run, encodings: Encodings) -> polars.DataFrame:
     return _without_rule_of_whole(table)
 
 
-def _accuracies(codes: NDArray[Any], factors: NDArray[np.int64], strengths: Sequence[float]) -> list[float]:
-    from polarised.metrics.logistic import cross_validated_classifier, linear_classifier
+def _accuracies(codes: NDArray[Any], factors: NDArray[np.int64], strengths: tuple[float, ...]) -> list[float]:
+    from polarised.metrics.downstream import logistic_regression
+    from polarised.metrics.logistic import linear_classifier
 
-    cut, accuracies = len(codes) * 2 // 3, []
-    codes = codes.astype(np.float64)
+    if len(strengths) > 1:
+        return [float(value) for value in logistic_regression(codes, factors, strengths=strengths).by_factor]
+    cut, codes = len(codes) * 2 // 3, codes.astype(np.float64)
+    accuracies = []
     for labels in factors.T:
-        if len(strengths) == 1:
-            fitted = linear_classifier(codes[:cut], labels[:cut], multiclass="one_vs_rest", strength=strengths[0])
-        else:
-            fitted = cross_validated_classifier(
-                codes[:cut], labels[:cut], multiclass="one_vs_rest", strengths=list(strengths)
-            )
+        fitted = linear_classifier(codes[:cut], labels[:cut], multiclass="one_vs_rest", strength=strengths[0])
         accuracies.append(float((fitted.predict(codes[cut:]) == labels[cut:]).mean()))
     return accuracies
 

@@ -10,7 +10,7 @@ from polarised import catalogue
 from polarised.errors import DataError
 from polarised.study.claims.verdict import Verdict
 from polarised.study.conduct import read_study
-from polarised.study.grid import load_study
+from polarised.study.grid import study_claims
 from polarised.study.results import COLUMNS, collect
 
 __all__ = ["check_claims", "verify"]
@@ -23,7 +23,7 @@ def verify(results: str | Path, *, study: str | None = None) -> list[Verdict]:
     """
     results = Path(results)
     folder = results if results.is_dir() else results.parent
-    claims = (load_study(study) if study else read_study(folder)).claims
+    claims = study_claims(study) if study else read_study(folder).claims
     if not results.exists():
         raise DataError(f"expected a study's folder or table of results, {results} does not exist")
     table = polars.read_parquet(collect(results) if results.is_dir() else results)

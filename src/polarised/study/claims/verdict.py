@@ -29,13 +29,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the results say about one statement; `effect` is the number it hangs on."""
+    """What the results say about one claim; `effect` is the number it hangs on."""
 
+    name: str
     claim: str
-    statement: str
     verdict: Word
     effect: float | None
-    numbers: str
+    evidence: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON types."""
@@ -57,26 +57,26 @@ def bootstrap(values: ArrayLike, *, draws: int = 2000, seed: int = 0) -> Interva
     return Interval(float(array.mean()), float(low), float(high), len(array))
 
 
-def above(claim: str, statement: str, values: ArrayLike, threshold: float, numbers: str) -> Verdict:
+def above(name: str, claim: str, values: ArrayLike, threshold: float, measured: str) -> Verdict:
     """Confirm that the mean effect is above a threshold; the opposite needs the whole interval below it."""
     found = bootstrap(values)
     if found.count < MINIMUM:
-        return undecided(claim, statement, f"only {found.count} independent values; {numbers}")
+        return undecided(name, claim, f"only {found.count} independent values of the {measured}")
     word: Word = "confirmed" if found.low > threshold else "not confirmed" if found.high <= threshold else "undecided"
-    return Verdict(claim, statement, word, found.mean, f"{numbers}: {found} over {found.count}, needed > {threshold:g}")
+    return Verdict(name, claim, word, found.mean, f"{measured} {found} over {found.count}, needed > {threshold:g}")
 
 
-def within(claim: str, statement: str, values: ArrayLike, margin: float, numbers: str) -> Verdict:
+def within(name: str, claim: str, values: ArrayLike, margin: float, measured: str) -> Verdict:
     """Confirm that the mean effect is nil up to a margin; the opposite needs the whole interval outside it."""
     found = bootstrap(values)
     if found.count < MINIMUM:
-        return undecided(claim, statement, f"only {found.count} independent values; {numbers}")
+        return undecided(name, claim, f"only {found.count} independent values of the {measured}")
     inside = -margin < found.low and found.high < margin
     outside = found.low >= margin or found.high <= -margin
     word: Word = "confirmed" if inside else "not confirmed" if outside else "undecided"
-    return Verdict(claim, statement, word, found.mean, f"{numbers}: {found} over {found.count}, needed ±{margin:g}")
+    return Verdict(name, claim, word, found.mean, f"{measured} {found} over {found.count}, needed ±{margin:g}")
 
 
-def undecided(claim: str, statement: str, numbers: str) -> Verdict:
+def undecided(name: str, claim: str, evidence: str) -> Verdict:
     """Say that the results cannot tell."""
-    return Verdict(claim, statement, "undecided", None, numbers)
+    return Verdict(name, claim, "undecided", None, evidence)

@@ -1,0 +1,109 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polarised.errors import ConfigError
+from polarised.study.grid import load_study, study_names
+from study.workshop import study_config, write_study
+
+METHODS: dict[str, Any] = {
+    "A": {"objective": {"name": "BetaVAE"}, "axes": {"strength": {"objective.beta": [1, 2, 3]}}},
+    "B": {
+        "objective": {"name": "DIPVAE"},
+        "training": {"steps": 9},
+        "axes": {"strength": {"objective.lambda_od": [1, 2], "objective.lambda_d": [10, 20]}},
+    },
+}
+
+
+def study_file(tmp_path: Path, **parts: Any) -> Path:
+    config = study_config()
+    config["base"].pop("objective")
+    return write_study(tmp_path / "own.yaml", {**config, **parts})
+
+
+def test_linked_values_and_order(tmp_path: Path) -> None:
+    study = load_study(study_file(tmp_path, axes={"seed": 2, "method": METHODS}))
+    labels = [(p.labels["seed"], p.labels["method"], p.labels["strength"]) for p in study.points]
+    grid = [("A", 1), ("A", 2), ("A", 3), ("B", 1), ("B", 2)]
+    assert labels == [(seed, *point) for seed in (0, 1) for point in grid]
+    last = study.points[-1].run
+    assert (last.objective["lambda_od"], last.objective["lambda_d"], last.training.steps) == (2.0, 20.0, 9)
+    assert study.points[0].run.training.steps == 12
+    assert len({run.name for run in study.runs}) == 10
+
+
+def test_scale_lies_over_base_and_axes(tmp_path: Path) -> None:
+    scales = {
+        "big": {"base": {"training": {"steps": 99}}, "axes": {"seed": 3, "method": {"A": {"model": {"latents": 4}}}}}
+    }
+    file = study_file(tmp_path, axes={"seed": 1, "method": METHODS}, scales=scales)
+    study = load_study(file, scale="big")
+    assert len(study.points) == 15
+    first, last = study.points[0].run, study.points[-1].run
+    assert (first.training.steps, first.model["latents"]) == (99, 4)
+    assert (last.training.steps, last.model["latents"]) == (9, 3)
+    with pytest.raises(ConfigError, match=r"no scale 'bgi' .did you mean 'big'"):
+        load_study(file, scale="bgi")
+
+
+def test_settings_by_hand_win(tmp_path: Path) -> None:
+    file = study_file(tmp_path, axes={"seed": 5, "method": METHODS})
+    study = load_study(
+        file, settings=["axes.seed=1", "training.steps=3", "axes.method.A.axes.strength={objective.beta: [7]}"]
+    )
+    assert len(study.points) == 3
+    assert {run.training.steps for run in study.runs} == {3}
+    assert study.points[0].run.objective["beta"] == 7.0
+
+
+def test_a_new_name_starts_its_spec_afresh(tmp_path: Path) -> None:
+    config = study_config()
+    config["base"]["objective"] = {"name": "BetaVAE", "beta": 3}
+    config["axes"] = {"method": {"tc": {"objective": {"name": "FactorVAE"}}}}
+    assert "beta" not in load_study(write_study(tmp_path / "s.yaml", config)).points[0].run.objective
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"axis": {}}, "no 'axis' .did you mean 'axes'"),
+        ({"axes": {"seed": "many"}}, "axis 'seed'"),
+        ({"axes": {"strength": {"objective.a": [1], "objective.b": [1, 2]}}}, "one length"),
+        ({"axes": {"objective.name": ["BetaVEA"]}}, "BetaVEA"),
+        ({"axes": {"seed": []}}, "no run"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, parts: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_study(study_file(tmp_path, **parts))
+
+
+def test_unknown_study_suggests_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'be_more_active'"):
+        load_study("be_more_activ")
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_study_that_ships_expands_at_every_scale(name: str) -> None:
+    import yaml
+
+    from polarised.study import grid
+
+    text = (Path(grid.__file__).parents[1] / "studies" / f"{name}.yaml").read_text()
+    for scale in yaml.safe_load(text).get("scales", {}):
+        assert load_study(name, scale=scale, settings=["axes.seed=1"]).points
+
+
+def test_be_more_active_is_the_published_grid() -> None:
+    laptop, paper = load_study("be_more_active", scale="laptop"), load_study("be_more_active", scale="paper")
+    assert (len(laptop.points), len(paper.points)) == (1500, 4500)
+    strengths = {p.labels["method"]: set() for p in laptop.points}  # type: ignore[var-annotated]
+    for point in laptop.points:
+        strengths[point.labels["method"]].add(point.labels["strength"])
+    assert strengths["annealed VAE"] == {5, 10, 25, 50, 75, 100}
+    assert strengths["beta-TCVAE"] == {1, 2, 4, 6, 8, 10}
+    # Seed by seed, so that a part of the study is the whole grid with fewer seeds.
+    assert {point.labels["seed"] for point in laptop.points[:30]} == {0}
+    assert {run.training.steps for run in paper.runs} == {300_000}

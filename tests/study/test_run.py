@@ -1,0 +1,121 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+
+from polarised.errors import TrainingError
+from polarised.study import Run, execute, load_run
+from polarised.study.config import Evaluation
+from polarised.study.failures import DiskFullError, reason, recording_failure
+from polarised.study.lock import BusyError, held, locked
+from polarised.study.run import is_done
+from study.workshop import notes, study_config
+
+
+def tiny(**objective: object) -> Run:
+    return Run.from_config(study_config(**objective)["base"])  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return execute(
+        replace(tiny(), snapshots=replace(tiny().snapshots, every=4, examples=50)), tmp_path_factory.mktemp("r")
+    )
+
+
+def test_every_stage_leaves_its_file(finished: Path) -> None:
+    names = {path.name for path in finished.iterdir()}
+    expected = "config.yaml model.safetensors history.parquet snapshots.npz encodings.npz reconstruction.parquet"
+    expected += " regime.parquet histograms.npz scores.parquet downstream.parquet done.json"
+    assert set(expected.split()) <= names
+    assert "checkpoint.safetensors" not in names
+    made = (finished / "config.yaml").read_text()
+    assert "command:" in made
+    assert "torch:" in made
+
+
+def test_scores_have_both_rules_and_the_whole_code_once(finished: Path) -> None:
+    scores = polars.read_parquet(finished / "scores.parquet")
+    whole = scores.filter(polars.col("variables") == "full")
+    assert whole["rule"].null_count() == len(whole)
+    assert len(whole.unique(["metric", "representation"])) == len(whole)
+    counts = scores.filter(polars.col("metric") == "count").group_by("rule").agg(polars.col("value").sum())
+    assert dict(counts.iter_rows()) == {"relative": 3.0, "standard": 3.0}
+
+
+def test_downstream_has_a_random_baseline(finished: Path) -> None:
+    table = polars.read_parquet(finished / "downstream.parquet")
+    random = table.filter((polars.col("variables") == "random") & (polars.col("metric") == "accuracy_shape"))
+    assert random["value"].to_list() == [1 / 3, 1 / 3]
+
+
+def test_histograms_count_every_example(finished: Path) -> None:
+    with np.load(finished / "histograms.npz", allow_pickle=False) as archive:
+        assert archive["counts"].shape == (3, 3, 20)
+        assert (archive["counts"].sum(axis=2) == 60).all()
+        assert archive["edges"].shape == (3, 3, 21)
+
+
+def test_a_finished_run_is_not_touched_again(finished: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.iterdir() if path.name != ".lock"}
+    execute(load_run(finished), finished.parent)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_another_evaluation_measures_anew_without_training(tmp_path: Path) -> None:
+    log = tmp_path / "notes"
+    run = tiny(notes=str(log))
+    directory = execute(run, tmp_path)
+    taken = notes(log)
+    other = replace(run, evaluation=replace(run.evaluation, examples=40))
+    assert other.name == run.name
+    assert not is_done(other, tmp_path)
+    execute(other, tmp_path)
+    assert is_done(other, tmp_path)
+    assert notes(log) == taken
+    assert load_run(directory).evaluation.examples == 40
+
+
+def test_name_holds_when_defaults_are_written_out() -> None:
+    short = Run.from_config({"objective": {"name": "BetaVAE", "beta": 8}})
+    assert Run.from_config(short.to_config()).name == short.name
+    assert replace(short, evaluation=Evaluation(examples=7)).name == short.name
+    assert replace(short, training=replace(short.training, device="cuda", log_every=7)).name == short.name
+    assert replace(short, seed=1).name != short.name
+    assert Run.from_config({"objective": {"name": "BetaVAE", "beta": 6}}).name != short.name
+
+
+def test_divergence_is_written_down_and_forgotten_on_success(tmp_path: Path) -> None:
+    run = tiny(diverge_at=7)
+    with pytest.raises(TrainingError, match="broken became nan at step 8"):
+        execute(run, tmp_path)
+    assert "TrainingError: training diverged" in str(reason(tmp_path / run.name))
+    assert not is_done(run, tmp_path)
+
+
+def test_a_busy_directory_is_left_alone(tmp_path: Path) -> None:
+    run = tiny()
+    (tmp_path / run.name).mkdir()
+    with locked(tmp_path / run.name):
+        assert held(tmp_path / run.name)
+        with pytest.raises(BusyError, match="another process"):
+            execute(run, tmp_path)
+    assert not held(tmp_path / run.name)
+    assert reason(tmp_path / run.name) is None
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("No space left on device")])
+def test_a_full_disk_is_no_failure_of_the_run(tmp_path: Path, error: Exception) -> None:
+    with pytest.raises(DiskFullError, match="free some space"), recording_failure(tmp_path):
+        raise error
+    assert reason(tmp_path) is None
+
+
+def test_the_unexpected_keeps_its_traceback(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), recording_failure(tmp_path):
+        json.dumps(1 / 0)
+    assert reason(tmp_path) == "ZeroDivisionError: division by zero"
+    assert "Traceback" in (tmp_path / "failed.txt").read_text()

@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+
+from polarised.errors import DataError
+from polarised.study.claims.verdict import Verdict, above, within
+from polarised.study.grid import load_study
+from polarised.study.results import COLUMNS
+from polarised.study.verify import check_claims, verify
+
+STRENGTHS = (1.0, 2.0, 4.0, 6.0, 8.0, 16.0)
+
+
+def table(*, seeds: int = 8, reproduces: bool = True) -> polars.DataFrame:
+    """Results of one method as the paper has them, or with every finding turned round."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for seed in range(seeds):
+        for k, strength in enumerate(STRENGTHS):
+            passive = float(1 + k if reproduces else 6 - k)
+            run = (f"{strength}-{seed}", seed, "beta-VAE", strength, "dsprites")
+            gap = 0.5 * passive + generator.normal(0, 0.05) if reproduces else 0.5 * (7 - passive)
+            left = 0.001 if reproduces else 0.9 * gap
+            informs = 0.1 if reproduces else 0.0
+            numbers = {
+                ("count", None, "active"): 9 - passive,
+                ("count", None, "mixed"): 1.0,
+                ("count", None, "passive"): passive,
+                ("accuracy", "mean", "passive"): 0.1 + informs,
+                ("accuracy", "sampled", "passive"): 0.1 + (0.1 - informs),
+                ("accuracy", "mean", "random"): 0.1,
+                ("accuracy", "sampled", "random"): 0.1,
+                ("effective_rank", "mean", "full"): 10 - passive if reproduces else 2.0,
+                ("effective_rank", "sampled", "full"): 9.9 if reproduces else 3.0,
+            }
+            for metric in ("total_correlation", "mutual_information"):
+                numbers |= {
+                    (metric, "mean", "full"): 0.1 + gap,
+                    (metric, "sampled", "full"): 0.1,
+                    (metric, "mean", "active_mixed"): 0.1 + left,
+                    (metric, "sampled", "active_mixed"): 0.1 if reproduces else -0.4,
+                    (metric, "mean", "active"): 0.05 + left,
+                    (metric, "sampled", "active"): 0.05,
+                }
+            rows += [(*run, of, variables, metric, value) for (metric, of, variables), value in numbers.items()]
+    return polars.DataFrame(rows, schema=list(COLUMNS), orient="row")
+
+
+def words(verdicts: list[Verdict]) -> set[str]:
+    return {verdict.verdict for verdict in verdicts}
+
+
+def claims() -> tuple[object, ...]:
+    return load_study("be_more_active", scale="smoke").claims
+
+
+def test_every_claim_is_confirmed_where_it_holds() -> None:
+    verdicts = check_claims(table(), claims())
+    assert [v.claim for v in verdicts if v.verdict != "confirmed"] == []
+    assert len(verdicts) == len(claims())
+
+
+def test_every_claim_is_refused_where_it_does_not_hold() -> None:
+    assert words(check_claims(table(reproduces=False), claims())) == {"not confirmed"}
+
+
+def test_two_seeds_decide_nothing_about_strength() -> None:
+    verdicts = check_claims(table(seeds=2), claims()[:3])
+    assert words(verdicts) == {"undecided"}
+    assert "only 2 independent values" in verdicts[0].evidence
+
+
+def test_the_exception_is_a_claim_of_its_own() -> None:
+    claim = {"name": "passive_variables_grow_with_strength", "except_for": ["beta-VAE"]}
+    assert words(check_claims(table(), [claim])) == {"not confirmed"}
+    assert words(check_claims(table(reproduces=False), [claim])) == {"confirmed"}
+
+
+def test_an_interval_that_straddles_the_threshold_is_undecided() -> None:
+    assert above("n", "c", [-1.0, 1.0, 0.5, -0.5], 0.0, "effect").verdict == "undecided"
+    assert within("n", "c", [0.0, 0.2, 0.0, 0.2], 0.1, "effect").verdict == "undecided"
+    assert within("n", "c", [0.0, float("nan")], 0.1, "effect").verdict == "undecided"
+
+
+def test_verify_reads_a_table_and_names_what_lacks(tmp_path: Path) -> None:
+    file = tmp_path / "results.parquet"
+    table().write_parquet(file)
+    assert words(verify(file, study="be_more_active")) == {"confirmed"}
+    table().drop("seed").write_parquet(file)
+    with pytest.raises(DataError, match="lacks seed"):
+        verify(file, study="be_more_active")
+    with pytest.raises(DataError, match=r"has no study\.json"):
+        verify(file)

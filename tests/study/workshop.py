@@ -1,0 +1,81 @@
+"""A small study for the tests, with an objective that counts its steps, takes its time and fails on demand."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+from polarised.objectives import Objective, Step
+from polarised.objectives.terms import distortion, rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched(Objective):
+    """A plain VAE that notes every step it takes in a file, sleeps, and diverges at a step if told so."""
+
+    tag: int = 0
+    notes: str = ""
+    sleep: float = 0.0
+    diverge_at: int = 1_000_000
+
+    def __call__(self, step: Step) -> dict[str, Tensor]:
+        if self.notes:
+            with Path(self.notes).open("a") as file:
+                file.write(f"{self.tag} {step.number} {os.getpid()}\n")
+        time.sleep(self.sleep)
+        broken = torch.tensor(float("nan") if step.number == self.diverge_at else 0.0)
+        return {"distortion": distortion(step), "rate": rate(step), "broken": broken}
+
+
+def study_config(*, runs: int = 2, steps: int = 12, **objective: Any) -> dict[str, Any]:
+    """Settings of a study of `runs` tiny models."""
+    return {
+        "name": "tiny",
+        "base": {
+            "dataset": {"name": "dsprites", "size": 32},
+            "model": {"architecture": {"name": "mlp", "widths": [8]}, "latents": 3},
+            "objective": {"name": "study.workshop:Watched", **objective},
+            "training": {"steps": steps, "batch_size": 8, "checkpoint_every": 5, "log_every": 5},
+            "evaluation": {"examples": 60, "downstream": True, "downstream_strengths": [1.0]},
+        },
+        "axes": {"strength": {"objective.tag": list(range(runs))}},
+    }
+
+
+def write_study(path: Path, config: dict[str, Any]) -> Path:
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return path
+
+
+def notes(path: Path) -> list[tuple[int, int]]:
+    """Return (tag, step) of every step that was taken."""
+    return [(int(tag), int(step)) for tag, step, _ in map(str.split, path.read_text().splitlines())]
+
+
+def until(condition: Callable[[], object], *, seconds: float = 120) -> None:
+    """Wait for something to become true; fail when it does not."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def workers_of(parent: int) -> set[int]:
+    """The worker processes of a process, as the system lists them."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                above = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                command = (entry / "cmdline").read_text()
+            except OSError:
+                continue
+            if above == parent and "spawn_main" in command:
+                found.add(int(entry.name))
+    return found
