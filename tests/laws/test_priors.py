@@ -175,6 +175,7 @@ def test_gradients_are_finite_at_the_edge(spec):
         ("GaussianMixture", {"variance": -1.0}),
         ("GaussianMixture", {"means": [[0.0, 1.0]]}),
         ("Anisotropic", {"variances": [1.0]}),
+        ("Anisotropic", {"scale": 0.0}),
         ("Anisotropic", {"variances": [1.0, 0.0, 1.0]}),
         ("Conditional", {"widths": []}),
     ],

@@ -22,7 +22,7 @@ from polarised.randomness import seed_for
 __all__ = ["PruningReport", "prune", "pruned_config", "pruning_report"]
 
 
-def prune(vae: VAE, keep: Iterable[int], *, u: Tensor | None = None) -> VAE:
+def prune(vae: VAE, keep: Iterable[int], *, u: np.ndarray[Any, Any] | Tensor | None = None) -> VAE:
     """Return an ordinary smaller VAE with the variables in `keep` only, in that order; the given one is untouched.
 
     decoder'(z_keep) = decoder(z) with z_j = E[z_j] under the prior for every dropped j. Where the prior mean
@@ -46,7 +46,8 @@ def prune(vae: VAE, keep: Iterable[int], *, u: Tensor | None = None) -> VAE:
     pruned.encoder.log_variance_head = layers.log_variance_head
     pruned.decoder.input = layers.decoder_input
     pruned.prior = vae.prior.kept(chosen)
-    return pruned.to(next(vae.parameters()).device).train(vae.training)
+    like = next(vae.parameters())
+    return pruned.to(like.device, like.dtype).train(vae.training)
 
 
 def pruned_config(config: Mapping[str, Any], keep: Sequence[int]) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def _losses(vae: VAE, x: Tensor, u: Tensor | None, noise: Tensor) -> tuple[Tenso
     return torch.stack([posterior.mean, posterior.log_variance]), [at_mean, at_sample, rate]
 
 
-def _prior_mean(vae: VAE, u: Tensor | None) -> Tensor:
+def _prior_mean(vae: VAE, u: np.ndarray[Any, Any] | Tensor | None) -> Tensor:
     if not vae.prior.conditional:
         return vae.prior.moments(1)[0][0].detach()
     if getattr(vae.prior, "mean", None) == "zero":
@@ -173,5 +174,7 @@ def _prior_mean(vae: VAE, u: Tensor | None) -> Tensor:
             "expected u, the auxiliary variables of the data, to prune a model whose prior mean is learned from them; "
             "call prune(vae, keep, u=...)"
         )
+    like = next(vae.parameters())
+    known = torch.as_tensor(u, dtype=like.dtype, device=like.device)
     with torch.no_grad():
-        return vae.prior.given(u).moments(len(u))[0].mean(0)
+        return vae.prior.given(known).moments(len(known))[0].mean(0)

@@ -69,6 +69,8 @@ class Anisotropic(Prior):
         super().__init__(latents)
         if variances is not None and (len(variances) != latents or min(variances) <= 0):
             raise ConfigError(f"Anisotropic.variances needs {latents} positive numbers, one a latent, got {variances}")
+        if not scale > 0:
+            raise ConfigError(f"Anisotropic.scale must be positive, got {scale}; 1 makes the mean variance 1")
         self.compatibility = compatibility
         log_weight = torch.tensor(variances or [math.nan] * latents).log()
         mean_variance = scale if variances is None else sum(variances) / latents
@@ -123,7 +125,7 @@ class Anisotropic(Prior):
             )
         singular = _singular_values(rows, max(self.latents, 20))
         if self.compatibility == "released-code":
-            singular = singular[:20].flip(0)
+            singular = singular.flip(0)
         self.log_weight.copy_((singular[: self.latents] ** 2).clamp_min(1e-12).log())
 
 
