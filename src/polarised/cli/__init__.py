@@ -11,6 +11,7 @@ from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
 from polarised.cli.dimensions import dimensions
 from polarised.cli.prune import prune
+from polarised.cli.report import explore, report
 from polarised.cli.train import train
 from polarised.errors import PolarisedError
 
@@ -45,6 +46,8 @@ app.command()(train)
 app.command()(diagnose)
 app.command()(prune)
 app.command()(dimensions)
+app.command()(report)
+app.command()(explore)
 app.command()(cite)
 app.add_typer(datasets, name="datasets")
 

@@ -1,0 +1,75 @@
+"""`polarised report`: every kind of target has a page, and what has none is said in a sentence."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+from typer.testing import CliRunner
+
+from polarised.cli import app
+from polarised.report.folders import report_on
+from report.examples import tidy
+
+
+def arrays(path: Path, *, seed: int = 0) -> Path:
+    generator = np.random.default_rng(seed)
+    variance = np.tile([0.01, 0.02, 0.98], (200, 1))
+    np.savez(path, mean=generator.normal(size=(200, 3)) * [1, 1, 0.01], variance=variance)
+    return path
+
+
+def test_arrays_have_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["report", str(arrays(tmp_path / "codes.npz"))])
+    assert result.exit_code == 0, result.output
+    assert "codes.html" in result.output
+    assert "2 of 3 latent variables are active" in (tmp_path / "codes.html").read_text(encoding="utf-8")
+
+
+def test_several_are_compared_and_machines_are_answered(tmp_path: Path) -> None:
+    first, second = arrays(tmp_path / "first.npz"), arrays(tmp_path / "second.npz", seed=1)
+    page = tmp_path / "both.html"
+    result = CliRunner().invoke(app, ["report", str(first), str(second), "--out", str(page), "--json"])
+    assert json.loads(result.output) == {"page": str(page), "bytes": page.stat().st_size}
+    assert "2 models side by side" in page.read_text(encoding="utf-8")
+
+
+def test_a_table_of_results_has_a_page_with_links_to_its_runs(tmp_path: Path) -> None:
+    table = tidy()
+    table.write_parquet(tmp_path / "results.parquet")
+    run = str(table["run"][0])
+    (tmp_path / run).mkdir()
+    (tmp_path / run / "report.html").write_text("a page", encoding="utf-8")
+    page = report_on([tmp_path / "results.parquet"], tmp_path / "pages" / "study.html", title="A study")
+    assert f'"link":"../{run}/report.html"' in page.read_text(encoding="utf-8")
+
+
+def test_a_study_among_models_is_refused(tmp_path: Path) -> None:
+    tidy().write_parquet(tmp_path / "results.parquet")
+    targets = [str(tmp_path / "results.parquet"), str(arrays(tmp_path / "codes.npz"))]
+    result = CliRunner().invoke(app, ["report", *targets])
+    assert result.exit_code == 1
+    assert "one study or several models" in result.output
+
+
+@pytest.mark.parametrize("command", ["report", "explore"])
+def test_what_is_not_there_is_said(command: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, [command, str(tmp_path / "nothing")])
+    assert result.exit_code == 1
+    assert "does not exist" in result.output
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_arrays_cannot_be_explored(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["explore", str(arrays(tmp_path / "codes.npz"))])
+    assert result.exit_code == 1
+    assert "only arrays" in result.output
+
+
+def test_a_broken_table_is_said(tmp_path: Path) -> None:
+    polars.DataFrame({"run": ["a"]}).write_parquet(tmp_path / "results.parquet")
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "results.parquet")])
+    assert result.exit_code == 1
+    assert "expected a tidy table" in result.output
