@@ -116,7 +116,7 @@ def test_command_is_mounted_and_errors_are_one_sentence(folder: Path) -> None:
 def test_command_prepares(folder: Path, tmp_path: Path) -> None:
     published.write_digits(tmp_path / "mirror", "fashion_mnist")
     arguments = ["prepare", "fashion_mnist", "partial=true", "size=28"]
-    mirror = ["--mirror", (tmp_path / "mirror" / "fashion_mnist").as_uri()]
+    mirror = ["--mirror", str(tmp_path / "mirror" / "fashion_mnist")]
     prepared = run.invoke(app, [*arguments, *mirror])
     assert prepared.exit_code == 0, prepared.output
     assert "fashion_mnist is ready: 5 of shape 1 × 28 × 28" in prepared.output

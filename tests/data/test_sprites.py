@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polarised.data import sprites
+from polarised.data import packed_sprites, sprites
 from polarised.data.packed_sprites import draw_packed
 from polarised.errors import DataError
 
@@ -78,6 +78,13 @@ def test_an_image_does_not_depend_on_its_company(indices: list[int]) -> None:
 @given(st.lists(st.integers(0, 737_279), min_size=1, max_size=64))
 def test_packed_table_equals_drawing(indices: list[int]) -> None:
     np.testing.assert_array_equal(draw_packed(np.array(indices)), sprites.draw(np.array(indices)))
+
+
+def test_packed_table_holds_every_lit_pixel() -> None:
+    lit = sum(
+        int(np.unpackbits(some.view(np.uint8)).sum()) for some in np.array_split(packed_sprites._table().rows, 20)
+    )
+    assert lit == 128_328_864
 
 
 def test_tables_are_small_and_drawing_is_quick() -> None:

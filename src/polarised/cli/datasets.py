@@ -54,7 +54,7 @@ def prepare(
     name: Name,
     settings: Settings = None,
     mirror: Annotated[
-        str | None, typer.Option(help="Address of a folder that has the files; file:// works too.", show_default=False)
+        str | None, typer.Option(help="Address or path of a folder that has the files.", show_default=False)
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -63,11 +63,13 @@ def find(file: str) -> Path | None:
 def obtain(source: Source, *, mirror: str | None = None) -> Path:
     """Return the path of a file, downloading it if it is not here; an interrupted download goes on where it stopped.
 
-    `mirror` is the address of a folder that holds the file, asked before the published addresses.
+    `mirror` is the address or path of a folder that holds the file, asked before the published addresses.
     """
     if (here := find(source.file)) is not None:
         return here
     target = data_folder() / source.file
+    if mirror and "://" not in mirror:
+        mirror = Path(mirror).expanduser().absolute().as_uri()
     urls = ([f"{mirror.rstrip('/')}/{target.name}"] if mirror else []) + list(source.urls)
     from http.client import HTTPException
 

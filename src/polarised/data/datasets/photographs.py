@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised.data.checks import check_counts
 from polarised.data.dataset import Dataset, FactorSpace
 from polarised.data.decoded import Decoded, Pictures, as_unit_interval, decoded
 from polarised.data.download import Source, find, missing
@@ -96,6 +97,7 @@ def celeba(*, size: int = 64, crop: int = 148, partial: bool = False) -> Dataset
     The central square of `crop` pixels, shrunk to `size`. Pictures come from `img_align_celeba.zip` or a folder of the
     same name, attributes from `list_attr_celeba.txt`. `partial` accepts fewer pictures.
     """
+    check_counts(size=size, crop=crop)
     folder, attributes = find("celeba/img_align_celeba"), find("celeba/list_attr_celeba.txt")
     if folder is not None and attributes is None:
         raise missing(SOURCES["celeba"][1])
