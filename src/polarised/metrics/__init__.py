@@ -28,6 +28,7 @@ from polarised.metrics.downstream import (
     random_guess,
     reduced_downstream,
 )
+from polarised.metrics.evaluation import evaluate, represent_by_lookup
 from polarised.metrics.gaussian import (
     correlation,
     correlation_of,
@@ -37,18 +38,21 @@ from polarised.metrics.gaussian import (
     wasserstein_correlation_of,
 )
 from polarised.metrics.information import bin_codes, entropies, information_between
+from polarised.metrics.reading import READINGS
 from polarised.metrics.redundancy import (
     effective_rank,
     hoyer,
     mutual_information,
     mutual_information_matrix,
     mutual_information_of,
+    overlap,
     total_correlation,
     wasserstein_correlation,
 )
 from polarised.metrics.uncertainty import Estimate, bootstrap
 
 __all__ = [
+    "READINGS",
     "Estimate",
     "beta_vae_score",
     "bin_codes",
@@ -64,6 +68,7 @@ __all__ = [
     "effective_rank",
     "effective_rank_of",
     "entropies",
+    "evaluate",
     "explicitness",
     "factor_vae_score",
     "hoyer",
@@ -78,9 +83,11 @@ __all__ = [
     "mutual_information_matrix",
     "mutual_information_of",
     "nmi_matrix",
+    "overlap",
     "r2_matrix",
     "random_guess",
     "reduced_downstream",
+    "represent_by_lookup",
     "sap",
     "total_correlation",
     "total_correlation_of",

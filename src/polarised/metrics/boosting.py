@@ -20,7 +20,7 @@ Mask = npt.NDArray[np.bool_]
 Shorts = npt.NDArray[np.int16]
 Singles = npt.NDArray[np.float32]
 
-_BINS = 255
+_BINS = (255, 1023)
 
 
 class Boosted(NamedTuple):
@@ -65,11 +65,13 @@ def boosted_trees_fit(
         return Boosted(
             np.asarray(model.predict(codes)), np.asarray(model.predict(test)), np.asarray(model.feature_importances_)
         )
-    booster = _Booster(codes, compact, len(classes), test, depth)
+    # A canonical order of variables, so that ties between them fall the same way however they are listed.
+    order = np.lexsort((codes.mean(axis=0), codes.std(axis=0)))
+    booster = _Booster(codes[:, order], compact, len(classes), test[:, order], depth)
     for _ in range(stages):
         booster.stage(learning_rate)
-    total = booster.importance.sum()
-    importance = booster.importance / total if total > 0 else booster.importance
+    importance = np.zeros(codes.shape[1])
+    importance[order] = booster.importance / (booster.importance.sum() or 1.0)
     return Boosted(classes[booster.predict(booster.scores)], classes[booster.predict(booster.test_scores)], importance)
 
 
@@ -79,7 +81,9 @@ class _Booster:
     def __init__(self, codes: Floats, labels: Integers, classes: int, test: Floats, depth: int) -> None:
         self.rows, self.variables = codes.shape
         self.classes, self.depth = classes, depth
-        thresholds = [_thresholds(column) for column in codes.T]
+        # Few rows leave room for finer bins, and need them: their trees live on single rows.
+        most = int(np.clip(2_000_000 // self.rows, *_BINS))
+        thresholds = [_thresholds(column, most) for column in codes.T]
         self.width = max(len(row) for row in thresholds) + 1
         self.bins = _bins(codes, thresholds)
         self.test_bins = _bins(test, thresholds)
@@ -196,13 +200,13 @@ class _Node(NamedTuple):
     counts: Singles
 
 
-def _thresholds(values: Floats) -> Floats:
-    """Return the midpoints between neighbouring values, or between their quantiles when there are many."""
+def _thresholds(values: Floats, most: int) -> Floats:
+    """Return the midpoints between neighbouring values, or quantiles when there are more than ``most``."""
     unique = np.unique(values)
     middle = (unique[1:] + unique[:-1]) / 2
-    if len(middle) < _BINS:
+    if len(middle) < most:
         return middle
-    quantiles = np.quantile(values, np.linspace(0, 1, _BINS + 1)[1:-1], method="midpoint")
+    quantiles = np.quantile(values, np.linspace(0, 1, most + 1)[1:-1], method="midpoint")
     return np.unique(quantiles)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polarised.errors import DataError
+from polarised.metrics.estimators import exact
 from polarised.metrics.gaussian import (
     RankOf,
     covariance,
@@ -27,7 +28,14 @@ from polarised.metrics.inputs import Floats, checked_codes
 from polarised.metrics.uncertainty import Estimate, covariance_error, mean_error
 from polarised.randomness import stream
 
-__all__ = ["effective_rank", "hoyer", "mutual_information", "total_correlation", "wasserstein_correlation"]
+__all__ = [
+    "effective_rank",
+    "hoyer",
+    "mutual_information",
+    "overlap",
+    "total_correlation",
+    "wasserstein_correlation",
+]
 
 InformationCorrection = Literal["none", "miller_madow", "permutation"]
 
@@ -225,3 +233,37 @@ def hoyer(codes: npt.ArrayLike, *, normalised: bool = True, errors: bool = False
     ratio = np.divide(np.abs(array).sum(axis=1), length, out=np.full(len(array), np.sqrt(variables)), where=length > 0)
     sparsity = (np.sqrt(variables) - ratio) / (np.sqrt(variables) - 1)
     return Estimate(float(sparsity.mean()), mean_error(sparsity)) if errors else float(sparsity.mean())
+
+
+@overload
+def overlap(
+    mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int = ..., errors: Literal[False] = ..., seed: int = ...
+) -> float: ...
+@overload
+def overlap(
+    mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int = ..., errors: Literal[True], seed: int = ...
+) -> Estimate: ...
+def overlap(
+    mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int = 1000, errors: bool = False, seed: int = 0
+) -> float | Estimate:
+    """Return I(x; z), the information a code carries of its input: 0 if all posteriors overlap, log n if none do.
+
+    I = mean_i ( log q(z_i | x_i) - log (1/n) sum_j q(z_i | x_j) ), one sample z_i for each of ``rows`` inputs against
+    all n.  [Mathieu2019, sec. 4]
+
+    >>> overlap([[0.0], [0.0]], [[1.0], [1.0]])
+    0.0
+    """
+    centres, spreads = checked_codes(mean, name="mean"), checked_codes(variance, name="variance")
+    if centres.shape != spreads.shape or (spreads <= 0).any():
+        raise DataError(
+            f"variance must be positive and of the means' shape {centres.shape}, got {spreads.shape} "
+            f"with smallest {spreads.min():g}; pass the variance, not its logarithm"
+        )
+    noise = stream(seed, "overlap").normal(size=centres.shape)
+    samples = centres + np.sqrt(spreads) * noise
+    found = exact(samples, centres, spreads, rows=rows, seed=seed)
+    if not errors:
+        return max(0.0, found.information)
+    own = found.log_own - found.log_density
+    return Estimate(max(0.0, found.information), mean_error(own))

@@ -12,7 +12,7 @@ from polarised.metrics.inputs import Floats, Integers, checked_pair
 from polarised.metrics.logistic import linear_classifier
 from polarised.randomness import stream
 
-__all__ = ["IRS", "BetaVAEScore", "FactorVAEScore", "Represent", "beta_vae_score", "factor_vae_score", "irs"]
+__all__ = ["IRS", "BetaVAEScore", "Draw", "FactorVAEScore", "Represent", "beta_vae_score", "factor_vae_score", "irs"]
 
 Represent = Callable[[Integers], npt.ArrayLike]
 
@@ -69,7 +69,7 @@ def factor_vae_score(
     >>> factor_vae_score(lambda f: f + 0.0, (3, 4), train_votes=50, test_votes=50).score
     1.0
     """
-    draw = _Draw(represent, factor_sizes, batch_size, seed, reference_stream)
+    draw = Draw(represent, factor_sizes, batch_size, seed, reference_stream)
     variance = draw.codes(draw.rows(variance_rows)).var(axis=0, ddof=1)
     kept = np.flatnonzero((np.sqrt(variance) >= threshold) & (variance > 0))
     factors = len(draw.sizes)
@@ -110,7 +110,7 @@ def beta_vae_score(
     >>> beta_vae_score(lambda f: f + 0.0, (3, 4), train_points=60, test_points=50).score
     1.0
     """
-    draw = _Draw(represent, factor_sizes, batch_size, seed, reference_stream)
+    draw = Draw(represent, factor_sizes, batch_size, seed, reference_stream)
     sets = []
     for points in (train_points, test_points):
         parts = [
@@ -160,7 +160,7 @@ def irs(codes: npt.ArrayLike, factors: npt.ArrayLike, *, quantile: float = 0.99,
     return IRS(float((scores * largest).sum() / largest.sum()), scores, matrix.argmax(axis=1), matrix, kept)
 
 
-class _Draw:
+class Draw:
     """Batches of codes with one factor held fixed, from our stream or in the order of the reference code."""
 
     def __init__(

@@ -1,0 +1,267 @@
+"""Total correlation of the aggregate posterior from mini-batches, by every published weighting, with their known bias.
+
+With l_ijd = log q(z_id | x_j) and weights W: log q(z_i) = logsumexp_j (log W_ij + sum_d l_ijd) and
+log q(z_id) = logsumexp_j (log W_ij + l_ijd). Whatever W is, information + total correlation + dimension-wise KL add up
+to the sampled rate. No weighting is unbiased for the logarithm: see :mod:`polarised.metrics.bias`.
+"""
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from polarised.errors import ConfigError, DataError
+from polarised.metrics.inputs import Floats, Integers, checked_codes
+from polarised.randomness import seed_for, stream
+
+__all__ = ["density_ratio", "eq10b", "exact", "mss0", "mss1", "mws"]
+
+# Numbers of one block of pairwise log densities: about 64 MB.
+_BLOCK = 8_000_000
+
+
+class Decomposition(NamedTuple):
+    """Mean over rows of the three parts of the rate, and the log densities (n,) they come from.
+
+    ``log_density`` is log q(z), ``log_product`` sum_d log q(z_d), ``log_own`` log q(z | x).
+    """
+
+    total_correlation: float
+    information: float
+    dimension_wise_kl: float
+    log_density: Floats
+    log_product: Floats
+    log_own: Floats
+
+
+def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+    """Return the rate's parts by minibatch-weighted sampling.
+
+    W_ij = 1 / (N B).  [Chen2018, app. C.1] Its total correlation is too large by about (D - 1) log N.
+
+    >>> round(mws([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
+    0.0
+    """
+    rows = _checked(z, mean, variance, dataset_size)
+    return decompose(*rows, [mws_weights(len(rows[0]), dataset_size)])[0]
+
+
+def mss0(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+    """Return the rate's parts by minibatch-stratified sampling as it was released, with its misplaced weights.
+
+    W = 1/M, column 0 = 1/N, column 1 = s, entry (M-1, 0) = s, M = B - 1, s = (N - M) / (N M): a stride one short walks
+    down columns instead of diagonals.  [Chen2018, app. C.2 (released code); Cheng2021, sec. 3.2]
+
+    >>> round(mss0([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
+    0.0
+    """
+    rows = _checked(z, mean, variance, dataset_size)
+    return decompose(*rows, [mss0_weights(len(rows[0]), dataset_size)])[0]
+
+
+def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+    """Return the rate's parts by minibatch-stratified sampling as it was meant.
+
+    W = 1/M, W_ii = 1/N, W_i,i+1 = s (cyclic), M = B - 1, s = (N - M) / (N M): unbiased for q(z).  [Cheng2021, sec. 3.2]
+
+    >>> round(mss1([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
+    0.0
+    """
+    rows = _checked(z, mean, variance, dataset_size)
+    return decompose(*rows, [mss1_weights(len(rows[0]), dataset_size)])[0]
+
+
+def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+    """Return the rate's parts with the evenly weighted unbiased estimate of q(z).
+
+    W_ii = 1/N, W_ij = (N - 1) / (N (B - 1)).  [Mathieu2019, eq. 10b]
+
+    >>> round(eq10b([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
+    0.0
+    """
+    rows = _checked(z, mean, variance, dataset_size)
+    return decompose(*rows, [eq10b_weights(len(rows[0]), dataset_size)])[0]
+
+
+def exact(
+    z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int | None = None, seed: int = 0
+) -> Decomposition:
+    """Return the rate's parts against the whole aggregate posterior (1/n) sum_j q(z | x_j): no weighting, no bias of q.
+
+    ``z`` are the samples of the same n inputs; ``rows`` draws that many of them to score, for large sets: the cost is
+    rows x n x d.  [Chen2018, app. B]
+
+    >>> round(exact([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]]).total_correlation, 6)
+    0.0
+    """
+    samples, centres, spreads = _checked(z, mean, variance, None)
+    chosen = np.arange(len(samples))
+    if rows is not None and rows < len(samples):
+        if rows < 1:
+            raise ConfigError(f"rows must be at least 1, got {rows}")
+        chosen = np.sort(stream(seed, "aggregate posterior").choice(len(samples), size=rows, replace=False))
+    even = np.full((1, len(samples)), 1 / len(samples))
+    return decompose(samples, centres, spreads, [even], chosen)[0]
+
+
+def density_ratio(
+    z: npt.ArrayLike,
+    *,
+    hidden: tuple[int, ...] = (100, 100),
+    iterations: int = 200,
+    seed: int = 0,
+) -> float:
+    """Return the total correlation of samples from a classifier that tells them from their shuffled selves.
+
+    TC = E_z[ log D(z) / (1 - D(z)) ], D the chance that z is real rather than with each variable shuffled over rows.
+    [Kim2018, eq. 3] The critic, a small network trained here, is fitted on one half of the rows and read on the other,
+    both ways round, so that it cannot flatter itself; what it fails to learn is missing, and noise it learnt instead
+    counts against it: expect a value below the truth, or below 0 for few rows.
+
+    >>> z = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> z[:, 1] = 0.95 * z[:, 0] + 0.3 * z[:, 1]
+    >>> density_ratio(z, hidden=(30,)) > 0.5
+    True
+    """
+    array = checked_codes(z, name="z")
+    if array.shape[1] < 2:
+        return 0.0
+    if len(array) < 20:
+        raise DataError(f"a critic needs at least 20 rows to learn from, got {len(array)}")
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+
+    scale = array.std(axis=0)
+    array = (array - array.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    halves = np.array_split(array[stream(seed, "halves").permutation(len(array))], 2)
+    ratios = []
+    for turn, (learnt, read) in enumerate([(halves[0], halves[1]), (halves[1], halves[0])]):
+        # Several shuffles a row teach the critic more of the product than one would.
+        shuffled = [stream(seed, "shuffle", 4 * turn + k).permuted(learnt, axis=0) for k in range(4)]
+        critic = MLPClassifier(
+            hidden,
+            alpha=1e-3,
+            early_stopping=True,
+            max_iter=iterations,
+            random_state=seed_for(seed, "critic", turn) % 2**32,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            critic.fit(np.concatenate([*[learnt] * 4, *shuffled]), np.repeat([1, 0], 4 * len(learnt)))
+        chance = np.clip(critic.predict_proba(read)[:, 1], 1e-9, 1 - 1e-9)
+        ratios.append(np.log(chance / (1 - chance)))
+    return float(np.concatenate(ratios).mean())
+
+
+def _checked(
+    z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, dataset_size: int | None
+) -> tuple[Floats, Floats, Floats]:
+    samples = checked_codes(z, name="z")
+    centres, spreads = checked_codes(mean, name="mean"), checked_codes(variance, name="variance")
+    if not samples.shape == centres.shape == spreads.shape:
+        raise DataError(
+            f"z, mean and variance must have one shape (n, d), got {samples.shape}, {centres.shape}, {spreads.shape}"
+        )
+    if (spreads <= 0).any():
+        raise DataError("variance must be positive, got entries <= 0; pass the variance, not its logarithm")
+    if dataset_size is not None and dataset_size < len(samples):
+        raise ConfigError(f"dataset_size must be at least the {len(samples)} rows of the batch, got {dataset_size}")
+    return samples, centres, spreads
+
+
+def mws_weights(batch: int, dataset_size: int) -> Floats:
+    """Return the weights of :func:`mws`.
+
+    >>> float(mws_weights(2, 10)[0, 1])
+    0.05
+    """
+    return np.full((batch, batch), 1 / (dataset_size * batch))
+
+
+def mss0_weights(batch: int, dataset_size: int) -> Floats:
+    """Return the weights of :func:`mss0`.
+
+    >>> mss0_weights(3, 8)[:, 0]
+    array([0.125, 0.375, 0.125])
+    """
+    others, stratum = _strata(batch, dataset_size)
+    weights = np.full((batch, batch), 1 / others)
+    weights[:, 0], weights[:, 1] = 1 / dataset_size, stratum
+    weights[others - 1, 0] = stratum
+    return weights
+
+
+def mss1_weights(batch: int, dataset_size: int) -> Floats:
+    """Return the weights of :func:`mss1`.
+
+    >>> mss1_weights(3, 8)[0]
+    array([0.125, 0.375, 0.5  ])
+    """
+    others, stratum = _strata(batch, dataset_size)
+    weights = np.full((batch, batch), 1 / others)
+    every = np.arange(batch)
+    weights[every, (every + 1) % batch] = stratum
+    weights[every, every] = 1 / dataset_size
+    return weights
+
+
+def eq10b_weights(batch: int, dataset_size: int) -> Floats:
+    """Return the weights of :func:`eq10b`.
+
+    >>> eq10b_weights(2, 4)[0]
+    array([0.25, 0.75])
+    """
+    weights = np.full((batch, batch), (dataset_size - 1) / (dataset_size * (batch - 1)))
+    np.fill_diagonal(weights, 1 / dataset_size)
+    return weights
+
+
+def decompose(
+    samples: Floats, centres: Floats, spreads: Floats, weightings: list[Floats], chosen: Integers | None = None
+) -> list[Decomposition]:
+    """Return the rate's parts under several weightings at the price of one: the exponentials are shared.
+
+    >>> rows = np.zeros((2, 1)), np.zeros((2, 1)), np.ones((2, 1))
+    >>> decompose(*rows, [eq10b_weights(2, 2), mss1_weights(2, 2)])[1].total_correlation
+    0.0
+    """
+    chosen = np.arange(len(samples)) if chosen is None else chosen
+    logs = np.empty((len(weightings), 2, len(chosen)))
+    block = max(1, _BLOCK // samples.size)
+    for start in range(0, len(chosen), block):
+        part = slice(start, start + block)
+        distance = samples[chosen[part], None, :] - centres
+        pairs = -0.5 * (distance**2 / spreads + np.log(2 * np.pi * spreads))
+        joint, joint_top = _scaled_exponential(pairs.sum(axis=2))
+        single, single_top = _scaled_exponential(pairs)
+        for index, weights in enumerate(weightings):
+            rows = weights if len(weights) == 1 else weights[chosen[part]]
+            logs[index, 0, part] = np.log((rows * joint).sum(axis=1)) + joint_top[:, 0]
+            summed = np.matmul(np.broadcast_to(rows, joint.shape)[:, None, :], single)[:, 0]
+            logs[index, 1, part] = (np.log(summed) + single_top[:, 0]).sum(axis=1)
+    own = samples[chosen], centres[chosen], spreads[chosen]
+    return [_parts(*own, joint, product) for joint, product in logs]
+
+
+def _strata(batch: int, dataset_size: int) -> tuple[int, float]:
+    others = batch - 1
+    return others, (dataset_size - others) / (dataset_size * others)
+
+
+def _scaled_exponential(logs: Floats) -> tuple[Floats, Floats]:
+    top = logs.max(axis=1, keepdims=True)
+    return np.exp(logs - top), top
+
+
+def _parts(samples: Floats, centres: Floats, spreads: Floats, joint: Floats, product: Floats) -> Decomposition:
+    own = -0.5 * ((samples - centres) ** 2 / spreads + np.log(2 * np.pi * spreads)).sum(axis=1)
+    prior = -0.5 * (samples**2 + np.log(2 * np.pi)).sum(axis=1)
+    return Decomposition(
+        total_correlation=float((joint - product).mean()) if samples.shape[1] > 1 else 0.0,
+        information=float((own - joint).mean()),
+        dimension_wise_kl=float((product - prior).mean()),
+        log_density=joint,
+        log_product=product,
+        log_own=own,
+    )

@@ -1,0 +1,158 @@
+import numpy as np
+import pytest
+
+from polarised import metrics
+from polarised.errors import ConfigError, DataError
+
+
+def perfect(rows: int = 900, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    factors = generator.integers([3, 4], size=(rows, 2))
+    return factors + 0.01 * generator.normal(size=(rows, 2)), factors
+
+
+def test_one_variable_a_factor_scores_one() -> None:
+    z, factors = perfect()
+    assert metrics.mig(z, factors) == pytest.approx(1.0, abs=0.01)
+    assert metrics.sap(z, factors).score > 0.35
+    assert metrics.modularity(z, factors) > 0.99
+    assert metrics.explicitness(z, factors).score > 0.75
+    assert metrics.irs(z, factors).score > 0.95
+    dci = metrics.dci(z, factors)
+    assert min(dci.disentanglement, dci.completeness, dci.informativeness) > 0.98
+    mec = metrics.infomec(z, factors)
+    assert min(mec.modularity, mec.compactness) > 0.9
+    assert metrics.mcc(z, factors.astype(float)).score > 0.99
+
+
+def test_a_rotation_spreads_factors_over_variables() -> None:
+    z, factors = perfect()
+    turned = (z - z.mean(axis=0)) @ np.array([[1.0, -1.0], [1.0, 1.0]])
+    assert metrics.mig(turned, factors) < 0.3
+    assert metrics.dci(turned, factors).disentanglement < 0.5
+    assert metrics.mcc(turned, factors.astype(float)).score < 0.9
+
+
+def test_histogram_trees_agree_with_exact_ones() -> None:
+    generator = np.random.default_rng(2)
+    z = generator.normal(size=(900, 4))
+    factors = np.column_stack([z[:, 0] + 0.3 * z[:, 1] > 0, np.digitize(z[:, 2] + 0.2 * z[:, 3], [-0.5, 0.5])])
+    quick, exact = metrics.dci(z, factors.astype(int)), metrics.dci(z, factors.astype(int), trees="exact")
+    assert quick.disentanglement == pytest.approx(exact.disentanglement, abs=0.03)
+    assert quick.completeness == pytest.approx(exact.completeness, abs=0.03)
+    assert quick.informativeness == pytest.approx(exact.informativeness, abs=0.02)
+
+
+def test_disintegration_names_the_factor_carried_twice() -> None:
+    generator = np.random.default_rng(0)
+    z = generator.normal(size=(2000, 3))
+    factors = np.column_stack([np.digitize(z[:, 0] + z[:, 1], [-1, 0, 1]), np.digitize(z[:, 2], [-1, 0, 1])])
+    table = metrics.disintegration(z, factors, factor_names=("hue", "size"))
+    assert table["factor"].to_list() == ["hue", "size"]
+    assert table["disintegrated"].to_list() == [True, False]
+    assert sorted(table["variables"][0]) == [0, 1]
+    assert table["variables"][1].to_list() == [2]
+    both_copies = metrics.disintegration(np.column_stack([z[:, 2], z[:, 2]]), factors[:, 1])
+    assert both_copies["disintegrated"].to_list() == [False]
+    assert metrics.disintegration(z, factors, measure="nmi").height == 2
+    with pytest.raises(ConfigError, match="factor_names"):
+        metrics.disintegration(z, factors, factor_names=("hue",))
+
+
+def test_mcc_finds_permuted_scaled_sources() -> None:
+    generator = np.random.default_rng(0)
+    sources = generator.laplace(size=(500, 3))
+    z = np.column_stack([generator.normal(size=500), -2 * sources[:, 1], sources[:, 2] ** 3, 5 * sources[:, 0]])
+    found = metrics.mcc(z, sources, method="spearman")
+    assert found.assignment.tolist() == [3, 1, 2]
+    assert found.score == pytest.approx(1.0)
+    assert metrics.mcc(z, sources).score < 0.999
+    fewer = metrics.mcc(z[:, 1:2], sources)
+    assert fewer.assignment.tolist() == [-1, 0, -1]
+
+
+def test_votes_do_not_depend_on_the_order_of_draws_only_on_the_seed() -> None:
+    def represent(rows: np.ndarray) -> np.ndarray:
+        return np.column_stack([rows[:, 0] + rows[:, 1], rows[:, 1], np.full(len(rows), 3.0)]).astype(np.float32)
+
+    first = metrics.factor_vae_score(represent, (5, 4), train_votes=600, test_votes=300, seed=1)
+    again = metrics.factor_vae_score(represent, (5, 4), train_votes=600, test_votes=300, seed=1)
+    published = metrics.factor_vae_score(
+        represent, (5, 4), train_votes=600, test_votes=300, seed=1, reference_stream=True
+    )
+    assert np.array_equal(first.votes, again.votes)
+    assert first.kept.tolist() == [0, 1]
+    assert first.votes.sum() == 300
+    assert first.score == pytest.approx(published.score, abs=0.1)
+    assert (
+        metrics.factor_vae_score(lambda rows: np.zeros((len(rows), 2)), (5, 4), train_votes=9, test_votes=9).score == 0
+    )
+
+
+def test_our_draws_cover_all_values_evenly() -> None:
+    seen: list[np.ndarray] = []
+
+    def represent(rows: np.ndarray) -> np.ndarray:
+        seen.append(rows)
+        return rows.astype(float)
+
+    metrics.factor_vae_score(represent, (3, 40), train_votes=100, test_votes=10)
+    rows = seen[0]
+    assert np.bincount(rows[:, 0]).tolist() == pytest.approx([len(rows) / 3] * 3, rel=0.1)
+    assert np.bincount(rows[:, 1]).min() > 0.7 * len(rows) / 40
+    assert rows[:, 1].max() == 39
+
+
+def test_drawing_refuses_a_broken_encoder() -> None:
+    with pytest.raises(DataError, match="represent must map"):
+        metrics.factor_vae_score(lambda rows: np.zeros(3), (2, 2))
+    with pytest.raises(DataError, match="finite"):
+        metrics.beta_vae_score(lambda rows: np.full((len(rows), 2), np.nan), (2, 2))
+    with pytest.raises(ConfigError, match="factor_sizes"):
+        metrics.factor_vae_score(lambda rows: rows, ())
+    with pytest.raises(ConfigError, match="batch_size"):
+        metrics.factor_vae_score(lambda rows: rows, (2,), batch_size=1)
+
+
+@pytest.mark.parametrize("name", ["mig", "sap", "dci", "modularity", "explicitness", "irs", "infomec"])
+def test_edges(name: str) -> None:
+    metric = getattr(metrics, name)
+    z, factors = perfect(120)
+    single = np.zeros(120, dtype=int)
+    rare = factors[:, 0].copy()
+    rare[rare == 2] = 1
+    rare[-1], rare[0] = 7, 9
+    cases = {
+        "one variable": (z[:, :1], factors),
+        "one factor": (z, factors[:, 0]),
+        "a factor with one value": (z, np.column_stack([factors[:, 0], single])),
+        "only a factor with one value": (z, single),
+        "a constant variable": (np.column_stack([z, np.full(120, 0.1)]), factors),
+        "nothing but constants": (np.full((120, 3), 0.1), factors),
+        "classes missing in train or test": (z, rare),
+        "two classes": (z, factors[:, 0] // 2),
+    }
+    for case, arrays in cases.items():
+        result = metric(*arrays)
+        scores = [score for score in (result if isinstance(result, tuple) else (result,)) if isinstance(score, float)]
+        assert np.isfinite(scores).all(), case
+        assert all(-1e-9 <= score <= 1 + 1e-9 for score in scores), (case, result)
+
+
+@pytest.mark.parametrize("name", ["mig", "sap", "dci", "modularity", "explicitness", "irs", "infomec", "r2_matrix"])
+def test_codes_and_factors_that_do_not_fit(name: str) -> None:
+    metric = getattr(metrics, name)
+    z, factors = perfect(60)
+    with pytest.raises(DataError, match="rows"):
+        metric(z, factors[:-1])
+    with pytest.raises(DataError, match="whole-numbered"):
+        metric(z, factors + 0.5)
+    with pytest.raises(DataError, match="finite"):
+        metric(np.full_like(z, np.nan), factors)
+
+
+@pytest.mark.parametrize("name", ["sap", "dci", "explicitness"])
+def test_a_split_without_test_rows(name: str) -> None:
+    z, factors = perfect(60)
+    with pytest.raises(ConfigError, match="n_train"):
+        getattr(metrics, name)(z, factors, n_train=60)
