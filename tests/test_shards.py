@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import polars
 import pytest
@@ -105,3 +108,14 @@ def test_two_ray_workers_give_the_single_pass(files, tmp_path):
         assert ray.is_initialized()
     finally:
         ray.shutdown()
+
+
+def test_files_are_diagnosed_where_torch_is_not_installed(files):
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from polarised.cli import app\n"
+        f"app(['diagnose', {str(files[1])!r}, '--details'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "latent variables" in done.stdout

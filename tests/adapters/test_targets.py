@@ -136,7 +136,7 @@ def test_a_zip_that_lies_about_its_members_is_refused(tmp_path):
 def test_too_many_members_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("polarised.adapters.archives.MOST_MEMBERS", 3)
     path = archive_of(tmp_path / "1.zip", **{f"{i}.txt": "x" for i in range(5)})
-    with pytest.raises(DataError, match="fewer than 3"):
+    with pytest.raises(DataError, match="at most 3 files"):
         Folder(path).ending("model.pt")
 
 

@@ -37,7 +37,7 @@ def closed(contents, *, kind=0):
     return body + _masked_crc(body).to_bytes(4, "little")
 
 
-def bundle(arrays, **changes):
+def bundle(arrays, *, blocks=1, **changes):
     """A checkpoint of float32 arrays, as TensorFlow writes it; `changes` spoil fields of its first entry."""
     data, entries = b"", [(b"", field(1, 1))]
     for name, array in sorted(arrays.items()):
@@ -48,8 +48,13 @@ def bundle(arrays, **changes):
         entries.append((name.encode(), entry + varint(6 << 3 | 5) + _masked_crc(raw).to_bytes(4, "little")))
         data += raw
         changes = {}
-    table = closed(block(entries))
-    index = closed(block([(b"z", varint(0) + varint(len(table) - 5))]))
+    return finished(block(entries), data, blocks=blocks)
+
+
+def finished(contents, data=b"", *, blocks=1):
+    """The two files around the contents of a data block, which the index names `blocks` times."""
+    table = closed(contents)
+    index = closed(block([(f"{i:06d}".encode(), varint(0) + varint(len(contents))) for i in range(blocks)]))
     footer = varint(0) * 2 + varint(len(table)) + varint(len(index) - 5)
     magic = 0xDB4775248B80FB57.to_bytes(8, "little")
     return {
@@ -98,11 +103,20 @@ def test_damaged_numbers_are_noticed():
 
 def test_a_compressed_block_is_refused_in_words():
     contents = block([(b"", field(1, 1))])
-    table, index = closed(contents, kind=1), closed(block([(b"z", varint(0) + varint(len(contents)))]))
-    footer = varint(0) * 2 + varint(len(table)) + varint(len(index) - 5)
-    file = table + index + footer.ljust(40, b"\0") + 0xDB4775248B80FB57.to_bytes(8, "little")
+    files = finished(contents)
+    index = files["variables.index"].replace(closed(contents), closed(contents, kind=1))
     with pytest.raises(DataError, match="compression 1"):
-        read_tensor_bundle({"variables.index": file}.__getitem__)
+        read_tensor_bundle({"variables.index": index}.__getitem__)
+
+
+def test_blocks_and_tensors_that_overlap_are_bombs():
+    with pytest.raises(DataError, match="blocks side by side"):
+        read_tensor_bundle(bundle(ARRAYS, blocks=1000).__getitem__)
+    raw = np.ones(3, dtype="<f4").tobytes()
+    entry = field(1, 1) + field(2, field(2, field(1, 3))) + field(5, 12)
+    entries = [(b"", field(1, 1)), *((f"{i:03d}".encode(), entry) for i in range(50))]
+    with pytest.raises(DataError, match="tensors side by side"):
+        read_tensor_bundle(finished(block(entries), raw).__getitem__)
 
 
 @given(st.binary(max_size=300))
@@ -126,10 +140,7 @@ def test_any_changed_byte_is_refused_or_harmless(position, value):
 
 @given(st.binary(min_size=8, max_size=120))
 def test_messages_behind_a_good_checksum_still_cannot_break_it(contents):
-    table = closed(contents)
-    index = closed(block([(b"z", varint(0) + varint(len(contents)))]))
-    footer = varint(0) * 2 + varint(len(table)) + varint(len(index) - 5)
-    file = table + index + footer.ljust(40, b"\0") + 0xDB4775248B80FB57.to_bytes(8, "little")
+    file = finished(contents)["variables.index"]
     # KeyError is the mapping's own answer for a data file that is not there.
     with contextlib.suppress(DataError, KeyError):
         assert isinstance(read_tensor_bundle({"variables.index": file}.__getitem__), dict)

@@ -3,6 +3,8 @@
 import zipfile
 import zlib
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from polarised.errors import DataError
@@ -33,17 +35,20 @@ class Folder:
         if self.path.is_file() and not zipfile.is_zipfile(self.path):
             raise DataError(f"expected a folder or a zip archive, {self.path} is another kind of file")
 
-    @property
+    @cached_property
     def files(self) -> tuple[str, ...]:
         """Every file, as a path relative to the folder with forward slashes."""
         if self.path.is_dir():
             found = (file for file in self.path.rglob("*") if file.is_file())
-            return tuple(sorted(file.relative_to(self.path).as_posix() for file in found))
-        with zipfile.ZipFile(self.path) as archive:
-            members = archive.infolist()
-            if len(members) > MOST_MEMBERS:
-                raise DataError(f"expected fewer than {MOST_MEMBERS} files, {self.path.name} has {len(members)}")
-            return tuple(sorted(member.filename for member in members if not member.is_dir()))
+            names = [file.relative_to(self.path).as_posix() for file in islice(found, MOST_MEMBERS + 1)]
+        else:
+            with zipfile.ZipFile(self.path) as archive:
+                names = [member.filename for member in archive.infolist() if not member.is_dir()]
+        if len(names) > MOST_MEMBERS:
+            raise DataError(
+                f"expected at most {MOST_MEMBERS} files in {self.path}, it has more; give one model's folder"
+            )
+        return tuple(sorted(names))
 
     def ending(self, end: str) -> str | None:
         """Return the one shortest path that ends in these parts, or nothing; several are a question."""

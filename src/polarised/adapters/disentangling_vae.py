@@ -2,6 +2,7 @@
 
 import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
-from polarised.adapters.archives import Folder
+from polarised.adapters.archives import LARGEST_FILE, Folder
 from polarised.adapters.native import from_vae
 from polarised.data import Dataset
 from polarised.errors import DataError
@@ -78,8 +79,15 @@ def _state(folder: Folder) -> dict[str, torch.Tensor]:
     name = folder.ending("model.pt")
     if name is None:
         raise DataError(f"expected model.pt in {folder.path}, it is not there; give the folder of one model")
+    content = io.BytesIO(folder.read(name))
+    if zipfile.is_zipfile(content):
+        # Newer torch files are zips themselves, and what they unpack to is bounded too.
+        with zipfile.ZipFile(content) as archive:
+            if sum(member.file_size for member in archive.infolist()) > LARGEST_FILE:
+                raise DataError(f"expected weights of at most {LARGEST_FILE >> 20} MiB, {folder.path / name} has more")
+    content.seek(0)
     try:
-        state = torch.load(io.BytesIO(folder.read(name)), weights_only=True, map_location="cpu")
+        state = torch.load(content, weights_only=True, map_location="cpu")
     except Exception as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"expected plain weights in {folder.path / name}, refused to read it: {reason}") from error

@@ -44,12 +44,17 @@ def read_tensor_bundle(read: Read, prefix: str = "variables") -> dict[str, NDArr
         raise DataError(f"expected between 1 and 1000 data files, {name} announces {shards}; the file is damaged")
     data: dict[int, bytes] = {}
     variables = {}
+    taken = 0
     for key, value in table.items():
-        shard = int(_numbers(value, name).get(3, 0))
+        fields = _numbers(value, name)
+        shard, taken = int(fields.get(3, 0)), taken + int(fields.get(5, 0))
         if shard >= shards:
             raise DataError(f"expected data file number below {shards}, {name} names {shard}; the file is damaged")
         if shard not in data:
             data[shard] = read(f"{prefix}.data-{shard:05d}-of-{shards:05d}")
+        # Tensors lie side by side; many that share the same bytes would be a bomb.
+        if taken > sum(map(len, data.values())):
+            raise DataError(f"expected tensors side by side, {name} has them overlap; the file is damaged")
         variable = key.decode("utf-8", "replace")
         variables[variable] = _tensor(value, data[shard], f"{variable} of {name}")
     return variables
@@ -92,9 +97,13 @@ def _entries(data: bytes, where: str) -> Iterator[tuple[bytes, bytes]]:
     for _ in range(4):
         number, position = _varint(footer, position, where)
         handle.append(number)
+    read = 0
     for _, value in _block(data, handle[2], handle[3], where):
         offset, after = _varint(value, 0, where)
         size, _ = _varint(value, after, where)
+        read += size
+        if read > len(data):
+            raise DataError(f"expected blocks side by side, {where} has them overlap; the file is damaged")
         yield from _block(data, offset, size, where)
 
 

@@ -37,7 +37,9 @@ def diagnose(
     data: Annotated[
         str | None, typer.Option(help="Images to encode: a dataset's name or an .npz; default: the model's own.")
     ] = None,
-    alpha: Annotated[float, typer.Option(help="Threshold of the types.", min=0.001, max=0.499)] = 0.1,
+    alpha: Annotated[
+        float | None, typer.Option(help="Threshold of the types; default: 0.1, or the run's own.", min=0.001, max=0.499)
+    ] = None,
     rule: Annotated[Literal["relative", "standard"], typer.Option(help="Rule of the types.")] = "relative",
     second: Annotated[
         Literal["variance", "log_variance", "std", "log_std"] | None,
@@ -70,7 +72,9 @@ def diagnose(
         print_json({**diagnosis.to_dict(), "page": page})
         return
     screen = console(quiet=quiet)
-    screen.print(f"[dim]{diagnosis.name}, {diagnosis.regime.rows:,} inputs, {rule} rule, alpha {alpha:g}[/dim]")
+    screen.print(
+        f"[dim]{diagnosis.name}, {diagnosis.regime.rows:,} inputs, {rule} rule, alpha {diagnosis.regime.alpha:g}[/dim]"
+    )
     show_diagnosis(diagnosis, screen)
     if diagnosis.decoder_use is not None:
         _show_decoder_use(diagnosis, screen)
@@ -81,7 +85,7 @@ def diagnose(
 
 
 def _diagnosed(
-    targets: list[Path], data: str | None, examples: int, *, files: dict[str, Any], **settings: Any
+    targets: list[Path], data: str | None, examples: int, *, alpha: float | None, files: dict[str, Any], **settings: Any
 ) -> "Diagnosis":
     from polarised.adapters.targets import images_named, open_target
     from polarised.diagnosis import diagnose, diagnose_files
@@ -90,6 +94,7 @@ def _diagnosed(
     opened = [open_target(path) for path in targets]
     first = opened[0]
     if all(target.kind == "arrays" for target in opened):
+        settings["alpha"] = alpha or 0.1
         name = first.name if len(opened) == 1 else f"{len(opened)} files"
         return diagnose_files([target.path for target in opened], name=name, **settings, **files)
     if len(opened) > 1:
@@ -99,7 +104,8 @@ def _diagnosed(
     if first.kind == "run" and data is None:
         from polarised.study.examine import diagnose_run
 
-        return diagnose_run(first.path, alpha=settings["alpha"], rule=settings["rule"])
+        return diagnose_run(first.path, alpha=alpha, rule=settings["rule"])
+    settings["alpha"] = alpha or 0.1
     images = first.data() if data is None else images_named(data)
     provenance = {"target": str(first.path), "kind": first.kind, "data": images.name}
     return diagnose(first.vae(), images, examples=examples, name=first.name, provenance=provenance, **settings)
