@@ -99,7 +99,8 @@ class Totals:
         """Return the largest |mean| of each variable."""
         if self.ranges.lowest is None or self.ranges.highest is None:
             raise DataError("expected at least one chunk of encodings, got none")
-        return np.maximum(np.abs(self.ranges.lowest), np.abs(self.ranges.highest))
+        largest: Array = np.maximum(np.abs(self.ranges.lowest), np.abs(self.ranges.highest))
+        return largest
 
     def scores(self, regime: Regime) -> "polars.DataFrame":
         """Return redundancy of mean and sampled codes, whole and by type, from the covariance alone.

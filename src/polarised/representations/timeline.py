@@ -4,19 +4,21 @@ The plain hook for anybody's loop: encode the same inputs every few hundred step
 """
 
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised.errors import DataError
+from polarised.files import replacing
 from polarised.representations.encodings import Encodings
 from polarised.representations.regime import TYPES, Regime, Rule, classify
 
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["PER_VARIABLE", "Timeline"]
+__all__ = ["PER_VARIABLE", "Timeline", "load_timeline"]
 
 Array = NDArray[Any]
 
@@ -155,6 +157,13 @@ class Timeline:
         counts: Array = exceeding.sum(axis=(0, 2))
         return counts
 
+    def save(self, path: str | Path) -> Path:
+        """Write everything to an .npz that `load_timeline` reads back."""
+        path = Path(path)
+        with replacing(path) as temporary:
+            np.savez(temporary, allow_pickle=False, **self.state())
+        return path
+
     def state(self) -> dict[str, Array]:
         """Return everything as arrays, for a checkpoint or an .npz."""
         if not self._moments:
@@ -166,6 +175,22 @@ class Timeline:
         count = len(state["step"]) if state else 0
         self._moments = [{name: np.asarray(values[i]) for name, values in state.items()} for i in range(count)]
         self._collapsed = self.collapse() is not None
+
+
+def load_timeline(path: str | Path) -> Timeline:
+    """Read back what `Timeline.save` wrote (arrays only; a pickled object is refused, never run)."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            state = {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise DataError(f"expected snapshots of a run, {path} does not exist; train with snapshots first") from None
+    except Exception as error:
+        raise DataError(f"expected an .npz of snapshots, could not read {path}: {error}") from error
+    if state and not {"step", "types", "correlations", "kl"} <= state.keys():
+        raise DataError(f"expected snapshots with step, types, correlations and kl, {path} has {', '.join(state)}")
+    timeline = Timeline(warn=False)
+    timeline.restore(state)
+    return timeline
 
 
 def _all_passive(moment: dict[str, Array]) -> bool:

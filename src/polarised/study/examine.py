@@ -35,7 +35,7 @@ def diagnose_run(
         more["pictures"] = pictures(vae, dataset, seed=run.seed)
         more["decoder_use"] = decoder_use(vae, dataset, seed=run.seed)
     if (directory / "snapshots.npz").exists():
-        from polarised.training.snapshots import load_timeline
+        from polarised.representations.timeline import load_timeline
 
         more["snapshots"] = load_timeline(directory / "snapshots.npz").table()
     if (directory / "history.parquet").exists():

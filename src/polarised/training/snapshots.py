@@ -7,14 +7,13 @@ import numpy as np
 import torch
 
 from polarised.data.dataset import Dataset
-from polarised.errors import ConfigError, DataError
-from polarised.files import replacing
+from polarised.errors import ConfigError
 from polarised.models.vae import VAE
 from polarised.representations.encodings import Encodings
 from polarised.representations.regime import Rule
 from polarised.representations.timeline import Timeline
 
-__all__ = ["Snapshots", "load_timeline"]
+__all__ = ["Snapshots"]
 
 
 class Snapshots:
@@ -68,11 +67,8 @@ class Snapshots:
         self.timeline.restore(state)
 
     def save(self, path: str | Path) -> Path:
-        """Write the timeline to an .npz that `load_timeline` reads back."""
-        path = Path(path)
-        with replacing(path) as temporary:
-            np.savez(temporary, allow_pickle=False, **self.timeline.state())
-        return path
+        """Write the timeline to an .npz that `polarised.representations.timeline.load_timeline` reads back."""
+        return self.timeline.save(path)
 
     def _encode(self, vae: VAE) -> Encodings:
         device = next(vae.parameters()).device
@@ -89,19 +85,3 @@ class Snapshots:
         # A prior that is the same for every input says so by its shape.
         prior_mean, prior_variance = (rows[0] if (rows == rows[0]).all() else rows for rows in prior)
         return Encodings(mean, variance=variance, prior_mean=prior_mean, prior_variance=prior_variance)
-
-
-def load_timeline(path: str | Path) -> Timeline:
-    """Read back what `Snapshots.save` wrote (arrays only; a pickled object is refused, never run)."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            state = {name: archive[name] for name in archive.files}
-    except FileNotFoundError:
-        raise DataError(f"expected snapshots of a run, {path} does not exist; train with snapshots first") from None
-    except Exception as error:
-        raise DataError(f"expected an .npz of snapshots, could not read {path}: {error}") from error
-    if state and not {"step", "types", "correlations", "kl"} <= state.keys():
-        raise DataError(f"expected snapshots with step, types, correlations and kl, {path} has {', '.join(state)}")
-    timeline = Timeline(warn=False)
-    timeline.restore(state)
-    return timeline
