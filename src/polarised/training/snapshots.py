@@ -79,8 +79,8 @@ class Snapshots:
                 x = torch.from_numpy(self._batch.images[rows]).to(device)
                 u = None if self._batch.u is None else torch.from_numpy(self._batch.u[rows]).to(device)
                 posterior = vae.posterior(x, u)
-                prior = vae.prior.given(u).moments(len(x))
-                parts.append([t.cpu().numpy() for t in (posterior.mean, posterior.variance, *prior)])
+                moments = vae.prior.given(u).moments(len(x))
+                parts.append([t.cpu().numpy() for t in (posterior.mean, posterior.variance, *moments)])
         mean, variance, *prior = (np.concatenate(part) for part in zip(*parts, strict=True))
         # A prior that is the same for every input says so by its shape.
         prior_mean, prior_variance = (rows[0] if (rows == rows[0]).all() else rows for rows in prior)
