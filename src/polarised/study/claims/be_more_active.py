@@ -1,11 +1,11 @@
 """What "Be More Active!" says of passive variables, checked on results [Bonheme2023BeMoreActive, sections 4 and 6]."""
 
-from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
 import polars
 
+from polarised.study.claims.numbers import by_method, numbers_of, rank_correlation
 from polarised.study.claims.verdict import Verdict, above, undecided, within
 
 __all__ = [
@@ -31,9 +31,9 @@ def passive_variables_grow_with_strength(table: polars.DataFrame, *, except_for:
     the claim is the opposite.
     """
     verdicts = []
-    for method, rows in _methods(_wide(table, [("count", None, "passive")])):
+    for method, rows in by_method(numbers_of(table, [("count", None, "passive")])):
         slopes = [
-            _rank_correlation(own["strength"].to_numpy(), own["count//passive"].to_numpy())
+            rank_correlation(own["strength"].to_numpy(), own["count//passive"].to_numpy())
             for _, own in rows.group_by(["seed", "dataset"], maintain_order=True)
         ]
         opposite = method in except_for
@@ -46,11 +46,11 @@ def passive_variables_grow_with_strength(table: polars.DataFrame, *, except_for:
 
 def gap_grows_with_passive(table: polars.DataFrame, *, metric: Metric = "total_correlation") -> list[Verdict]:
     """The more passive variables, the larger the score of the mean against that of the sample, method by method."""
-    wide = _wide(table, [(metric, "mean", "full"), (metric, "sampled", "full"), ("count", None, "passive")])
+    wide = numbers_of(table, [(metric, "mean", "full"), (metric, "sampled", "full"), ("count", None, "passive")])
     verdicts = []
-    for method, rows in _methods(wide):
+    for method, rows in by_method(wide):
         values = [
-            _rank_correlation(
+            rank_correlation(
                 own["count//passive"].to_numpy(),
                 (own[f"{metric}/mean/full"] - own[f"{metric}/sampled/full"]).to_numpy(),
             )
@@ -72,7 +72,7 @@ def gap_closes_without_passive(
     """
     alive = _alive(table, metric)
     verdicts = []
-    for method, rows in _methods(alive):
+    for method, rows in by_method(alive):
         whole = (rows[f"{metric}/mean/full"] - rows[f"{metric}/sampled/full"]).to_numpy()
         left = (rows["mean/alive"] - rows["sampled/alive"]).to_numpy()
         some = (rows["count//passive"].to_numpy() > 0) & (whole > 0.05)
@@ -91,7 +91,7 @@ def active_codes_agree(
     table: polars.DataFrame, *, metric: Metric = "total_correlation", margin: float = 0.05
 ) -> list[Verdict]:
     """Active variables alone are as correlated in the mean as in the sample: their gap is nil up to a margin (nats)."""
-    wide = _wide(table, [(metric, "mean", "active"), (metric, "sampled", "active")])
+    wide = numbers_of(table, [(metric, "mean", "active"), (metric, "sampled", "active")])
     return [
         within(
             "active_codes_agree",
@@ -100,13 +100,15 @@ def active_codes_agree(
             margin,
             "gap of the active variables (nats)",
         )
-        for method, rows in _methods(wide)
+        for method, rows in by_method(wide)
     ]
 
 
 def effective_rank_of_mean_counts_alive(table: polars.DataFrame, *, margin: float = 1.0) -> list[Verdict]:
     """The effective rank of the mean is about the number of variables that are not passive."""
-    wide = _wide(table, [("effective_rank", "mean", "full"), *(("count", None, kind) for kind in ("active", "mixed"))])
+    wide = numbers_of(
+        table, [("effective_rank", "mean", "full"), *(("count", None, kind) for kind in ("active", "mixed"))]
+    )
     return [
         within(
             "effective_rank_of_mean_counts_alive",
@@ -115,14 +117,14 @@ def effective_rank_of_mean_counts_alive(table: polars.DataFrame, *, margin: floa
             margin,
             "effective rank minus variables alive",
         )
-        for method, rows in _methods(wide)
+        for method, rows in by_method(wide)
     ]
 
 
 def effective_rank_of_sample_is_full(table: polars.DataFrame, *, margin: float = 1.0) -> list[Verdict]:
     """The effective rank of the sample is about the number of all variables: passive ones have full variance there."""
     kinds = ("active", "mixed", "passive")
-    wide = _wide(table, [("effective_rank", "sampled", "full"), *(("count", None, kind) for kind in kinds)])
+    wide = numbers_of(table, [("effective_rank", "sampled", "full"), *(("count", None, kind) for kind in kinds)])
     total = polars.sum_horizontal(f"count//{kind}" for kind in kinds)
     return [
         within(
@@ -132,7 +134,7 @@ def effective_rank_of_sample_is_full(table: polars.DataFrame, *, margin: float =
             margin,
             "effective rank minus all variables",
         )
-        for method, rows in _methods(wide)
+        for method, rows in by_method(wide)
     ]
 
 
@@ -157,14 +159,14 @@ def total_correlation_of_sample_ignores_passive(table: polars.DataFrame, *, marg
             margin,
             "total correlation with minus without them (nats)",
         )
-        for method, rows in _methods(alive)
+        for method, rows in by_method(alive)
     ]
 
 
 def _passive_accuracy(table: polars.DataFrame, representation: str, margin: float) -> list[Verdict]:
-    wide = _wide(table, [("accuracy", representation, "passive"), ("accuracy", representation, "random")])
+    wide = numbers_of(table, [("accuracy", representation, "passive"), ("accuracy", representation, "random")])
     verdicts = []
-    for method, rows in _methods(wide):
+    for method, rows in by_method(wide):
         gain = (rows[f"accuracy/{representation}/passive"] - rows[f"accuracy/{representation}/random"]).to_numpy()
         numbers = "accuracy above guessing"
         if representation == "sampled":
@@ -176,31 +178,19 @@ def _passive_accuracy(table: polars.DataFrame, representation: str, margin: floa
     return verdicts
 
 
-def _wide(table: polars.DataFrame, wanted: Sequence[tuple[str, str | None, str]]) -> polars.DataFrame:
-    """Return a row a run with a column ``metric/representation/variables`` for each wanted number; runs with all."""
-    key = polars.concat_str(
-        polars.col("metric"), polars.col("representation").fill_null(""), polars.col("variables"), separator="/"
-    )
-    names = [f"{metric}/{representation or ''}/{variables}" for metric, representation, variables in wanted]
-    chosen = table.with_columns(key.alias("number")).filter(polars.col("number").is_in(names))
-    wide = chosen.pivot("number", index=["run", "seed", "method", "strength", "dataset"], values="value")
-    lacking = [polars.lit(None, polars.Float64).alias(name) for name in names if name not in wide.columns]
-    return wide.with_columns(*lacking).drop_nulls(names)
-
-
 def _alive(table: polars.DataFrame, metric: Metric) -> polars.DataFrame:
     """Return a row a run with the scores of the whole code and of what is left without passive variables.
 
     One variable or none has nothing to share: its score is 0.
     """
     whole = [(metric, "mean", "full"), (metric, "sampled", "full")]
-    wide = _wide(table, [*whole, *(("count", None, kind) for kind in ("active", "mixed", "passive"))])
+    wide = numbers_of(table, [*whole, *(("count", None, kind) for kind in ("active", "mixed", "passive"))])
     for representation in ("mean", "sampled"):
         parts = wide
         for subset in ("active", "mixed", "active_mixed"):
             name = f"{metric}/{representation}/{subset}"
             parts = parts.join(
-                _wide(table, [(metric, representation, subset)]).select("run", name), on="run", how="left"
+                numbers_of(table, [(metric, representation, subset)]).select("run", name), on="run", how="left"
             )
         active, mixed = polars.col("count//active"), polars.col("count//mixed")
         own = (
@@ -214,20 +204,3 @@ def _alive(table: polars.DataFrame, metric: Metric) -> polars.DataFrame:
             *wide.columns, f"{representation}/alive"
         )
     return wide
-
-
-def _methods(rows: polars.DataFrame) -> Iterator[tuple[str, polars.DataFrame]]:
-    for (method,), own in rows.sort("run").group_by(["method"], maintain_order=True):
-        yield str(method), own
-
-
-def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Return Spearman's rank correlation; 0 where one of the two never changes, NaN for fewer than three points."""
-    from scipy.stats import rankdata
-
-    if len(first) < 3:
-        return float("nan")
-    ranks = np.stack([rankdata(first), rankdata(second)])
-    if np.ptp(ranks[0]) == 0 or np.ptp(ranks[1]) == 0:
-        return 0.0
-    return float(np.corrcoef(ranks)[0, 1])
