@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polarised.errors import DataError
 from polarised.metrics.comparison import compare
+from polarised.representations.decoded import Pictures
 from polarised.representations.encodings import Encodings
 from polarised.representations.other_rules import other_rules
 from polarised.representations.regime import Regime, Rule, classify
@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from polarised.adapters.callables import Second
 
 __all__ = ["Diagnosis", "Pictures", "concluded", "diagnose", "diagnose_files"]
-
-Images = NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """What a decoder shows: images (..., channels, height, width) in [0, 1].
-
-    Row j of `traversals` moves variable j over `values` and leaves the others at the code of the first original.
-    """
-
-    originals: Images
-    reconstructions: Images
-    traversals: Images
-    values: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +100,7 @@ def diagnose(
             )
         from polarised.adapters import native
 
-        more.setdefault("pictures", Pictures(*native.pictures(target, data, seed=seed)))
+        more.setdefault("pictures", native.pictures(target, data, seed=seed))
         more.setdefault("decoder_use", native.decoder_use(target, data, seed=seed))
         target = native.from_vae(target, data, examples=examples, seed=seed)
     regime = classify(target, alpha=alpha, rule=rule, seed=seed)

@@ -1,7 +1,8 @@
 """Our own VAE → Encodings, by the same door as everybody's; and what its decoder makes of the variables."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,22 +14,14 @@ from polarised.errors import DataError
 from polarised.models import VAE
 from polarised.randomness import seed_for, stream
 from polarised.representations import Encodings
+from polarised.representations.decoded import Pictures
 
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["Drawn", "decoder_use", "from_vae", "pictures"]
+__all__ = ["decoder_use", "from_vae", "pictures"]
 
 Floats = NDArray[Any]
-
-
-class Drawn(NamedTuple):
-    """What a decoder shows: images and their reconstructions (m, C, H, W), and each variable moved over `values`."""
-
-    originals: Floats
-    reconstructions: Floats
-    traversals: Floats
-    values: Floats
 
 
 def from_vae(
@@ -56,7 +49,7 @@ def from_vae(
     names = data.factor_space.names if isinstance(data, Dataset) and data.factor_space is not None else None
     batch = _batch(data, examples, u, seed)
     parts: list[tuple[Tensor, ...]] = []
-    with _quiet(vae, device), torch.inference_mode():
+    with _evaluating(vae, device), torch.inference_mode():
         for start in range(0, len(batch), batch_size):
             x, auxiliary = _tensors(vae, batch, slice(start, start + batch_size))
             posterior = vae.posterior(x, auxiliary)
@@ -96,7 +89,7 @@ def decoder_use(
     batch = _batch(data, examples, u, seed)
     generator = torch.Generator().manual_seed(seed_for(seed, "decoder use"))
     order = stream(seed, "decoder use").permutation(len(batch))
-    with _quiet(vae, None), torch.inference_mode():
+    with _evaluating(vae), torch.inference_mode():
         x, auxiliary = _tensors(vae, batch, slice(None))
         posterior = vae.posterior(x, auxiliary)
         noise = torch.randn(posterior.mean.shape, generator=generator).to(posterior.mean)
@@ -124,7 +117,7 @@ def pictures(
     reach: float = 2.0,
     u: ArrayLike | None = None,
     seed: int = 0,
-) -> Drawn:
+) -> Pictures:
     """Return reconstructions, and each variable moved from -`reach` to `reach` prior standard deviations.
 
     The other variables stay at the mean of the first original.
@@ -137,7 +130,7 @@ def pictures(
     """
     batch = _batch(data, originals, u, seed)
     values = torch.linspace(-reach, reach, steps)
-    with _quiet(vae, None), torch.inference_mode():
+    with _evaluating(vae), torch.inference_mode():
         x, auxiliary = _tensors(vae, batch, slice(None))
         mean = vae.posterior(x, auxiliary).mean
         centre, spread = (t[0].to(mean) for t in vae.prior.given(auxiliary).moments(len(x)))
@@ -147,22 +140,18 @@ def pictures(
         drawn = vae.generate(moved.flatten(0, 1)).reshape(vae.latents, steps, *vae.shape)
         shown = vae.generate(mean)
     reconstructions, traversals = (t.clamp(0, 1).cpu().numpy() for t in (shown, drawn))
-    return Drawn(batch.images, reconstructions, traversals, values.numpy())
+    return Pictures(batch.images, reconstructions, traversals, values.numpy())
 
 
-class _quiet:  # noqa: N801
-    """The VAE in evaluation mode on a device, and as it was afterwards."""
-
-    def __init__(self, vae: VAE, device: str | None) -> None:
-        self.vae, self.device, self.training, self.home = vae, device, vae.training, _home(vae)
-
-    def __enter__(self) -> None:
-        self.vae.eval()
-        self.vae.to(self.device or self.home)
-
-    def __exit__(self, *_: object) -> None:
-        self.vae.train(self.training)
-        self.vae.to(self.home)
+@contextmanager
+def _evaluating(vae: VAE, device: str | None = None) -> Iterator[None]:
+    """Put the VAE into evaluation mode on a device, and back to what it was afterwards."""
+    training, home = vae.training, _home(vae)
+    vae.eval().to(device or home)
+    try:
+        yield
+    finally:
+        vae.train(training).to(home)
 
 
 def _home(vae: VAE) -> torch.device:
@@ -176,7 +165,7 @@ def _batch(data: Dataset | Batch | ArrayLike, examples: int, u: ArrayLike | None
         return data
     images = np.asarray(data.detach().cpu() if hasattr(data, "detach") else data, dtype=np.float32)
     auxiliary = None if u is None else np.asarray(u, dtype=np.float32)
-    if images.ndim < 2 or (auxiliary is not None and len(auxiliary) != len(images)):
+    if images.ndim < 2 or not len(images) or (auxiliary is not None and len(auxiliary) != len(images)):
         came = "" if auxiliary is None else f" with {len(auxiliary)} rows of u"
         raise DataError(f"expected images (n, *shape), and as many rows of u, got {images.shape}{came}")
     return Batch(images, None, auxiliary, np.arange(len(images)))
