@@ -14,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
-from polarised.data import Dataset, Description, describe, dsprites, packed_sprites, prepare, sprites
+from polarised.data import Dataset, Description, describe, dsprites, packed_sprites, prepare, scream_dsprites, sprites
 from polarised.data.decoded import as_unit_interval
 
 STAND_IN = 20_000
@@ -51,6 +52,9 @@ def mapped(folder: Path, shape: tuple[int, ...], count: int) -> np.ndarray:
 def of(about: Description, folder: Path) -> tuple[Dataset, str]:
     if about.ready:
         return prepare(about.name), "drawn" if about.licence == "made here" or "sprites" in about.name else "file"
+    if about.name == "scream_dsprites":
+        Image.new("RGB", (790, 1000), "orange").save(folder / "scream.jpg")
+        return scream_dsprites(path=str(folder / "scream.jpg")), "drawn"
     array = mapped(folder, about.shape, min(about.images, STAND_IN))
     return Dataset(about.name, about.shape, len(array), as_unit_interval(array)), "stand-in"
 

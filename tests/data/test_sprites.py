@@ -88,7 +88,7 @@ def test_packed_table_holds_every_lit_pixel() -> None:
 
 
 def test_tables_are_small_and_drawing_is_quick() -> None:
-    assert sum(array.nbytes for array in sprites._table()) < 12e6
+    assert sum(array.nbytes for array in sprites._table()) < 20e6
     indices = np.random.default_rng(0).integers(len(sprites.SPACE), size=64)
     times = []
     for _ in range(50):

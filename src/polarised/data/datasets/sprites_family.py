@@ -123,9 +123,10 @@ def _coloured(mask: Floats, generator: np.random.Generator) -> Floats:
 
 
 def _noisy(mask: Floats, generator: np.random.Generator) -> Floats:
-    # The middles of 65,536 steps, from two random bytes each: a third of the time of floats drawn one by one.
-    steps = np.frombuffer(generator.bytes(2 * 3 * mask.size), dtype="<u2").reshape(len(mask), 3, 64, 64)
-    noise: Floats = (steps.astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-16)
+    # The middles of 65,536 steps, four of a random integer: a fifth of the time of floats drawn one by one.
+    drawn = generator.integers(2**64 - 1, size=(len(mask), 3, 64, 16), dtype=np.uint64, endpoint=True)
+    noise: Floats = np.multiply(drawn.view(np.uint16), np.float32(2.0**-16), dtype=np.float32)
+    noise += np.float32(2.0**-17)
     return np.maximum(noise, mask, out=noise)
 
 
