@@ -126,6 +126,19 @@ def test_convolutional_latents_have_channels_as_variables(tmp_path):
     np.testing.assert_array_equal(encodings.mean[:4], latents[0].reshape(4, 4).T)
 
 
+def test_arrays_stored_by_columns_are_read_too(tmp_path):
+    path = npz(tmp_path, mean=np.asfortranarray(MEAN), variance=VARIANCE, factors=np.asfortranarray(FACTORS))
+    chunks = list(chunks_of_file(path, rows=7))
+    np.testing.assert_array_equal(np.concatenate([chunk.mean for chunk in chunks]), MEAN)
+    np.testing.assert_array_equal(from_arrays(path).factors, FACTORS)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (50,), ()])
+def test_no_inputs_or_no_variables_are_refused(tmp_path, shape):
+    with pytest.raises(DataError, match=r"\(inputs, variables\)"):
+        from_arrays(npz(tmp_path, mean=np.zeros(shape), variance=np.ones(shape)))
+
+
 def test_rows_must_agree(tmp_path):
     with pytest.raises(DataError, match="a row of variance for each of the 50"):
         from_arrays(npz(tmp_path, mean=MEAN, variance=VARIANCE[:-1]))

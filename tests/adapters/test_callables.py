@@ -98,7 +98,7 @@ def test_tensors_of_any_kind_are_taken_by_their_values():
 
 
 def test_broken_numbers_and_unknown_forms_are_refused():
-    with pytest.raises(DataError, match="NaN or infinity"):
+    with pytest.raises(DataError, match="got none, NaN or infinity"):
         as_variance(np.array([[np.nan]]), "variance")
     with pytest.raises(DataError, match="one of variance"):
         as_variance(np.ones((1, 1)), "precision")

@@ -59,6 +59,8 @@ def test_the_model_is_left_as_it_was_and_progress_is_told(vae):
 def test_wrong_images_are_explained(vae):
     with pytest.raises(DataError, match="is the channel last"):
         from_vae(vae, np.zeros((4, 32, 32, 1)))
+    with pytest.raises(DataError, match="expected images"):
+        from_vae(vae, np.zeros((0, 1, 32, 32)))
     with pytest.raises(DataError, match="as many rows of u"):
         from_vae(vae, np.zeros((4, 1, 32, 32)), u=np.zeros((3, 1)))
 

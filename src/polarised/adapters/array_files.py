@@ -108,11 +108,18 @@ class Npz(ArrayFile):
             archive = stack.enter_context(zipfile.ZipFile(self.path))
             streams = {name: stack.enter_context(archive.open(self._members[name])) for name in names}
             headers = {name: self._header(stream, name) for name, stream in streams.items()}
+            # What is stored by columns has no rows to stream and is read whole.
+            whole = {name: self._transposed(streams[name], name, *headers[name]) for name in names if headers[name][2]}
             for start in range(0, length, rows):
-                count = min(rows, length - start)
-                yield {name: self._rows(streams[name], *headers[name], count, name) for name in names}
+                part = slice(start, min(start + rows, length))
+                yield {
+                    name: whole[name][part]
+                    if name in whole
+                    else self._rows(streams[name], name, headers[name][0], headers[name][1], part.stop - start)
+                    for name in names
+                }
 
-    def _header(self, stream: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    def _header(self, stream: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
         try:
             version = np.lib.format.read_magic(stream)
             read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
@@ -132,19 +139,22 @@ class Npz(ArrayFile):
                 f"expected numbers, {name} of {self.path} holds {dtype}, which would have to be unpickled and is "
                 "refused; save plain arrays"
             )
-        if fortran and len(shape) > 1:
-            raise DataError(
-                f"expected rows one after another, {name} of {self.path} is stored by columns; "
-                "save np.ascontiguousarray of it"
-            )
         size = prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or size > self._members[name].file_size:
             raise DataError(f"expected {size} bytes for shape {shape}, {name} of {self.path} is shorter: it is damaged")
         if prod(shape[1:]) * dtype.itemsize > LARGEST_ROW:
             raise DataError(f"expected rows of at most {LARGEST_ROW >> 20} MiB, {name} of {self.path} has {shape}")
-        return shape, dtype
+        return shape, dtype, fortran and len(shape) > 1
 
-    def _rows(self, stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any], rows: int, name: str) -> Array:
+    def _transposed(self, stream: IO[bytes], name: str, shape: tuple[int, ...], dtype: np.dtype[Any], _: bool) -> Array:
+        if prod(shape) * dtype.itemsize > LARGEST_WHOLE:
+            raise DataError(
+                f"expected rows one after another in a file this large, {name} of {self.path} is stored by columns; "
+                "save np.ascontiguousarray of it"
+            )
+        return self._rows(stream, name, shape[::-1], dtype, shape[-1]).transpose()
+
+    def _rows(self, stream: IO[bytes], name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rows: int) -> Array:
         size = rows * prod(shape[1:]) * dtype.itemsize
         try:
             data = stream.read(size)

@@ -154,6 +154,11 @@ def chunks_of_file(
     file = open_arrays(path)
     names = Names.among(file.names, str(path), second=second)
     length = file.rows(names.mean)
+    if length < 1 or len(file.shape(names.mean)) < 2:
+        raise DataError(
+            f"expected {names.mean} of {path} as (inputs, variables), got {file.shape(names.mean)}; "
+            "a single variable is (n, 1)"
+        )
     each: list[str] = [names.mean, names.spread]
     once: list[str] = []
     for name in (names.prior_mean, names.prior_spread):

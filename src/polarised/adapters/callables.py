@@ -78,8 +78,8 @@ def as_variance(values: Array, second: Second, *, certain: bool = False) -> Arra
     """
     if second not in TO_VARIANCE:
         raise DataError(f"expected second as one of {', '.join(TO_VARIANCE)}, got {second!r}")
-    if not np.isfinite(values).all():
-        raise DataError(f"expected finite numbers as {second}, got NaN or infinity; did training diverge?")
+    if not values.size or not np.isfinite(values).all():
+        raise DataError(f"expected finite numbers as {second}, got none, NaN or infinity; did training diverge?")
     lowest, average = float(values.min()), float(values.mean())
     if second in ("variance", "std") and lowest < 0:
         raise DataError(

@@ -1,11 +1,16 @@
 """`polarised dimensions`: how many latents does a dataset need."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from polarised.cli.screen import Json, Quiet, console, print_json, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from polarised.representations.dimensions import Fondue, OneShot
 
 __all__ = ["dimensions"]
 
@@ -51,19 +56,21 @@ def dimensions(
     size = latents or max(2, round(2 * measured))
     regimes = [trainer.regime(size, seed=seed + i) for i in range(seeds)]
     count = one_shot_count(regimes)
+    _show_count(screen, size, count, seed)
     search = None
     if fondue:
         search = search_of(trainer.encodings, start=max(1, round(measured)), threshold=threshold, estimator=estimator)
+        visits = [(str(v.latents), f"{v.sampled:.2f}", f"{v.mean:.2f}", f"{v.difference:.2f}") for v in search.visits]
+        screen.print(table("FONDUE, models in the order trained", ("latents", "sampled", "mean", "difference"), visits))
+        screen.print(f"[bold]FONDUE keeps {search.latents}.[/bold]")
     drawn = None if plot is None else draw(plot, regimes=regimes, count=count, search=search)
-    if json:
-        print_json(_plain(measured, size, count, search, drawn))
-        return
-    _show(screen, size, count, search, seed)
     if drawn is not None:
         screen.print(f"\nThe curves: [bold]{drawn}[/bold]")
+    if json:
+        print_json(_plain(measured, size, count, search, drawn))
 
 
-def _show(screen: Any, size: int, count: Any, search: Any, seed: int) -> None:
+def _show_count(screen: "Console", size: int, count: "OneShot", seed: int) -> None:
     rows = [
         (f"seed {seed + i}", str(kept), str(passive), f"{soft:.2f}")
         for i, (kept, passive, soft) in enumerate(zip(count.each, count.passive, count.soft, strict=True))
@@ -75,13 +82,9 @@ def _show(screen: Any, size: int, count: Any, search: Any, seed: int) -> None:
         screen.print(f"[bold]Every seed keeps {count.latents}.[/bold]")
     else:
         screen.print(f"[bold]Seeds keep {min(count.each)} to {max(count.each)}, median {count.latents}.[/bold]")
-    if search is not None:
-        visits = [(str(v.latents), f"{v.sampled:.2f}", f"{v.mean:.2f}", f"{v.difference:.2f}") for v in search.visits]
-        screen.print(table("FONDUE, models in the order trained", ("latents", "sampled", "mean", "difference"), visits))
-        screen.print(f"[bold]FONDUE keeps {search.latents}.[/bold]")
 
 
-def _plain(measured: float, size: int, count: Any, search: Any, drawn: Path | None) -> dict[str, Any]:
+def _plain(measured: float, size: int, count: "OneShot", search: "Fondue | None", drawn: Path | None) -> dict[str, Any]:
     return {
         "intrinsic_dimension": measured,
         "one_shot": {

@@ -1,0 +1,24 @@
+"""No adapter reaches for its library, or for torch, before it is used."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+import polarised.adapters
+from polarised.adapters import arrays, callables, diffusers, pythae, scvi, targets, tensor_bundle
+from polarised.adapters import *
+heavy = {"torch", "pythae", "diffusers", "scvi", "anndata", "lightning", "tensorflow", "ray"}
+print(sorted(heavy & sys.modules.keys() - {"torch"}))
+"""
+
+
+def test_importing_the_adapters_loads_no_library_of_others():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_arrays_and_functions_need_no_torch():
+    script = "import sys; from polarised.adapters import from_arrays, from_callable, open_target; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
