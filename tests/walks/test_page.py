@@ -203,6 +203,14 @@ def test_study_page_filters_and_links(visit: Callable[..., Visit], tmp_path: Pat
         assert len(rows) == len(table.filter(polars.col("method") == "BetaVAE"))
 
 
+def test_many_seeds_are_chosen_from_a_list(visit: Callable[..., Visit], tmp_path: Path) -> None:
+    with visit(write_report(tidy(seeds=16), tmp_path / "page.html")) as page:
+        page.locator("select[data-filter=seed]").select_option("3")
+        assert page.locator("#chosen").text_content() == "12 of 192 runs"
+        page.locator("select[data-filter=seed]").select_option("")
+        assert page.locator("#chosen").text_content() == "192 of 192 runs"
+
+
 def replace_encodings(diagnosis: Diagnosis, encodings: Encodings) -> Diagnosis:
     from polarised.diagnosis import diagnose
 

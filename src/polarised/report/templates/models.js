@@ -58,10 +58,12 @@ function show(index) {
   all(".model-name").forEach((element) => { element.textContent = model.name; });
   find("#headline").textContent = model.headline;
   find("#rows").textContent = `${model.rows.toLocaleString("en")} inputs · ${variables.length} latent variables · ${model.learned_prior ? "given prior" : "prior N(0, I)"}`;
-  find("#advice").replaceChildren(...model.advice.map((line) => html("li", {}, line)));
+  find("#advice").replaceChildren(...model.advice.map((line) => html("li", {}, line.length > 360 ? html("details", { class: "plain" }, html("summary", {}, `${line.slice(0, line.lastIndexOf(" ", 240))} …`), line) : line)));
   const picker = all("#picker button");
   if (picker.length) pressed(picker, picker[index]);
+  types = null;
   buildWalks();
+  buildVariables();
   showAlpha();
   retype();
   drawScores();
@@ -92,7 +94,8 @@ function drawComparison() {
   metrics.forEach((metric, i) => pairedBars(charts[i], DATA.models.map((own) => ({ name: own.name, mean: value(own, metric, "mean"), sampled: value(own, metric, "sampled") })), `${metricName(metric)} of each model`));
 }
 
-listeners.push(drawVerdict, drawMap, drawFlips, drawVariables, drawCorrelations, drawWalks, drawDynamics);
+always.push(drawVerdict, drawMap, drawFlips, drawVariables);
+onChange.push(drawCorrelations, drawWalks, drawDynamics);
 setUpAlpha();
 setUpVariables();
 setUpCorrelations();

@@ -14,16 +14,19 @@ function typeOf(v, alpha, rule, useShift) {
 const state = { index: 0, alpha: 0.1, rule: "relative" };
 let model, variables, types;
 const asMade = () => state.alpha === model.alpha && state.rule === model.rule;
-const listeners = [];
+// What follows alpha itself, and what only a change of some type.
+const always = [], onChange = [];
 function retype() {
+  const before = types;
   types = variables.map((v) => typeOf(v, state.alpha, state.rule, model.use_shift));
-  listeners.forEach((listener) => listener());
+  const changed = !before || before.length !== types.length || before.some((type, j) => type !== types[j]);
+  [...always, ...(changed ? onChange : [])].forEach((listener) => listener());
 }
 // Active first, then mixed, then passive, by information within.
 const ranked = (indices) => [...indices].sort((a, b) => TYPES.indexOf(types[a]) - TYPES.indexOf(types[b]) || variables[b].kl - variables[a].kl);
 
 function spectrum(host, items, label) {
-  const width = widthOf(host), height = 230, box = { left: 40, right: width - 4, top: 22, bottom: 168 };
+  const width = widthOf(host), height = (width - 44) / items.length > 13 ? 230 : 192, box = { left: 40, right: width - 4, top: 22, bottom: 168 };
   const drawing = canvas(host, width, height, label);
   const finite = items.map((v) => (v.kl > HUGE ? 0 : v.kl));
   const top = Math.max(1e-6, ...finite), y = scale(0, top, box.bottom, box.top);

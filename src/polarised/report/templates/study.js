@@ -142,6 +142,11 @@ function setUp() {
   find("#scope").textContent = `${plural(count("method"), "method")}, ${plural(Math.max(...unique(DATA.runs.map((run) => run.method)).map((m) => unique(DATA.runs.filter((run) => run.method === m).map((run) => run.strength)).length)), "strength")} each, ${plural(count("seed"), "seed")}, ${plural(count("dataset"), "dataset")}.`;
   const sets = FILTERS.map((name) => {
     const values = unique(DATA.runs.map((run) => run[name])).sort(byStrength);
+    if (values.length > 14) {
+      const choice = html("select", { "aria-label": words(name), "data-filter": name }, html("option", { value: "" }, `all ${values.length}`), values.map((value, i) => html("option", { value: i }, String(value))));
+      choice.addEventListener("change", () => { chosen[name] = new Set(choice.value === "" ? values : [values[Number(choice.value)]]); draw(); });
+      return html("fieldset", {}, html("legend", {}, words(name)), choice);
+    }
     const toggles = values.map((value) => html("button", { type: "button", "aria-pressed": "true", "data-filter": name, value: String(value), onclick: (event) => {
       const on = !chosen[name].has(value);
       if (on) chosen[name].add(value); else chosen[name].delete(value);

@@ -26,37 +26,54 @@ function sortKey(name) {
   if (name === "permuted") return (j) => (model.use.get(variables[j].variable) || {}).permuted;
   return (j) => variables[j][name];
 }
-function drawVariables() {
+// Rows are built once for a model; moving alpha only changes what a type changes, and their order.
+let rows = [];
+function buildVariables() {
   const withUse = model.use.size > 0;
   const columns = withUse ? [...EVIDENCE, ["permuted", "Use", "decoder use: rise of the reconstruction loss, nats, when the variable is shuffled over inputs"]] : EVIDENCE;
-  const heads = columns.map(([key, label, help]) => html("th", { scope: "col", class: key === "own" ? "left" : null, "aria-sort": order.key === key ? (order.descending ? "descending" : "ascending") : "none" },
-    html("button", { type: "button", "data-key": key, "data-tip": help, onclick: () => {
-      order.descending = order.key === key ? !order.descending : !["variable", "own"].includes(key);
-      order.key = key;
-      drawVariables();
-      find(`#variables-table button[data-key="${key}"]`).focus();
-    } }, label)));
+  const heads = columns.map(([key, label, help]) => html("th", { scope: "col", class: key === "own" ? "left" : null }, html("button", { type: "button", "data-key": key, "data-tip": help, onclick: () => {
+    order.descending = order.key === key ? !order.descending : !["variable", "own"].includes(key);
+    order.key = key;
+    drawVariables();
+  } }, label)));
   heads.splice(2, 0, ...["Mean μ", "Sample z", "Variance σ²"].map((label) => html("th", { scope: "col", class: "left" }, label)));
-  const head = html("tr", {}, heads);
-
-  const chosen = sorted([...variables.keys()].filter((j) => shownTypes.has(types[j])), sortKey(order.key), order.descending);
-  const made = asMade();
-  const later = `computed at α = ${model.alpha}, ${model.rule} rule`;
-  const body = chosen.map((j) => {
-    const v = variables[j], h = model.histograms[j], zero = (0 - h.low) / (h.high - h.low), use = model.use.get(v.variable);
-    const flags = [v.prior_driven ? "prior-driven" : null, v.uninformative && types[j] === "mixed" ? "uninformative" : null].filter(Boolean);
-    return html("tr", { id: `variable-${v.variable}`, class: v.type === types[j] ? null : "changed" },
+  rows = variables.map((v, j) => {
+    const h = model.histograms[j], zero = (0 - h.low) / (h.high - h.low), use = model.use.get(v.variable);
+    const row = { type: html("td", { class: "left" }), sure: html("td", {}), margin: html("td", {}), key: null };
+    row.tr = html("tr", { id: `variable-${v.variable}` },
       html("td", {}, String(v.variable)),
-      html("td", { class: "left" }, badge(types[j]), flags.length ? html("span", { class: "muted" }, ` ${flags.join(", ")}`) : null),
+      row.type,
       html("td", {}, spark(h.mean, "mean", zero, `means of variable ${v.variable}, from ${number(h.low)} to ${number(h.high)}`)),
       html("td", {}, spark(h.sampled, "sampled", zero, `samples of variable ${v.variable}, from ${number(h.low)} to ${number(h.high)}`)),
       html("td", {}, spark(h.variance, "variance", 0, `posterior variances of variable ${v.variable}, from 0 to ${number(h.top)}`)),
-      made ? html("td", {}, html("span", { class: "meter", "aria-hidden": "true" }, meter(v.confidence)), percent(v.confidence)) : html("td", { class: "muted", "data-tip": later }, "–"),
+      row.sure,
       ["kl", "ratio_mean", "ratio_variance", "shift", "noise_share", "polarity"].map((key) => html("td", {}, number(v[key]))),
-      made ? html("td", {}, number(v.distance_errors, 2)) : html("td", { class: "muted", "data-tip": later }, "–"),
+      row.margin,
       withUse ? html("td", { "data-tip": use && use.redrawn !== undefined ? `redrawn from the prior: ${number(use.redrawn)}` : null }, use ? number(use.permuted) : "–") : null);
+    return row;
   });
-  find("#variables-table").replaceChildren(html("caption", { class: "screen-reader" }, "Latent variables, their types and the evidence"), html("thead", {}, head), html("tbody", {}, body));
+  find("#variables-table").replaceChildren(html("caption", { class: "screen-reader" }, "Latent variables, their types and the evidence"), html("thead", {}, html("tr", {}, heads)), html("tbody", {}));
+}
+function updateRow(j, made) {
+  const row = rows[j], v = variables[j], key = `${types[j]} ${made}`;
+  if (row.key === key) return;
+  row.key = key;
+  const flags = [v.prior_driven ? "prior-driven" : null, v.uninformative && types[j] === "mixed" ? "uninformative" : null].filter(Boolean);
+  row.type.replaceChildren(badge(types[j]), flags.length ? html("span", { class: "muted" }, ` ${flags.join(", ")}`) : "");
+  row.tr.classList.toggle("changed", v.type !== types[j]);
+  for (const cell of [row.sure, row.margin]) {
+    cell.classList.toggle("muted", !made);
+    // Confidence and margin belong to the threshold they were computed at.
+    cell.dataset.tip = made ? "" : `computed at α = ${model.alpha}, ${model.rule} rule`;
+  }
+  row.sure.replaceChildren(...(made ? [html("span", { class: "meter", "aria-hidden": "true" }, meter(v.confidence)), percent(v.confidence)] : ["–"]));
+  row.margin.textContent = made ? number(v.distance_errors, 2) : "–";
+}
+function drawVariables() {
+  const made = asMade(), chosen = sorted([...variables.keys()].filter((j) => shownTypes.has(types[j])), sortKey(order.key), order.descending);
+  chosen.forEach((j) => updateRow(j, made));
+  find("#variables-table tbody").replaceChildren(...chosen.map((j) => rows[j].tr));
+  for (const button of all("#variables-table th button")) button.parentNode.setAttribute("aria-sort", button.dataset.key !== order.key ? "none" : order.descending ? "descending" : "ascending");
   find("#shown").textContent = `${chosen.length} of ${variables.length} shown`;
 }
 function meter(value) {
