@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars
 
-__all__ = ["by_method", "numbers_of", "rank_correlation"]
+__all__ = ["by_method", "curves", "numbers_of", "rank_correlation", "values_of"]
 
 
 def numbers_of(table: polars.DataFrame, wanted: Sequence[tuple[str, str | None, str]]) -> polars.DataFrame:
@@ -36,3 +36,29 @@ def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
     if np.ptp(ranks[0]) == 0 or np.ptp(ranks[1]) == 0:
         return 0.0
     return float(np.corrcoef(ranks)[0, 1])
+
+
+def curves(
+    table: polars.DataFrame, method: str, metric: str, *, representation: str | None = None, variables: str = "full"
+) -> dict[tuple[str, int], dict[float, float]]:
+    """Return a metric of one method against its strength, a curve for each dataset and seed; no strength counts as 0.
+
+    >>> row = {"run": "a", "seed": 0, "method": "VAE", "strength": 2.0, "dataset": "pinwheel", "metric": "mmd"}
+    >>> row |= {"representation": None, "variables": "full", "value": 0.5}
+    >>> curves(polars.DataFrame([row]), "VAE", "mmd")
+    {('pinwheel', 0): {2.0: 0.5}}
+    """
+    rows = numbers_of(table.filter(polars.col("method") == method), [(metric, representation, variables)])
+    found: dict[tuple[str, int], dict[float, float]] = {}
+    name = f"{metric}/{representation or ''}/{variables}"
+    for dataset, seed, strength, value in rows.select("dataset", "seed", "strength", name).iter_rows():
+        found.setdefault((str(dataset), int(seed)), {})[float(strength or 0.0)] = float(value)
+    return {key: dict(sorted(curve.items())) for key, curve in sorted(found.items())}
+
+
+def values_of(
+    table: polars.DataFrame, method: str, metric: str, *, representation: str | None = None, variables: str = "full"
+) -> np.ndarray:
+    """Return a metric of all runs of one method."""
+    found = curves(table, method, metric, representation=representation, variables=variables)
+    return np.array([value for curve in found.values() for value in curve.values()])
