@@ -25,7 +25,7 @@ class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     Fitted on `Encodings` it uses their variance. In a Pipeline, where rows are an array, `spread` says what the columns
     are: with "variance" or "log_variance" the second half of them, ``np.hstack([mean, variance])``; with "estimated"
     there are only means and E[variance_j] is taken as max(0, 1 - E[mean_j^2]), which holds where the aggregate
-    posterior fits the prior N(0, I) [Bonheme2023iVAE, section 3]. Only columns of means come out.
+    posterior fits the prior N(0, I). Only columns of means come out. [Bonheme2023BeMoreActive, section 4]
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> ActiveVariables().fit(encodings).transform(encodings.mean)
