@@ -28,12 +28,18 @@ SECONDS_WITHOUT_A_BYTE = 30
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a dataset: its place below the data folder, where it can be had, and its SHA-256 where published."""
+    """A file of a dataset: its place below the data folder, where it can be had, and its digest where published."""
 
     file: str
     urls: tuple[str, ...] = ()
     page: str = ""
     sha256: str | None = None
+    md5: str | None = None
+
+    @property
+    def digest(self) -> str | None:
+        """The strongest published digest as pooch writes it, ``algorithm:value``."""
+        return f"sha256:{self.sha256}" if self.sha256 else f"md5:{self.md5}" if self.md5 else None
 
 
 def data_folder() -> Path:
@@ -76,7 +82,7 @@ def obtain(source: Source, *, mirror: str | None = None) -> Path:
     refusals = []
     for url in urls:
         try:
-            return _retrieved(url, target, source.sha256)
+            return _retrieved(url, target, source.digest)
         except (OSError, HTTPException, ValueError) as error:
             refusals.append(f"{url}: {_in_one_line(error)}")
     raise missing(source, "; ".join(refusals))
@@ -117,13 +123,12 @@ def report_progress(doing: str, done: int, total: int) -> None:
         listener(doing, done, total)
 
 
-def _retrieved(url: str, target: Path, sha256: str | None) -> Path:
+def _retrieved(url: str, target: Path, digest: str | None) -> Path:
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
     target.parent.mkdir(parents=True, exist_ok=True)
-    known = f"sha256:{sha256}" if sha256 else None
-    pooch.retrieve(url, known, fname=target.name, path=target.parent, downloader=_download)
+    pooch.retrieve(url, digest, fname=target.name, path=target.parent, downloader=_download)
     return target
 
 

@@ -22,9 +22,33 @@ SHA256 = {
     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
 
+# Fashion-MNIST's publisher gives MD5 sums only.
+FASHION_MD5 = {
+    "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+}
+MNIST_PAGE = "http://yann.lecun.com/exdb/mnist/"
+MNIST_FOLDERS = (
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+)
+FASHION_PAGE = "https://github.com/zalandoresearch/fashion-mnist"
+FASHION_FOLDERS = (
+    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+)
+
 SOURCES = {
-    "mnist": tuple(Source(f"mnist/{name}", sha256=digest) for name, digest in SHA256.items()),
-    "fashion_mnist": tuple(Source(f"fashion_mnist/{name}") for name in SHA256),
+    "mnist": tuple(
+        Source(f"mnist/{name}", tuple(folder + name for folder in MNIST_FOLDERS), MNIST_PAGE, sha256=digest)
+        for name, digest in SHA256.items()
+    ),
+    "fashion_mnist": tuple(
+        Source(f"fashion_mnist/{name}", tuple(folder + name for folder in FASHION_FOLDERS), FASHION_PAGE, md5=digest)
+        for name, digest in FASHION_MD5.items()
+    ),
 }
 
 CLOTHES = ["T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Boot"]

@@ -23,6 +23,7 @@ __all__ = ["SOURCES", "cars3d", "celeba", "shapes3d", "smallnorb"]
 NORB_PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
 NORB_CHUNKS = ("5x46789x9x18x6x2x96x96-training", "5x01235x9x18x6x2x96x96-testing")
 CARS_ADDRESS = "http://www.scottreed.info/files/nips2015-analogy-data.tar.gz"
+CELEBA_PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 SHAPES_ADDRESS = "https://storage.googleapis.com/3d-shapes/3dshapes.h5"
 
 SOURCES = {
@@ -32,7 +33,11 @@ SOURCES = {
     ),
     "cars3d": (Source("cars/nips2015-analogy-data.tar.gz", (CARS_ADDRESS,), CARS_ADDRESS),),
     "shapes3d": (Source("3dshapes/3dshapes.h5", (SHAPES_ADDRESS,), SHAPES_ADDRESS),),
-    "celeba": (Source("celeba/img_align_celeba.zip"), Source("celeba/list_attr_celeba.txt")),
+    # Published behind a form: to be fetched by hand.
+    "celeba": (
+        Source("celeba/img_align_celeba.zip", page=CELEBA_PAGE),
+        Source("celeba/list_attr_celeba.txt", page=CELEBA_PAGE),
+    ),
 }
 
 
