@@ -128,9 +128,10 @@ def test_partial_file_as_long_as_the_whole_is_fetched_anew(folder: Path, shop: S
     assert obtain(source).read_bytes() == CONTENT
 
 
-def test_wrong_checksum_leaves_nothing(folder: Path, shop: Shop) -> None:
+@pytest.mark.parametrize("digest", [{"sha256": "0" * 64}, {"md5": "0" * 32}])
+def test_wrong_checksum_leaves_nothing(folder: Path, shop: Shop, digest: dict[str, str]) -> None:
     with pytest.raises(DownloadError, match="does not match"):
-        obtain(Source("d/whole.bin", (f"{shop.address}/whole.bin",), sha256="0" * 64))
+        obtain(Source("d/whole.bin", (f"{shop.address}/whole.bin",), **digest))
     assert list((folder / "d").iterdir()) == []
 
 
