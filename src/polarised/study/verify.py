@@ -1,6 +1,6 @@
 """Claims of a paper, checked on a study's tidy table: confirmed, not confirmed or undecided, with numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import polars
 
 from polarised import catalogue
 from polarised.errors import DataError
-from polarised.study.claims.verdict import Verdict
+from polarised.study.claims.verdict import Verdict, undecided
 from polarised.study.conduct import read_study
 from polarised.study.grid import study_claims
 from polarised.study.results import COLUMNS, collect
@@ -35,4 +35,9 @@ def verify(results: str | Path, *, study: str | None = None) -> list[Verdict]:
 
 def check_claims(table: polars.DataFrame, claims: Sequence[Any]) -> list[Verdict]:
     """Check claims by name; a claim may give a verdict for each method."""
-    return [verdict for claim in claims for verdict in catalogue.build("polarised.study.claims", claim, table)]
+    verdicts: list[Verdict] = []
+    for claim in claims:
+        found = catalogue.build("polarised.study.claims", claim, table)
+        name = str(claim["name"] if isinstance(claim, Mapping) else claim)
+        verdicts += found or [undecided(name, name.replace("_", " "), "no run has the numbers it is about")]
+    return verdicts

@@ -1,0 +1,84 @@
+"""A sweep of models two ways: one single-threaded process a core, against one after the other with all threads.
+
+Both ways train the same models from the same seeds and are timed from the command to the last file, imports
+included; the overhead is what a run takes beyond its steps and its evaluation.
+
+    python benchmarks/sweep.py [--runs 4] [--steps 400] [--architectures mlp locatello_conv]
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+LIMITS = {"mlp": 1.5, "locatello_conv": 1.0}
+
+
+def study(architecture: str, runs: int, steps: int) -> dict[str, object]:
+    return {
+        "name": "sweep",
+        "base": {
+            "dataset": {"name": "dsprites", "size": 32 if architecture == "mlp" else 64},
+            "model": {"architecture": architecture, "latents": 10},
+            "training": {"steps": steps, "checkpoint_every": 1000},
+            "evaluation": {"examples": 1000},
+        },
+        "axes": {"seed": runs},
+    }
+
+
+def run(code: str, *arguments: str, threads: int) -> float:
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code, *arguments], env=environment, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+SWEEP = "from polarised.cli import main; main()"
+ONE_BY_ONE = """
+import sys, torch
+from polarised.study.grid import load_study
+from polarised.study.run import execute
+from polarised.training import keep_freed_memory
+keep_freed_memory()
+torch.set_num_threads(int(sys.argv[3]))
+for run in load_study(sys.argv[1]).runs:
+    execute(run, sys.argv[2])
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--architectures", nargs="+", default=list(LIMITS))
+    arguments = parser.parse_args()
+    cores = os.cpu_count() or 1
+    failed = False
+    for architecture in arguments.architectures:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "sweep.yaml"
+            steps = arguments.steps * (5 if architecture == "mlp" else 1)
+            file.write_text(yaml.safe_dump(study(architecture, arguments.runs, steps)))
+            serial = run(ONE_BY_ONE, str(file), f"{folder}/serial", str(cores), threads=cores)
+            parallel = run(SWEEP, "study", str(file), "--out", f"{folder}/sweep", "--quiet", threads=1)
+            # The same models again: nothing but starting, looking and collecting is left.
+            idle = run(SWEEP, "study", str(file), "--out", f"{folder}/sweep", "--quiet", threads=1)
+        ratio, limit = serial / parallel, LIMITS.get(architecture, 1.0)
+        verdict = "ok" if ratio >= limit else "TOO SLOW"
+        failed |= ratio < limit
+        print(
+            f"{architecture}: {arguments.runs} models of {steps} steps; one by one, {cores} threads: {serial:.1f} s, "
+            f"{cores} processes of one thread: {parallel:.1f} s, {ratio:.2f}x (at least {limit}x wanted: {verdict}); "
+            f"{idle:.1f} s when nothing is left to do"
+        )
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
