@@ -1,9 +1,12 @@
+import contextlib
 import io
 import zipfile
 
 import numpy as np
 import polars
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from polarised.adapters import from_arrays
 from polarised.adapters.arrays import Names, chunks_of_file
@@ -190,6 +193,16 @@ def test_a_true_but_enormous_file_is_not_read_whole(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="fit in memory"):
         from_arrays(path)
     assert len(from_arrays(path, examples=10)) == 10
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**6), st.integers(1, 255))
+def test_any_changed_byte_of_an_npz_is_refused_or_harmless(tmp_path, position, change):
+    data = bytearray(npz(tmp_path, mean=MEAN[:4], variance=VARIANCE[:4]).read_bytes())
+    data[position % len(data)] ^= change
+    (tmp_path / "changed.npz").write_bytes(bytes(data))
+    with contextlib.suppress(DataError):
+        assert len(from_arrays(tmp_path / "changed.npz")) <= 4
 
 
 @pytest.mark.parametrize("name", ["codes.npz", "codes.npy", "codes.parquet", "codes.txt"])

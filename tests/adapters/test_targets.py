@@ -133,6 +133,15 @@ def test_a_zip_that_lies_about_its_members_is_refused(tmp_path):
         Folder(path).read("model.pt")
 
 
+@pytest.mark.parametrize("cut", [0.3, 0.6, 0.9])
+def test_a_zip_whose_middle_is_missing_is_refused(tmp_path, cut):
+    path = archive_of(tmp_path / "1.zip", **{f"{i}/model.pt": np.random.default_rng(i).bytes(300) for i in range(5)})
+    data = path.read_bytes()
+    path.write_bytes(data[: int(cut * len(data)) - 50] + data[int(cut * len(data)) :])
+    with pytest.raises(DataError):
+        _ = [Folder(path).read(name) for name in Folder(path).files]
+
+
 def test_too_many_members_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("polarised.adapters.archives.MOST_MEMBERS", 3)
     path = archive_of(tmp_path / "1.zip", **{f"{i}.txt": "x" for i in range(5)})

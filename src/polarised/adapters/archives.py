@@ -1,12 +1,12 @@
 """A folder of files, or a zip of one, read by name into memory: nothing is ever unpacked to disk."""
 
 import zipfile
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from polarised.data.readers import refusing
 from polarised.errors import DataError
 
 __all__ = ["Folder"]
@@ -42,7 +42,7 @@ class Folder:
             found = (file for file in self.path.rglob("*") if file.is_file())
             names = [file.relative_to(self.path).as_posix() for file in islice(found, MOST_MEMBERS + 1)]
         else:
-            with zipfile.ZipFile(self.path) as archive:
+            with refusing(self.path, "a zip archive"), zipfile.ZipFile(self.path) as archive:
                 names = [member.filename for member in archive.infolist() if not member.is_dir()]
         if len(names) > MOST_MEMBERS:
             raise DataError(
@@ -70,11 +70,12 @@ class Folder:
                 data = file.read(LARGEST_FILE + 1)
         else:
             # The size a zip announces may be a lie: what counts is how much comes out.
-            try:
-                with zipfile.ZipFile(self.path) as archive, archive.open(name) as member:
-                    data = member.read(LARGEST_FILE + 1)
-            except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
-                raise DataError(f"expected a readable zip, {name} in {self.path.name} is not: {error}") from error
+            with (
+                refusing(self.path, "a zip archive"),
+                zipfile.ZipFile(self.path) as archive,
+                archive.open(name) as member,
+            ):
+                data = member.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:
             raise DataError(f"expected at most {LARGEST_FILE >> 20} MiB, {name} in {self.path.name} is larger")
         return data

@@ -2,7 +2,6 @@
 
 import re
 import zipfile
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised.data.readers import refusing
 from polarised.errors import DataError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ __all__ = ["ArrayFile", "open_arrays"]
 
 Array = NDArray[Any]
 
+PLAIN = "an .npz of plain arrays"
 LARGEST_ROW = 1 << 26
 LARGEST_WHOLE = 1 << 33
 
@@ -89,22 +90,21 @@ class Npz(ArrayFile):
 
     @cached_property
     def _members(self) -> dict[str, zipfile.ZipInfo]:
-        try:
-            with zipfile.ZipFile(self.path) as archive:
-                return {i.filename.removesuffix(".npy"): i for i in archive.infolist() if i.filename.endswith(".npy")}
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-            raise DataError(f"expected an .npz of plain arrays, could not read {self.path}: {error}") from error
+        with refusing(self.path, PLAIN), zipfile.ZipFile(self.path) as archive:
+            return {i.filename.removesuffix(".npy"): i for i in archive.infolist() if i.filename.endswith(".npy")}
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._members)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        with zipfile.ZipFile(self.path) as archive, archive.open(self._members[name]) as stream:
+        member = self._members[name]
+        with refusing(self.path, PLAIN), zipfile.ZipFile(self.path) as archive, archive.open(member) as stream:
             return self._header(stream, name)[0]
 
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
         with ExitStack() as stack:
+            stack.enter_context(refusing(self.path, PLAIN))
             archive = stack.enter_context(zipfile.ZipFile(self.path))
             streams = {name: stack.enter_context(archive.open(self._members[name])) for name in names}
             headers = {name: self._header(stream, name) for name, stream in streams.items()}
@@ -120,20 +120,9 @@ class Npz(ArrayFile):
                 }
 
     def _header(self, stream: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
-        try:
-            version = np.lib.format.read_magic(stream)
-            read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-            shape, fortran, dtype = read(stream)
-        except (
-            ValueError,
-            KeyError,
-            EOFError,
-            RuntimeError,
-            NotImplementedError,
-            zipfile.BadZipFile,
-            zlib.error,
-        ) as error:
-            raise DataError(f"expected a plain array, could not read {name} of {self.path}: {error}") from error
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, fortran, dtype = read(stream)
         if dtype.hasobject or dtype.kind not in "fiubU":
             raise DataError(
                 f"expected numbers, {name} of {self.path} holds {dtype}, which would have to be unpickled and is "
@@ -156,10 +145,7 @@ class Npz(ArrayFile):
 
     def _rows(self, stream: IO[bytes], name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rows: int) -> Array:
         size = rows * prod(shape[1:]) * dtype.itemsize
-        try:
-            data = stream.read(size)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
-            raise DataError(f"expected a readable zip, {name} of {self.path} is not: {error}") from error
+        data = stream.read(size)
         if len(data) != size:
             raise DataError(f"expected {size} more bytes, {name} of {self.path} ends before: it is damaged")
         return np.frombuffer(data, dtype=dtype).reshape((rows, *shape[1:]) if shape else ())
