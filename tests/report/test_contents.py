@@ -1,7 +1,9 @@
 import numpy as np
+import polars
+import pytest
 
 from polarised.diagnosis import Diagnosis, diagnose
-from polarised.report.contents import model, plain
+from polarised.report.contents import MOST_STEPS, _thinned, model, plain
 from polarised.report.study import study
 from polarised.representations import Encodings
 
@@ -9,6 +11,13 @@ from polarised.representations import Encodings
 def test_histograms_count_every_input(diagnosis: Diagnosis) -> None:
     for histogram in model(diagnosis)["histograms"]:
         assert {sum(histogram[kind]) for kind in ("mean", "sampled", "variance")} == {2000}
+
+
+@pytest.mark.parametrize("centre", [0.0, 1e6, -3e5])
+def test_a_variable_that_hardly_moves_has_a_histogram(centre: float) -> None:
+    mean = np.full((50, 1), centre) + np.linspace(0, 1e-12, 50)[:, None]
+    (histogram,) = model(diagnose(Encodings(mean, variance=np.zeros((50, 1)))))["histograms"]
+    assert sum(histogram["mean"]) == 50
 
 
 def test_correlations_are_those_of_numpy_and_constants_have_none(diagnosis: Diagnosis) -> None:
@@ -25,10 +34,6 @@ def test_evidence_is_embedded_without_rounding(diagnosis: Diagnosis) -> None:
 
 
 def test_long_histories_are_thinned_to_their_ends(diagnosis: Diagnosis) -> None:
-    import polars
-
-    from polarised.report.contents import MOST_STEPS, _thinned
-
     thinned = _thinned(polars.DataFrame({"step": range(5000)}))
     assert len(thinned) == MOST_STEPS
     assert thinned["step"][0] == 0
@@ -40,15 +45,15 @@ def test_plain_numbers_of_every_kind() -> None:
     assert plain(np.array([[1.0, np.nan]])) == [[1.0, None]]
 
 
-def test_a_study_becomes_a_matrix_of_runs_and_measurements(table: "object") -> None:
-    page = study(table)  # type: ignore[arg-type]
+def test_a_study_becomes_a_matrix_of_runs_and_measurements(table: polars.DataFrame) -> None:
+    page = study(table)
     assert len(page["runs"]) == 36
     assert len(page["values"][0]) == len(page["measurements"]) == 3 + 14 * 2
     assert all(value is not None for row in page["values"] for value in row)
 
 
-def test_only_relative_links_lead_out_of_a_study(table: "object") -> None:
-    runs = [run["run"] for run in study(table)["runs"]]  # type: ignore[arg-type]
+def test_only_relative_links_lead_out_of_a_study(table: polars.DataFrame) -> None:
+    runs = [run["run"] for run in study(table)["runs"]]
     links = {runs[0]: "a/page.html", runs[1]: "javascript:alert(1)", runs[2]: "https://elsewhere.org"}
-    page = study(table, links=links)  # type: ignore[arg-type]
+    page = study(table, links=links)
     assert [run["link"] for run in page["runs"][:4]] == ["a/page.html", None, None, None]

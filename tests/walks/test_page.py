@@ -162,7 +162,7 @@ def test_texts_of_users_stay_texts(visit: Callable[..., Visit], diagnosis: Diagn
         headline=HOSTILE,
         advice=(HOSTILE,),
         scores=diagnosis.scores.with_columns(metric=polars.lit(HOSTILE)),
-        downstream=diagnosis.downstream.with_columns(factor=polars.lit(HOSTILE)),
+        downstream=diagnosis.downstream.with_columns(factor=polars.lit("=HYPERLINK(1)")),
         provenance={HOSTILE: HOSTILE, "command": HOSTILE, "nested": {HOSTILE: [HOSTILE]}},
     )
     path = write_report([hostile, hostile], tmp_path / "page.html", title=HOSTILE)
@@ -170,6 +170,11 @@ def test_texts_of_users_stay_texts(visit: Callable[..., Visit], diagnosis: Diagn
         assert page.evaluate("window.harmed") is None
         assert page.locator("#headline").text_content() == HOSTILE
         assert page.locator("img").count() == 0
+        with page.expect_download() as waiting:
+            page.locator("#downloads button[data-table=downstream]").click()
+        rows = list(csv.DictReader(io.StringIO(Path(waiting.value.path()).read_text(encoding="utf-8"))))
+        assert {row["factor"] for row in rows} == {"'=HYPERLINK(1)"}
+        assert "/" not in waiting.value.suggested_filename
     data = path.read_text(encoding="utf-8").split('id="data">')[1].split("</script>")[0]
     assert json.loads(data)["models"][0]["name"] == HOSTILE
 
@@ -196,6 +201,10 @@ def test_study_page_filters_and_links(visit: Callable[..., Visit], tmp_path: Pat
         assert page.locator("#metrics-charts .panel").count() == 1
         page.locator("#metric").select_option("effective_rank")
         assert "Effective rank" in (page.locator("#means-cut").text_content() or "")
+        page.locator("#metric").select_option("accuracy")
+        page.locator("#subset").select_option("*")
+        assert page.locator("#metrics-charts svg").count() == 2
+        assert page.locator("#metrics-charts svg path.line").count() == 10
         assert page.locator("#runs-table a").get_attribute("href") == "runs/a.html"
         with page.expect_download() as waiting:
             page.locator("#downloads button[data-table=runs]").click()

@@ -23,7 +23,7 @@ BINS = 32
 MOST_VARIABLES = 64
 MOST_STEPS = 600
 MOST_PAIRS = 12
-FRAMES_ALL = 1_500_000
+MOST_PIXELS = 1_500_000
 
 
 def model(diagnosis: "Diagnosis") -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _histograms(encodings: "Encodings", sampled: NDArray[Any]) -> list[dict[str,
     for j in range(encodings.latents):
         mean, sample, variance = encodings.mean[:, j], sampled[:, j], encodings.variance[:, j]
         low, high = float(min(mean.min(), sample.min())), float(max(mean.max(), sample.max()))
-        if not high > low:
+        if high - low <= 1e-9 * max(1.0, abs(low), abs(high)):
             low, high = low - 0.5, high + 0.5
         top = max(float(variance.max()), float(np.max(encodings.prior_variance[..., j])), 1e-12)
         histograms.append(
@@ -143,7 +143,7 @@ def _pictures(pictures: "Pictures | None", by_rate: NDArray[Any]) -> dict[str, A
         return None
     originals, reconstructions = pictures.originals[:MOST_PAIRS], pictures.reconstructions[:MOST_PAIRS]
     frame = int(np.prod(pictures.traversals.shape[1:]))
-    affordable = max(8, FRAMES_ALL // max(frame, 1))
+    affordable = max(8, MOST_PIXELS // max(frame, 1))
     variables = sorted(int(j) for j in by_rate[: min(affordable, MOST_VARIABLES)])
     return {
         "height": int(originals.shape[-2]),

@@ -1,4 +1,5 @@
 // The page of a study: filters choose runs; every chart is of the chosen ones, a point a mean over seeds.
+const EACH = "*";
 const FILTERS = ["method", "dataset", "seed"];
 const chosen = Object.fromEntries(FILTERS.map((name) => [name, new Set(DATA.runs.map((run) => run[name]))]));
 const rules = unique(DATA.measurements.map((m) => m.rule).filter((rule) => rule !== null));
@@ -25,10 +26,10 @@ function panels(host, draw) {
   for (const [group, inner, name] of hosts) draw(inner, group, name);
   if (!groups.length) host.replaceChildren(html("p", { class: "muted" }, "No run is chosen."));
 }
-function frameFor(inner, points, top, label, yLabel) {
+function frameFor(inner, points, top, label, yLabel, low = 0) {
   const width = widthOf(inner, 240), height = 240, box = { left: 44, right: width - 8, top: 24, bottom: height - 40 }, drawing = canvas(inner, width, height, label);
-  const pitch = (box.right - box.left) / points.length, x = (i) => box.left + (i + 0.5) * pitch, y = scale(0, top || 1, box.bottom, box.top);
-  axes(drawing, box, x, y, points.map((_, i) => i), ticks(0, top || 1, 4), { xText: (i) => strengthText(points[i].strength), xLabel: "strength", yLabel });
+  const pitch = (box.right - box.left) / points.length, x = (i) => box.left + (i + 0.5) * pitch, y = scale(low, top || 1, box.bottom, box.top);
+  axes(drawing, box, x, y, points.map((_, i) => i), ticks(low, top || 1, 4), { xText: (i) => strengthText(points[i].strength), xLabel: "strength", yLabel });
   return { drawing, box, pitch, x, y };
 }
 function drawTypes() {
@@ -50,17 +51,59 @@ function drawTypes() {
     });
   });
 }
+const lowest = (points) => Math.min(0, ...points.map((p) => p.value - p.error));
+// A type keeps its colour.
+const subsetLook = (name, i) => (TYPES.includes(name) || name === "full" ? { ...look(i), colour: name === "full" ? "var(--ink)" : `var(--${name})` } : look(i));
+// One line with its band over strengths.
+function bandLine(group, points, x, y, dash, mark, tipOf) {
+  const seen = points.map((p, i) => ({ ...p, i })).filter((p) => p.value !== null);
+  const edge = (sign, list) => list.map((p) => `${x(p.i).toFixed(1)} ${y(p.value + sign * p.error).toFixed(1)}`).join("L");
+  if (!seen.length) return;
+  group.append(svg("path", { class: "band", d: `M${edge(1, seen)}L${edge(-1, [...seen].reverse())}Z` }), svg("path", { class: "line", d: `M${seen.map((p) => `${x(p.i).toFixed(1)} ${y(p.value).toFixed(1)}`).join("L")}`, "stroke-dasharray": dash || null }));
+  for (const p of seen) group.append(marker(mark, x(p.i), y(p.value), 3.6, { "data-tip": `${tipOf}\nstrength ${strengthText(p.strength)}: ${number(p.value)} ± ${number(p.error)}\n${p.n} runs` }));
+}
+const key = (kind, colour, dash, mark, text) => {
+  const item = html("li", { class: kind }, svg("svg", { viewBox: "0 0 30 12", "aria-hidden": "true" }, svg("path", { class: "line", d: "M0 6H30", "stroke-dasharray": dash || null }), marker(mark, 15, 6)), text);
+  if (colour) item.style.setProperty("--own", colour);
+  return item;
+};
+// A line for each subset of variables, a panel for each method and representation.
+function drawSubsets(metric) {
+  const names = inOrder(unique(DATA.measurements.filter((m) => m.metric === metric).map((m) => m.variables)), SUBSET_ORDER);
+  find("#metrics-legend").replaceChildren(html("ul", { class: "legend" }, names.map((name, i) => key("", subsetLook(name, i).colour, look(i).dash, i, subset(name)))));
+  const charts = [];
+  panels(find("#metrics-charts"), (inner, runs, name) => {
+    for (const r of REPRESENTATIONS) {
+      const lines = names.map((variables) => column(metric, r, variables)).map((i) => (i < 0 ? null : curve(runs, i))), finite = lines.flatMap((line) => line || []).filter((p) => p.value !== null);
+      if (!finite.length) continue;
+      const host = html("div", {});
+      inner.append(html("p", { class: "note" }, `${r} representation`), host);
+      charts.push(() => {
+        const { drawing, x, y } = frameFor(host, lines.find((line) => line), Math.max(1e-9, ...finite.map((p) => p.value + p.error)) * 1.05, `${metricName(metric)} of the ${r} representation by subset, ${name}`, null, lowest(finite));
+        lines.forEach((line, i) => {
+          if (!line) return;
+          const group = svg("g", {});
+          group.style.setProperty("--own", subsetLook(names[i], i).colour);
+          bandLine(group, line, x, y, look(i).dash, i, subset(names[i]));
+          drawing.append(group);
+        });
+      });
+    }
+  });
+  charts.forEach((chart) => chart());
+}
 function drawMetrics() {
   const metric = find("#metric").value, variables = find("#subset").value;
+  if (variables === EACH) return drawSubsets(metric);
   const passive = column("count", null, "passive");
-  find("#metrics-legend").replaceChildren(html("ul", { class: "legend" }, REPRESENTATIONS.map((r) => html("li", { class: `of-${r}` }, svg("svg", { viewBox: "0 0 30 12", "aria-hidden": "true" }, svg("path", { class: "line", d: "M0 6H30", "stroke-dasharray": r === "mean" ? "5 3" : null }), marker(r === "mean" ? 3 : 0, 15, 6)), `${r} representation`)),
+  find("#metrics-legend").replaceChildren(html("ul", { class: "legend" }, REPRESENTATIONS.map((r) => key(`of-${r}`, null, r === "mean" ? "5 3" : "", r === "mean" ? 3 : 0, `${r} representation`)),
     passive >= 0 ? html("li", { class: "passive" }, svg("svg", { viewBox: "0 0 22 12", "aria-hidden": "true" }, svg("rect", { class: "lane passive", width: 22, height: 12 })), "passive variables (their number above the bar)") : null, html("li", {}, "bands: two standard errors over seeds")));
   panels(find("#metrics-charts"), (inner, runs, name) => {
     const series = [...REPRESENTATIONS, null].map((r) => [r, column(metric, r, variables)]).filter(([, i]) => i >= 0).map(([r, i]) => [r, curve(runs, i)]);
     const finite = series.flatMap(([, c]) => c).filter((p) => p.value !== null);
     if (!finite.length) return inner.replaceChildren(html("p", { class: "note" }, "not measured here"));
     const top = Math.max(1e-9, ...finite.map((p) => p.value + p.error)) * 1.05, points = series[0][1];
-    const { drawing, pitch, x, y, box } = frameFor(inner, points, top, `${metricName(metric)} against strength, ${name}`, null);
+    const { drawing, pitch, x, y, box } = frameFor(inner, points, top, `${metricName(metric)} against strength, ${name}`, null, lowest(finite));
     if (passive >= 0) {
       const counts = curve(runs, passive), most = Math.max(1, ...curve(DATA.runs.map((run, i) => ({ ...run, i })), passive).map((p) => p.value || 0)) * 1.6;
       counts.forEach((p, i) => {
@@ -70,10 +113,8 @@ function drawMetrics() {
       });
     }
     for (const [r, own] of series) {
-      const seen = own.map((p, i) => ({ ...p, i })).filter((p) => p.value !== null), group = svg("g", { class: r ? `of-${r}` : "passive" });
-      const edge = (sign, list) => list.map((p) => `${x(p.i).toFixed(1)} ${y(p.value + sign * p.error).toFixed(1)}`).join("L");
-      group.append(svg("path", { class: "band", d: `M${edge(1, seen)}L${edge(-1, [...seen].reverse())}Z` }), svg("path", { class: "line", d: `M${seen.map((p) => `${x(p.i).toFixed(1)} ${y(p.value).toFixed(1)}`).join("L")}`, "stroke-dasharray": r === "mean" ? "6 3" : null }));
-      for (const p of seen) group.append(marker(r === "mean" ? 3 : 0, x(p.i), y(p.value), 3.6, { "data-tip": `${r || ""} ${metricName(metric)}\nstrength ${strengthText(p.strength)}: ${number(p.value)} ± ${number(p.error)}\n${p.n} runs` }));
+      const group = svg("g", { class: r ? `of-${r}` : "passive" });
+      bandLine(group, own, x, y, r === "mean" ? "6 3" : "", r === "mean" ? 3 : 0, `${r || ""} ${metricName(metric)}`);
       drawing.append(group);
     }
   });
@@ -165,8 +206,8 @@ function setUp() {
   find("#metric").replaceChildren(...metrics.map((m) => html("option", { value: m }, metricName(m))));
   const offer = () => {
     const names = inOrder(unique(DATA.measurements.filter((m) => m.metric === find("#metric").value).map((m) => m.variables)), SUBSET_ORDER), before = find("#subset").value;
-    find("#subset").replaceChildren(...names.map((name) => html("option", { value: name }, subset(name))));
-    if (names.includes(before)) find("#subset").value = before;
+    find("#subset").replaceChildren(...names.map((name) => html("option", { value: name }, subset(name))), ...(names.length > 1 ? [html("option", { value: EACH }, "each subset")] : []));
+    if (names.includes(before) || (before === EACH && names.length > 1)) find("#subset").value = before;
   };
   offer();
   find("#metric").addEventListener("change", () => { offer(); drawMetrics(); drawTables(); });
