@@ -226,6 +226,26 @@ def verify(
         screen.print(f"    {verdict.evidence}", soft_wrap=True)
 
 
+@app.command()
+def publish(
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="Folder for the figures, the table, the verdict and their README.")],
+    vector: Annotated[bool, typer.Option(help="Figures also as SVG and PDF.")] = False,
+    json: Json = False,
+) -> None:
+    """Draw the figures of a study and write them down with its table, verdict, command, time and machine.
+
+    Example: [bold]polarised study publish runs/rtc_vae-small --out docs/results/rtc_vae[/bold]
+    """
+    from polarised.report.publish import publish as published
+
+    page = published(folder, out, formats=("png", "svg", "pdf") if vector else ("png",))
+    if json:
+        print_json({"page": str(page)})
+    else:
+        console().print(f"The page: [bold]{page}[/bold]", soft_wrap=True)
+
+
 def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool, quiet: bool) -> None:
     import os
 

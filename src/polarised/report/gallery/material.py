@@ -1,0 +1,84 @@
+"""What a study's folder holds for its figures: the table, and of each run its encodings, types and pictures."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from polarised.diagnosis import Pictures
+from polarised.errors import DataError
+from polarised.representations import Encodings, Regime, classify
+from polarised.study.conduct import read_study
+from polarised.study.drawn import images_of_prior
+from polarised.study.grid import Point, Study
+from polarised.study.results import results_of
+from polarised.study.run import dataset_of, is_done
+
+if TYPE_CHECKING:
+    import polars
+    from matplotlib.figure import Figure
+
+__all__ = ["Drawings", "Material"]
+
+Drawings = Iterator[tuple[str, "Figure"]]
+
+
+@dataclass(frozen=True)
+class Material:
+    """A study's folder, read when asked for."""
+
+    root: Path
+
+    @cached_property
+    def study(self) -> Study:
+        """The study with the runs of its folder."""
+        return read_study(self.root)
+
+    @cached_property
+    def table(self) -> "polars.DataFrame":
+        """The tidy table of the runs that are done."""
+        return results_of(self.study.points, self.root)
+
+    @cached_property
+    def done(self) -> list[Point]:
+        """The runs that are done."""
+        return [point for point in self.study.points if is_done(point.run, self.root)]
+
+    def point(self, method: str, strength: float | None = None) -> Point:
+        """Return the first run of a method, at the strength nearest to the one wanted."""
+        own = [point for point in self.done if point.labels["method"] == method]
+        if not own:
+            raise DataError(f"expected a finished run of {method!r} in {self.root} to draw; there is none")
+        if strength is None:
+            return own[0]
+        return min(own, key=lambda point: abs(float(point.labels["strength"]) - strength))
+
+    def strengths(self, method: str) -> list[float]:
+        """Return the strengths of a method that have a finished run."""
+        return sorted({float(point.labels["strength"]) for point in self.done if point.labels["method"] == method})
+
+    def encodings(self, point: Point) -> Encodings:
+        """Return the encodings of a run."""
+        return Encodings.load(self.root / point.run.name / "encodings.npz")
+
+    def regime(self, point: Point) -> Regime:
+        """Return the types of a run's variables, relative to its prior."""
+        return classify(self.encodings(point), alpha=point.run.evaluation.alpha, seed=point.run.seed)
+
+    def pictures(self, point: Point) -> Pictures:
+        """Return what the decoder of a run shows."""
+        from polarised.adapters.native import pictures
+
+        return pictures(self._vae(point), dataset_of(point.run), seed=point.run.seed)
+
+    def samples(self, point: Point, count: int = 16) -> NDArray[Any]:
+        """Return images decoded from draws of a run's prior."""
+        return images_of_prior(self._vae(point), count=count, seed=point.run.seed)
+
+    def _vae(self, point: Point) -> Any:
+        from polarised.models import load_vae
+
+        return load_vae(self.root / point.run.name / "model.safetensors")
