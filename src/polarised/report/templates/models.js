@@ -7,7 +7,7 @@ for (const own of DATA.models) {
 function leaves(value, path = []) {
   const nested = value !== null && typeof value === "object" && !(Array.isArray(value) && value.every((item) => item === null || typeof item !== "object"));
   if (nested && Object.keys(value).length) return Object.entries(value).flatMap(([key, item]) => leaves(item, [...path, words(key)]));
-  const text = value === null ? "–" : Array.isArray(value) ? value.map(String).join(", ") : typeof value === "object" ? "–" : String(value);
+  const text = value === null ? "–" : Array.isArray(value) ? value.map(String).join(", ") || "–" : typeof value === "object" ? "–" : String(value);
   return [[path.join(" › "), text]];
 }
 // A text of several lines, such as BibTeX, is kept as it is behind its name.
