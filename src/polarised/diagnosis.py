@@ -135,7 +135,12 @@ def diagnose_files(
     totals = totals_of(files, executor=executor, address=address, second=second, seed=seed)
     regime = totals.evidence.classify(alpha=alpha, rule=rule, seed=seed)
     rules = other_rules(regime, largest_mean=totals.largest_mean())
-    return concluded(name, totals.sample(), regime, totals.scores(regime), other_rules=rules)
+    sample = totals.sample()
+    scores = compare(sample, regime, seed=seed)
+    if regime.rows > len(sample):
+        # Bins need a second pass: mutual information is that of the sample, the rest that of every input.
+        scores = totals.scores(regime).extend(scores.filter(scores["metric"] == "mutual_information"))
+    return concluded(name, sample, regime, scores, other_rules=rules)
 
 
 def concluded(name: str, encodings: Encodings, regime: Regime, scores: "polars.DataFrame", **more: Any) -> Diagnosis:

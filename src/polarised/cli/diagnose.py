@@ -72,8 +72,10 @@ def diagnose(
         print_json({**diagnosis.to_dict(), "page": page})
         return
     screen = console(quiet=quiet)
+    from rich.markup import escape
+
     screen.print(
-        f"[dim]{diagnosis.name}, {diagnosis.regime.rows:,} inputs, {rule} rule, alpha {diagnosis.regime.alpha:g}[/dim]"
+        f"[dim]{escape(diagnosis.name)}, {diagnosis.regime.rows:,} inputs, {rule} rule, alpha {diagnosis.regime.alpha:g}[/dim]"
     )
     show_diagnosis(diagnosis, screen)
     if diagnosis.decoder_use is not None:
