@@ -74,9 +74,9 @@ def diagnose(
     screen = console(quiet=quiet)
     from rich.markup import escape
 
-    screen.print(
-        f"[dim]{escape(diagnosis.name)}, {diagnosis.regime.rows:,} inputs, {rule} rule, alpha {diagnosis.regime.alpha:g}[/dim]"
-    )
+    regime = diagnosis.regime
+    settings = f"{regime.rows:,} inputs, {regime.rule} rule, alpha {regime.alpha:g}"
+    screen.print(f"[dim]{escape(diagnosis.name)}, {settings}[/dim]")
     show_diagnosis(diagnosis, screen)
     if diagnosis.decoder_use is not None:
         _show_decoder_use(diagnosis, screen)
