@@ -239,6 +239,8 @@ def _cautions(regime: Regime) -> list[str]:
 
 def _listed(variables: Sequence[int]) -> str:
     words = [str(j) for j in variables]
+    if len(words) > 16:
+        return f"{', '.join(words[:8])}, … and {words[-1]} ({len(words)} of them)"
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
