@@ -146,7 +146,7 @@ def represent_by_lookup(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[R
         )
 
     def represent(rows: Integers) -> npt.NDArray[Any]:
-        return np.asarray(table[place[rows @ bases]])
+        return np.asarray(table.take(place[rows @ bases], axis=0))
 
     return represent, sizes
 

@@ -15,6 +15,7 @@ __all__ = [
     "entropies",
     "information_between",
     "information_of_counts",
+    "information_within",
     "joint_counts",
     "pointwise_information",
 ]
@@ -51,22 +52,24 @@ def bin_codes(codes: npt.ArrayLike, *, bins: int = 20, edges: Floats | None = No
     array([0, 0, 1, 1])
     """
     array = checked_codes(codes) if edges is None else np.asarray(codes, dtype=np.float64)
+    values = np.ascontiguousarray(array.T)
     if edges is None:
-        raw = np.asarray(codes)
-        edges = bin_edges(raw.min(axis=0), raw.max(axis=0), bins=bins)
-    bins = edges.shape[1] - 1
-    labels = np.empty(array.shape, dtype=np.int64)
-    for variable, row in enumerate(edges):
-        values = array[:, variable]
-        with np.errstate(over="ignore", invalid="ignore"):
-            guess = (values - row[0]) * (bins / (row[-1] - row[0]))
-        label = np.clip(np.nan_to_num(guess), 0, bins - 1).astype(np.int64)
-        # Arithmetic may be one bin off at an edge; the edges themselves decide.
-        label -= values < row[label]
-        np.clip(label, 0, bins - 1, out=label)
-        label += values >= row[label + 1]
-        np.clip(label, 0, bins - 1, out=labels[:, variable])
-    return labels
+        kind = np.asarray(codes).dtype
+        edges = bin_edges(values.min(axis=1).astype(kind), values.max(axis=1).astype(kind), bins=bins)
+    variables, bins = edges.shape[0], edges.shape[1] - 1
+    width = edges[:, -1:] - edges[:, :1]
+    if not np.isfinite(width).all():
+        columns = [np.searchsorted(row[1:-1], value, side="right") for row, value in zip(edges, values, strict=True)]
+        return np.stack(columns, axis=1)
+    labels = ((values - edges[:, :1]) * (bins / width)).astype(np.int64)
+    np.clip(labels, 0, bins - 1, out=labels)
+    # Arithmetic may be one bin off at an edge; the edges themselves decide, the outermost bins being open.
+    lower, upper = edges[:, :-1].copy(), edges[:, 1:].copy()
+    lower[:, 0], upper[:, -1] = -np.inf, np.inf
+    labels += bins * np.arange(variables)[:, None]
+    shift = (values >= upper.ravel()[labels]).astype(np.int64) - (values < lower.ravel()[labels])
+    labels += shift - bins * np.arange(variables)[:, None]
+    return np.ascontiguousarray(labels.T)
 
 
 def joint_counts(first: Integers, second: Integers, *, sizes: tuple[int, int] | None = None) -> Integers:
@@ -123,6 +126,26 @@ def information_between(first: Integers, second: Integers, *, correction: Correc
     array([[0.693, 0.   ]])
     """
     return information_of_counts(joint_counts(first, second), correction=correction)
+
+
+def information_within(labels: Integers, *, correction: Correction = "none") -> Floats:
+    """Return the (d, d) mutual information of all pairs of columns of one label matrix, entropies on the diagonal.
+
+    >>> information_within(np.array([[0, 0], [1, 0]])).round(3)
+    array([[0.693, 0.   ],
+           [0.   , 0.   ]])
+    """
+    columns = np.ascontiguousarray(_compact(labels).T)
+    variables, size = len(columns), int(columns.max(initial=0)) + 1
+    result = np.zeros((variables, variables))
+    for first in range(variables):
+        # Symmetry: each pair is counted once, the diagonal with the pairs to its right.
+        others = np.arange(variables - first)
+        cells = columns[first] * size + (columns[first:] + size * size * others[:, None])
+        counts = np.bincount(cells.ravel(), minlength=size * size * len(others)).reshape(len(others), size, size)
+        row = information_of_counts(counts.transpose(1, 0, 2)[None], correction=correction)[0]
+        result[first, first:] = result[first:, first] = row
+    return result
 
 
 def entropies(labels: Integers) -> Floats:

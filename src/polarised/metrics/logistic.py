@@ -213,16 +213,19 @@ class Multinomial:
         """Return mean (diag(p) - p p') (x) x x' + ridge."""
         design, classes = self.rows.design, self.rows.classes
         size = classes * design.shape[1]
-        result = np.zeros((size, size))
+        result, own = np.zeros((size, size)), np.zeros((size, design.shape[1]))
         for start in range(0, len(design), 2048):
             part, chance = design[start : start + 2048], probabilities[start : start + 2048]
-            spread = (chance[:, :, None] * part[:, None, :]).reshape(len(part), size)
-            result -= spread.T @ spread
-        result /= len(design)
-        # p (1 - p) directly: p - p^2 would be all rounding where a class is certain.
+            spread = chance[:, :, None] * part[:, None, :]
+            flat = spread.reshape(len(part), size)
+            result -= flat.T @ flat
+            # p (1 - p) directly: p - p^2 would be all rounding where a class is certain.
+            spread *= (1 - chance)[:, :, None]
+            own += flat.T @ part
         every = np.arange(classes)
-        own = result.reshape(classes, -1, classes, design.shape[1])
-        own[every, :, every, :] = self.rows.weighted_squares(probabilities * (1 - probabilities))
+        blocks = result.reshape(classes, -1, classes, design.shape[1])
+        blocks[every, :, every, :] = own.reshape(classes, -1, design.shape[1])
+        result /= len(design)
         # Shifting all intercepts changes nothing, so that direction needs a touch of curvature to be solvable.
         result[np.arange(size), np.arange(size)] += self.ridge + 1e-9
         return result[None]

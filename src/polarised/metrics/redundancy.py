@@ -23,7 +23,7 @@ from polarised.metrics.gaussian import (
     wasserstein_correlation_of,
     wasserstein_gradient,
 )
-from polarised.metrics.information import bin_codes, information_between, pointwise_information
+from polarised.metrics.information import bin_codes, information_within, pointwise_information
 from polarised.metrics.inputs import Floats, checked_codes
 from polarised.metrics.uncertainty import Estimate, covariance_error, mean_error
 from polarised.randomness import stream
@@ -135,13 +135,13 @@ def mutual_information_matrix(
     """
     labels = bin_codes(codes, bins=bins)
     if correction != "permutation":
-        return information_between(labels, labels, correction=correction)
-    matrix = information_between(labels, labels)
+        return information_within(labels, correction=correction)
+    matrix = information_within(labels)
     floor = np.zeros_like(matrix)
     shuffles = 10
     for shuffle in range(shuffles):
         shuffled = stream(seed, "permutation floor", shuffle).permuted(labels, axis=0)
-        floor += information_between(shuffled, shuffled) / shuffles
+        floor += information_within(shuffled) / shuffles
     np.fill_diagonal(floor, 0.0)
     return matrix - floor
 

@@ -18,7 +18,8 @@ from polarised.metrics.inputs import Floats, Integers
 __all__ = ["BinnedCounts", "Moments", "Ranges", "chunks_of", "streamed_mutual_information_matrix"]
 
 # Rows of float64 work space that stay in the second-level cache for ten variables.
-_BLOCK = 8192
+_BLOCK = 4096
+_LONG = 64
 
 
 def chunks_of(codes: npt.NDArray[Any], *, rows: int = 1_000_000) -> Iterator[npt.NDArray[Any]]:
@@ -60,9 +61,18 @@ class Moments:
         if self.rows == 0:
             self._start(chunk)
         total, products = np.zeros_like(self._sum), np.zeros_like(self._products)
-        ones = np.ones(_BLOCK)
+        ones, space = np.ones(_BLOCK), np.empty((min(_BLOCK, len(chunk)), chunk.shape[1]))
+        # Long rows subtract several times faster than rows of ten.
+        long_shift = np.tile(self._shift, _LONG)
         for start in range(0, len(chunk), _BLOCK):
-            block = chunk[start : start + _BLOCK] - self._shift
+            part = chunk[start : start + _BLOCK]
+            block = space[: len(part)]
+            np.copyto(block, part)
+            if len(block) % _LONG == 0:
+                flat = block.reshape(len(block) // _LONG, -1)
+                flat -= long_shift
+            else:
+                block -= self._shift
             total += ones[: len(block)] @ block
             products += block.T @ block
         if not np.isfinite(products.trace()):

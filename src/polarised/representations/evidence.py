@@ -107,6 +107,9 @@ class Evidence:
         self._start(latents)
         self.learned_prior_mean |= prior_means.ndim == 2
         self.learned_prior_variance |= prior_variances.ndim == 2 or bool((prior_variances != 1).any())
+        if prior_means.ndim == 1 and prior_variances.ndim == 1:
+            self._take_against_fixed_prior(means, variances, prior_means, prior_variances)
+            return
         for start in range(0, rows, _CHUNK):
             part = slice(start, start + _CHUNK)
             prior = (
@@ -157,6 +160,26 @@ class Evidence:
         if latents != self.latents:
             raise DataError(f"expected {self.latents} latent variables as in earlier chunks, got {latents}")
 
+    def _take_against_fixed_prior(
+        self,
+        mean: NDArray[Any],
+        variance: NDArray[Any],
+        prior_mean: NDArray[Any],
+        prior_variance: NDArray[Any],
+    ) -> None:
+        """Take in rows whose prior is the same for all: every quantity follows from moments of mean and variance."""
+        counts = _dealt(len(mean))
+        held = np.maximum(counts, 1.0)[:, None]
+        means, mean_squares, _ = _blocked_moments(mean, held, logarithms=False)
+        variances, variance_squares, logarithms = _blocked_moments(variance, held, logarithms=True)
+        shifts = (mean_squares / held + np.square(means - prior_mean)) / prior_variance
+        levels = [variances / prior_variance, variances, means, shifts, logarithms - np.log(prior_variance)]
+        squares = [variance_squares / np.square(prior_variance), variance_squares, mean_squares]
+        empty = counts[:, None, None] == 0
+        turn = self.rows % BLOCKS
+        stacked = (counts, np.where(empty, 0.0, np.stack(levels, axis=1)), np.stack(squares, axis=1))
+        self._combine(*(np.roll(part, turn, axis=0) for part in stacked))
+
     def _take(
         self,
         mean: NDArray[Any],
@@ -166,17 +189,12 @@ class Evidence:
     ) -> None:
         means = mean.astype(np.float64)
         variances = variance.astype(np.float64)
-        standard = prior_variance.ndim == 1 and bool((prior_variance == 1).all())
-        ratios = variances if standard else variances / prior_variance
-        shifts = np.square(means - prior_mean)
-        if not standard:
-            shifts /= prior_variance
+        ratios = variances / prior_variance
+        shifts = np.square(means - prior_mean) / prior_variance
         with np.errstate(divide="ignore"):
             logarithms = np.log(ratios)
-        rows = len(means)
         turn = self.rows % BLOCKS
-        counts = np.full(BLOCKS, rows // BLOCKS, dtype=np.float64)
-        counts[: rows % BLOCKS] += 1
+        counts = _dealt(len(means))
         levels = np.stack([_blocked_mean(x, counts) for x in (ratios, variances, means, shifts, logarithms)], axis=1)
         squares = np.stack(
             [_blocked_squares(x, levels[:, i]) for i, x in enumerate((ratios, variances, means))], axis=1
@@ -223,6 +241,56 @@ class Evidence:
 
 # Small enough for the working arrays to stay in the processor's cache, a multiple of the number of blocks.
 _CHUNK = BLOCKS * 64
+
+
+# Variances multiplied before one logarithm is taken of them; eight of single precision cannot leave double's range.
+_FACTORS = 8
+
+
+def _dealt(rows: int) -> Array:
+    """Return how many of these rows each block gets."""
+    counts = np.full(BLOCKS, rows // BLOCKS, dtype=np.float64)
+    counts[: rows % BLOCKS] += 1
+    return counts
+
+
+def _blocked_moments(values: NDArray[Any], held: Array, *, logarithms: bool) -> tuple[Array, Array, Array]:
+    """Return each block's mean, sum of squares about it and, if asked, mean logarithm; each (blocks, d).
+
+    Sums are taken relative to the first row, which keeps digits and makes the moments of a constant exact.
+    """
+    latents = values.shape[1]
+    origin = values[0].astype(np.float64)
+    far = np.tile(origin, BLOCKS)
+    sums, squares, logs = (np.zeros(BLOCKS * latents) for _ in range(3))
+    # One work space for all chunks: fresh ones would cost as much again in page faults.
+    space = np.empty((min(_CHUNK, len(values)), latents))
+    for start in range(0, len(values), _CHUNK):
+        part = values[start : start + _CHUNK]
+        whole = len(part) // BLOCKS * BLOCKS
+        np.copyto(space[: len(part)], part)
+        # A row of these tables is one round of dealing, long enough to be summed at the speed of memory.
+        for table in (space[:whole].reshape(-1, BLOCKS * latents), space[whole : len(part)].reshape(1, -1)):
+            width = table.shape[1]
+            if not table.size:
+                continue
+            if logarithms:
+                logs[:width] += _summed_logarithms(table)
+            table -= far[:width]
+            sums[:width] += table.sum(axis=0)
+            squares[:width] += np.einsum("rb,rb->b", table, table)
+    totals, squared, logged = (x.reshape(BLOCKS, latents) for x in (sums, squares, logs))
+    about_mean = np.maximum(squared - np.square(totals) / held, 0.0)
+    return origin + totals / held, about_mean, logged / held
+
+
+def _summed_logarithms(table: Array) -> Array:
+    rows = len(table) // _FACTORS * _FACTORS
+    products = np.multiply.reduce(table[:rows].reshape(_FACTORS, -1, table.shape[1]), axis=0)
+    with np.errstate(divide="ignore"):
+        if rows and (products.min() < 1e-290 or products.max() > 1e290):
+            return np.asarray(np.log(table).sum(axis=0))
+        return np.asarray(np.log(products).sum(axis=0) + np.log(table[rows:]).sum(axis=0))
 
 
 def _blocked_mean(values: Array, counts: Array) -> Array:

@@ -179,7 +179,7 @@ class Draw:
         """Return (count, F) independent factor indices."""
         if self.reference is not None:
             return np.stack([self.reference.randint(size, size=count) for size in self.sizes], axis=1)
-        return self._columns((count,))
+        return self._columns((count,)).T
 
     def codes(self, factors: Integers) -> npt.NDArray[np.floating]:
         """Return the codes of factor indices (m, F), refusing what is not (m, d)."""
@@ -199,7 +199,7 @@ class Draw:
         for start in range(0, count, _BLOCK):
             size = min(_BLOCK, count - start)
             fixed, groups = self._block(size, pairs)
-            flat = [group.reshape(-1, len(self.sizes)) for group in groups]
+            flat = [group.reshape(len(self.sizes), -1).T for group in groups]
             yield fixed, [self.codes(group).reshape(self.batch_size, size, -1) for group in flat]
 
     def spend_one(self) -> None:
@@ -208,6 +208,7 @@ class Draw:
             self.reference.randint(np.iinfo("i").max)
 
     def _block(self, size: int, pairs: int) -> tuple[Integers, list[Integers]]:
+        """Return fixed factors (b,) and ``pairs`` arrays of factor indices (F, batch_size, b)."""
         shape = (self.batch_size, size)
         every = np.arange(size)
         if self.reference is None:
@@ -215,21 +216,21 @@ class Draw:
             groups = [self._columns(shape) for _ in range(pairs)]
         else:
             fixed = np.empty(size, dtype=np.int64)
-            groups = [np.empty((*shape, len(self.sizes)), dtype=np.int64) for _ in range(pairs)]
+            groups = [np.empty((len(self.sizes), *shape), dtype=np.int64) for _ in range(pairs)]
             for vote in every:
                 fixed[vote] = self.reference.randint(len(self.sizes))
                 for group in groups:
-                    group[:, vote] = self.rows(self.batch_size)
+                    group[:, :, vote] = self.rows(self.batch_size).T
         if pairs == 1:
-            groups[0][:, every, fixed] = groups[0][0, every, fixed]
+            groups[0][fixed, :, every] = groups[0][fixed, 0, every][:, None]
         else:
-            groups[1][:, every, fixed] = groups[0][:, every, fixed]
+            groups[1][fixed, :, every] = groups[0][fixed, :, every]
         return fixed, groups
 
     def _columns(self, shape: tuple[int, ...]) -> Integers:
-        result = np.empty((*shape, len(self.sizes)), dtype=np.int64)
+        result = np.empty((len(self.sizes), *shape), dtype=np.int64)
         for factor, size in enumerate(self.sizes):
-            # 32 random bits times the size, shifted: unbiased to 1e-8 and far quicker than rejection.
-            bits = self.generator.integers(2**32, size=shape, dtype=np.uint32)
-            result[..., factor] = (bits.astype(np.uint64) * np.uint64(size)) >> np.uint64(32)
+            # Narrow integers come several to a random word.
+            kind = np.uint16 if size <= 2**16 else np.int64
+            result[factor] = self.generator.integers(size, size=shape, dtype=kind)
         return result
