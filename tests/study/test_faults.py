@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 from polarised.study.conduct import run_states
 from polarised.study.grid import load_study
 from polarised.study.results import results_of
-from study.workshop import notes, study_config, until, workers_of, write_study
+from study.workshop import import_path, notes, study_config, until, workers_of, write_study
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 def start(file: Path, root: Path, *more: str) -> "subprocess.Popen[str]":
     code = "from polarised.cli import main; main()"
     command = [sys.executable, "-c", code, "study", str(file), "--out", str(root), "--jobs", "2", *more]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": import_path()}
     return subprocess.Popen(
         command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=root.parent
     )

@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 
 from polarised.study.grid import load_study
 from polarised.study.results import collect, results_of
-from study.workshop import notes, study_config, until, write_study
+from study.workshop import import_path, notes, study_config, until, write_study
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 def start(file: Path, root: str, *more: str) -> "subprocess.Popen[str]":
     code = "from polarised.cli import main; main()"
     command = [sys.executable, "-c", code, "study", str(file), "--out", root, "--executor", "ray", *more]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, "PYTHONPATH": import_path(), "RAY_USAGE_STATS_ENABLED": "0"}
     return subprocess.Popen(
         command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=file.parent
     )

@@ -79,3 +79,8 @@ def workers_of(parent: int) -> set[int]:
             if above == parent and "spawn_main" in command:
                 found.add(int(entry.name))
     return found
+
+
+def import_path() -> str:
+    """What a process of its own needs to import this module."""
+    return os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))

@@ -132,7 +132,10 @@ def status(folder: Folder, json: Json = False) -> None:
 
     Example: [bold]polarised study status runs/be_more_active-laptop[/bold]
     """
+    import time
+
     from polarised.study.conduct import read_study, run_states
+    from polarised.study.overview import pace
 
     states = list(run_states(read_study(folder).points, folder))
     counts = Counter(state.state for state in states)
@@ -142,6 +145,9 @@ def status(folder: Folder, json: Json = False) -> None:
         return
     screen = console()
     screen.print(" · ".join(f"{counts[name]} {name}" for name in STATES) + f" of {len(states)}")
+    finished = [state.finished for state in states if state.state == "done"]
+    if counts["running"] and (words := pace(finished, counts["running"] + counts["waiting"], time.time())):
+        screen.print(words)
     methods = dict.fromkeys(state.point.labels["method"] for state in states)
     rows = []
     for method in methods:
@@ -247,17 +253,11 @@ def publish(
 
 
 def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool, quiet: bool) -> None:
-    import os
-
     from polarised.study.conduct import conduct
     from polarised.study.overview import follow
 
     command = shlex.join(["polarised", *sys.argv[1:]])
-    ended = follow(
-        conduct(study, root, executor=executor, retry=retry, command=command),
-        jobs=executor.get("jobs") or os.cpu_count() or 1,
-        quiet=quiet,
-    )
+    ended = follow(conduct(study, root, executor=executor, retry=retry, command=command), quiet=quiet)
     if ended is None:
         return
     done = ended.done + ended.earlier

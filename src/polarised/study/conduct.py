@@ -11,11 +11,11 @@ from polarised.errors import DataError
 from polarised.files import replacing
 from polarised.study.config import Run
 from polarised.study.executors import Event
-from polarised.study.failures import reason
+from polarised.study.failures import naming_full_disk, reason
 from polarised.study.grid import Point, Study
 from polarised.study.lock import held, locked
 from polarised.study.places import is_address, write_text
-from polarised.study.run import is_done
+from polarised.study.run import finished_at, is_done
 
 __all__ = ["Progress", "RunState", "conduct", "enrol", "read_study", "run_states"]
 
@@ -24,12 +24,13 @@ FILE = "study.json"
 
 @dataclass(frozen=True)
 class RunState:
-    """Where a run stands: waiting, running, done or failed; the step it reached, why it failed."""
+    """Where a run stands: waiting, running, done or failed; the step it reached, when it was done, why it failed."""
 
     point: Point
     state: str
     step: int = 0
     reason: str = ""
+    finished: float = 0.0
 
 
 @dataclass
@@ -72,9 +73,11 @@ def conduct(
     yield progress
     if not left:
         return
+    running: set[str] = set()
     for event in catalogue.build("polarised.study.executors", executor, left, str(root), command):
         progress.latest = event
-        progress.running += {"started": 1}.get(event.state, -1)
+        (running.add if event.state == "started" else running.discard)(event.run.name)
+        progress.running = len(running)
         if event.state == "done":
             progress.done += 1
             progress.seconds += event.seconds
@@ -90,7 +93,7 @@ def enrol(study: Study, root: str | Path) -> None:
         return
     root = Path(root)
     root.mkdir(parents=True, exist_ok=True)
-    with locked(root, patience=30), replacing(root / FILE) as temporary:
+    with locked(root, patience=30), naming_full_disk(root), replacing(root / FILE) as temporary:
         known = _read(root)["runs"] if (root / FILE).exists() else {}
         temporary.write_text(json.dumps(_record(study, known)), encoding="utf-8")
 
@@ -112,8 +115,8 @@ def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
     """Look at the directories of runs: nothing is kept anywhere else."""
     for point in points:
         directory = Path(root) / point.run.name
-        if is_done(point.run, root):
-            yield RunState(point, "done", point.run.training.steps)
+        if (finished := finished_at(point.run, root)) is not None:
+            yield RunState(point, "done", point.run.training.steps, finished=finished)
         elif (why := reason(directory)) is not None:
             yield RunState(point, "failed", _step(directory), why)
         else:

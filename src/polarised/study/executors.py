@@ -102,9 +102,8 @@ def ray(
         raise ConfigError("the ray executor needs Ray: pip install 'polarised[ray]', or use local") from error
     started = not cluster.is_initialized()
     if started:
-        # Not our environment but Ray's own settings: one quiet line instead of a page of advice.
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        cluster.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        own: dict[str, Any] = {} if address else {"include_dashboard": False}
+        cluster.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
     # The package travels by import, not by value: every node needs polarised installed.
     task = cluster.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=attempts - 1)(_work)
     waiting, losses = deque(runs), Counter[str]()
@@ -113,8 +112,8 @@ def ray(
         while waiting or at_work:
             while waiting:
                 run = waiting.popleft()
+                # Only Ray knows when it starts, so nothing is said before it is done.
                 at_work[task.remote(run.to_config(), root, command)] = run
-                yield Event("started", run)
             finished, _ = cluster.wait(list(at_work), num_returns=1)
             for reference in finished:
                 run = at_work.pop(reference)

@@ -9,7 +9,7 @@ from pathlib import Path
 from polarised.errors import PolarisedError
 from polarised.files import replacing
 
-__all__ = ["DiskFullError", "reason", "record_failure", "recording_failure"]
+__all__ = ["DiskFullError", "naming_full_disk", "reason", "record_failure", "recording_failure"]
 
 FILE = "failed.txt"
 
@@ -19,17 +19,31 @@ class DiskFullError(PolarisedError, OSError):
 
 
 @contextmanager
+def naming_full_disk(folder: Path) -> Iterator[None]:
+    """Turn every library's way of saying that the disk is full into ours."""
+    try:
+        yield
+    except DiskFullError:
+        raise
+    except Exception as error:
+        # Not every library raises OSError; all repeat the system's words.
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error):
+            raise DiskFullError(
+                f"the disk of {folder} is full; free some space and start the same command again"
+            ) from error
+        raise
+
+
+@contextmanager
 def recording_failure(directory: Path) -> Iterator[None]:
     """Forget the failure of an earlier attempt; write down that of this one."""
     (directory / FILE).unlink(missing_ok=True)
     try:
-        yield
+        with naming_full_disk(directory.parent):
+            yield
+    except DiskFullError:
+        raise
     except Exception as error:
-        # Not every library raises OSError when the disk is full; all repeat the system's words.
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error):
-            raise DiskFullError(
-                f"the disk of {directory.parent} is full; free some space and start the same command again"
-            ) from error
         text = f"{type(error).__name__}: {error}\n"
         if not isinstance(error, PolarisedError):
             text += "\n" + traceback.format_exc()

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from polarised.study.conduct import Progress
@@ -10,10 +10,10 @@ from polarised.study.conduct import Progress
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["duration", "follow"]
+__all__ = ["duration", "follow", "pace"]
 
 
-def follow(progress: Iterable[Progress], *, jobs: int, quiet: bool = False) -> Progress | None:
+def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | None:
     """Go through a study to its end, showing how it stands; return how it ended (None: there was nothing)."""
     from rich.console import Console
 
@@ -23,7 +23,7 @@ def follow(progress: Iterable[Progress], *, jobs: int, quiet: bool = False) -> P
     from rich.live import Live
 
     began, last = time.monotonic(), None
-    with Live(console=screen, refresh_per_second=4, get_renderable=lambda: _line(last, began, jobs)):
+    with Live(console=screen, refresh_per_second=4, get_renderable=lambda: _line(last, began)):
         for last in progress:
             _tell_failure(last, screen)
     return last
@@ -44,6 +44,19 @@ def duration(seconds: float) -> str:
     return f"{seconds / 86_400:.1f} days"
 
 
+def pace(finished: Sequence[float], left: int, now: float) -> str:
+    """Return how fast runs were finished in the last hour, and what that means for those left.
+
+    >>> pace([0.0, 600.0, 1200.0], left=6, now=1800.0)
+    '3 in the last 30 min: about 1 h 00 min left'
+    """
+    recent = [moment for moment in finished if now - moment < 3600]
+    if not recent or not left:
+        return ""
+    span = now - min(recent)
+    return f"{len(recent)} in the last {duration(span)}: about {duration(left * span / len(recent))} left"
+
+
 def _plainly(progress: Iterable[Progress], screen: "Console") -> Progress | None:
     last = None
     for last in progress:
@@ -57,16 +70,17 @@ def _tell_failure(progress: Progress, screen: "Console") -> None:
         screen.print(f"[red]{event.state}[/] {event.run.name}: {event.reason}", soft_wrap=True)
 
 
-def _line(progress: Progress | None, began: float, jobs: int) -> str:
+def _line(progress: Progress | None, began: float) -> str:
     if progress is None:
         return "looking at what is done …"
     elapsed = time.monotonic() - began
     finished = progress.done + progress.earlier
-    text = f"[bold]{finished}[/] of {progress.total} done · {progress.running} running · "
+    text = f"[bold]{finished}[/] of {progress.total} done · "
+    text += f"{progress.running} running · " if progress.running else ""
     text += f"[red]{progress.failed} failed[/]" if progress.failed else "none failed"
     if progress.done:
         left = progress.total - finished - progress.failed
         rate = progress.done / elapsed
         text += f" · {progress.seconds / progress.done:.0f} s a run · {rate * 3600:.0f} runs an hour"
         text += f" · {duration(left / rate)} left"
-    return f"{text} · {jobs} at a time · {duration(elapsed)}"
+    return f"{text} · {duration(elapsed)}"

@@ -10,6 +10,7 @@ from polarised.errors import DataError
 from polarised.files import replacing
 from polarised.representations.regime import Rule
 from polarised.study.conduct import read_study
+from polarised.study.failures import naming_full_disk
 from polarised.study.grid import Point
 from polarised.study.places import fetch, is_address
 from polarised.study.run import is_done
@@ -35,7 +36,7 @@ def collect(root: str | Path, *, rule: Rule = "standard") -> Path:
     else:
         table = results_of(read_study(root).points, root, rule=rule)
         path = Path(root) / "results.parquet"
-    with replacing(path) as temporary:
+    with naming_full_disk(path.parent), replacing(path) as temporary:
         table.write_parquet(temporary)
     return path
 

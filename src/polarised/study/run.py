@@ -18,6 +18,7 @@ import yaml
 
 from polarised import catalogue
 from polarised.data.dataset import Dataset
+from polarised.errors import ConfigError
 from polarised.files import replacing
 from polarised.representations import Encodings
 from polarised.study import measures
@@ -29,7 +30,7 @@ from polarised.study.lock import locked
 if TYPE_CHECKING:
     from polarised.models import VAE
 
-__all__ = ["dataset_of", "execute", "is_done", "load_run", "measure", "write_config"]
+__all__ = ["dataset_of", "execute", "finished_at", "is_done", "load_run", "measure", "write_config"]
 
 MEASURED = (
     "encodings.npz",
@@ -91,11 +92,16 @@ def load_run(directory: str | Path) -> Run:
 
 def is_done(run: Run, root: str | Path) -> bool:
     """Return whether a run is trained and measured as it asks to be."""
+    return finished_at(run, root) is not None
+
+
+def finished_at(run: Run, root: str | Path) -> float | None:
+    """Return when a run was finished (seconds since 1970), or None while it is not, as it asks to be."""
     try:
         done = json.loads((Path(root) / run.name / "done.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        return False
-    return read_evaluation(done.get("evaluation", {})) == run.evaluation
+        return None
+    return float(done["time"]) if read_evaluation(done.get("evaluation", {})) == run.evaluation else None
 
 
 def dataset_of(run: Run) -> Dataset:
@@ -139,9 +145,16 @@ def write_config(run: Run, directory: Path, command: str | None = None) -> None:
     for leftover in directory.glob(".*.tmp*"):
         leftover.unlink(missing_ok=True)
     config = directory / "config.yaml"
-    if config.exists() and load_run(directory).evaluation != run.evaluation:
-        for name in ("config.yaml", *MEASURED):
-            (directory / name).unlink(missing_ok=True)
+    if config.exists():
+        before = load_run(directory)
+        # Names leave out defaults, so a default that has changed since would go unnoticed otherwise.
+        if before.identity != run.identity:
+            raise ConfigError(
+                f"expected {directory} to hold the run of its name, it was made with other defaults; use another folder"
+            )
+        if before.evaluation != run.evaluation:
+            for name in ("config.yaml", *MEASURED):
+                (directory / name).unlink(missing_ok=True)
     _stage(config, lambda path: _write_made(run, path, command))
 
 
