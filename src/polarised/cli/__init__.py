@@ -12,6 +12,7 @@ from polarised.cli.diagnose import diagnose
 from polarised.cli.dimensions import dimensions
 from polarised.cli.prune import prune
 from polarised.cli.report import explore, report
+from polarised.cli.study import app as study
 from polarised.cli.train import train
 from polarised.errors import PolarisedError
 
@@ -50,6 +51,7 @@ app.command()(report)
 app.command()(explore)
 app.command()(cite)
 app.add_typer(datasets, name="datasets")
+app.add_typer(study, name="study")
 
 
 def _version(show: bool) -> None:
