@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from polarised.cli.screen import Json, Quiet, console, print_json, table
 
 if TYPE_CHECKING:
+    from polarised.representations.regime import Rule
     from polarised.study.grid import Study
 
 __all__ = ["app"]
@@ -190,7 +191,7 @@ def retry(
 @app.command()
 def collect(
     folder: Annotated[str, typer.Argument(help="The folder (or fsspec address) of a study.")],
-    rule: Annotated[str, typer.Option(help="By which rule types are told: standard or relative.")] = "standard",
+    rule: Annotated[str | None, typer.Option(help="standard or relative, instead of the study's own rule.")] = None,
     json: Json = False,
 ) -> None:
     """Write the tidy table of what is done so far: results.parquet.
@@ -200,9 +201,10 @@ def collect(
     from polarised.errors import ConfigError
     from polarised.study.results import collect as collected
 
-    if rule not in ("standard", "relative"):
+    rules: dict[str | None, Rule | None] = {None: None, "standard": "standard", "relative": "relative"}
+    if rule not in rules:
         raise ConfigError(f"expected --rule standard or relative, got {rule!r}")
-    path = collected(folder, rule="standard" if rule == "standard" else "relative")
+    path = collected(folder, rule=rules[rule])
     if json:
         print_json({"results": str(path)})
     else:

@@ -107,6 +107,7 @@ def read_study(root: str | Path) -> Study:
         points=tuple(Point(one["labels"], Run.from_config(one["config"])) for one in known["runs"].values()),
         about=known["about"],
         references=tuple(known["references"]),
+        rule=known["rule"],
         claims=tuple(known["claims"]),
     )
 
@@ -130,6 +131,7 @@ def _record(study: Study, known: Mapping[str, Any]) -> dict[str, Any]:
         "scale": study.scale,
         "about": study.about,
         "references": list(study.references),
+        "rule": study.rule,
         "claims": list(study.claims),
         "runs": {**known, **own},
     }

@@ -24,11 +24,12 @@ from typing import Any
 
 from polarised.catalogue import nearest
 from polarised.errors import ConfigError
+from polarised.representations.regime import Rule
 from polarised.study.config import Run, overridden, read_config
 
 __all__ = ["Point", "Study", "load_study", "study_claims", "study_names"]
 
-KEYS = ("name", "about", "references", "base", "axes", "scales", "default_scale", "claims")
+KEYS = ("name", "about", "references", "base", "axes", "scales", "default_scale", "rule", "claims")
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Study:
-    """A named set of runs, with the claims to check on their results."""
+    """A named set of runs, with the rule that tells their types and the claims to check on their results."""
 
     name: str
     scale: str | None
     points: tuple[Point, ...]
     about: str = ""
     references: tuple[str, ...] = ()
+    rule: Rule = "relative"
     claims: tuple[Any, ...] = field(default=())
 
     @property
@@ -109,6 +111,7 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
         points=tuple(points),
         about=str(config.get("about", "")),
         references=tuple(config.get("references", ())),
+        rule=_rule(config.get("rule", "relative")),
         claims=tuple(config.get("claims", ())),
     )
 
@@ -132,6 +135,12 @@ def _read(name: str | Path) -> dict[str, Any]:
             f"expected a study file or one of {', '.join(known)}, got {str(name)!r}{nearest(str(name), known)}"
         )
     return read_config(name)
+
+
+def _rule(value: Any) -> Rule:
+    if value not in ("relative", "standard"):
+        raise ConfigError(f"expected the rule of a study as relative or standard, got {value!r}")
+    return "standard" if value == "standard" else "relative"
 
 
 def _expanded(axes: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:

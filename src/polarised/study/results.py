@@ -11,7 +11,7 @@ from polarised.files import replacing
 from polarised.representations.regime import Rule
 from polarised.study.conduct import read_study
 from polarised.study.failures import naming_full_disk
-from polarised.study.grid import Point
+from polarised.study.grid import Point, Study
 from polarised.study.places import fetch, is_address
 from polarised.study.run import is_done
 
@@ -22,26 +22,30 @@ TABLES = ("scores.parquet", "reconstruction.parquet", "downstream.parquet", "fur
 LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.safetensors", "snapshots.npz")
 
 
-def collect(root: str | Path, *, rule: Rule = "standard") -> Path:
+def collect(root: str | Path, *, rule: Rule | None = None) -> Path:
     """Write ``results.parquet`` in a study's folder from the runs that are done; return its path.
 
     Columns: run, seed, method, strength, dataset, representation, variables, metric, value, and one for every
-    further axis. `rule` says by which rule the subsets of variables are formed.
+    further axis. `rule` says by which rule variables have their types; by default the one the study names.
     """
     if is_address(root):
         with tempfile.TemporaryDirectory() as desk:
             fetch(str(root), Path(desk), without=LARGE)
-            table = results_of(read_study(desk).points, desk, rule=rule)
+            table = _table(read_study(desk), desk, rule)
         path = Path(f"results-{str(root).rstrip('/').rpartition('/')[2]}.parquet")
     else:
-        table = results_of(read_study(root).points, root, rule=rule)
+        table = _table(read_study(root), root, rule)
         path = Path(root) / "results.parquet"
     with naming_full_disk(path.parent), replacing(path) as temporary:
         table.write_parquet(temporary)
     return path
 
 
-def results_of(points: Sequence[Point], root: str | Path, *, rule: Rule = "standard") -> polars.DataFrame:
+def _table(study: Study, root: str | Path, rule: Rule | None) -> polars.DataFrame:
+    return results_of(study.points, root, rule=rule or study.rule)
+
+
+def results_of(points: Sequence[Point], root: str | Path, *, rule: Rule = "relative") -> polars.DataFrame:
     """Return the tidy table of the runs that are done."""
     parts = []
     for point in points:
