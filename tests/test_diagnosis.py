@@ -54,3 +54,15 @@ def test_the_dictionary_is_plain_json_even_with_infinite_evidence():
 def test_a_model_without_data_is_refused_with_the_way_out():
     with pytest.raises(DataError, match="data= to encode"):
         diagnose(object())
+
+
+def test_a_decoder_that_contradicts_the_types_is_heard():
+    import polars
+
+    use = polars.DataFrame({"variable": [0, 1, 2], "permuted": [80.0, 9.0, 0.02], "redrawn": [70.0, 8.0, 0.1]})
+    advice = diagnose(encodings_of(ACTIVE, PASSIVE, ACTIVE), decoder_use=use).advice
+    assert any(sentence.startswith("The decoder does not read 2:") for sentence in advice)
+    assert any(sentence.startswith("The decoder reads 1 although passive") for sentence in advice)
+    agreed = use.with_columns(polars.Series("permuted", [80.0, 0.0, 60.0]))
+    advice = diagnose(encodings_of(ACTIVE, PASSIVE, ACTIVE), decoder_use=agreed).advice
+    assert not any("The decoder" in sentence for sentence in advice)

@@ -152,7 +152,7 @@ def concluded(name: str, encodings: Encodings, regime: Regime, scores: "polars.D
         regime=regime,
         scores=scores,
         headline=_headline(regime),
-        advice=tuple(_advice(regime, scores)),
+        advice=(*_advice(regime, scores), *_from_the_decoder(regime, more.get("decoder_use"))),
         **more,
     )
 
@@ -235,6 +235,23 @@ def _cautions(regime: Regime) -> list[str]:
                 "(variance ratio plus shift is not within 0.1 of 1): train longer before trusting the types."
             )
     return cautions
+
+
+def _from_the_decoder(regime: Regime, use: "polars.DataFrame | None") -> list[str]:
+    """Say where the decoder contradicts the types: it reads a passive variable, or never reads another."""
+    if use is None:
+        return []
+    rise, said = use["permuted"].to_numpy(), []
+    unread = [j for j in sorted(regime.active + regime.mixed) if rise[j] < 0.1]
+    if unread:
+        said.append(
+            f"The decoder does not read {_listed(unread)}: giving it the value of another image costs less than 0.1 "
+            "nats, whatever the posterior says. Treat as passive."
+        )
+    read = [j for j in regime.passive if rise[j] > 5 and j not in regime.prior_driven]
+    if read:
+        said.append(f"The decoder reads {_listed(read)} although passive by its posterior: do not drop it unseen.")
+    return said
 
 
 def _listed(variables: Sequence[int]) -> str:
