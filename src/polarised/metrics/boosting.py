@@ -20,7 +20,7 @@ Mask = npt.NDArray[np.bool_]
 Shorts = npt.NDArray[np.int16]
 Singles = npt.NDArray[np.float32]
 
-_BINS = (255, 1023)
+_BINS = (127, 1023)
 
 
 class Boosted(NamedTuple):
@@ -82,7 +82,7 @@ class _Booster:
         self.rows, self.variables = codes.shape
         self.classes, self.depth = classes, depth
         # Few rows leave room for finer bins, and need them: their trees live on single rows.
-        most = int(np.clip(2_000_000 // self.rows, *_BINS))
+        most = int(np.clip(5_000_000_000 // self.rows**2, *_BINS))
         thresholds = [_thresholds(column, most) for column in codes.T]
         self.width = max(len(row) for row in thresholds) + 1
         self.bins = _bins(codes, thresholds)
@@ -120,22 +120,16 @@ class _Booster:
         test_leaf = np.zeros((len(self.test_bins), self.columns), dtype=np.int16)
         for level in range(self.depth):
             splits = [self._best_split(node) for node in nodes]
-            rights = [self.bins.take(variable, axis=1) > threshold for variable, threshold in splits]
             test_leaf = 2 * test_leaf + _beyond(self.test_bins, test_leaf, splits)
-            masks = [
-                mask
-                for node, right in zip(nodes, rights, strict=True)
-                for mask in (node.mask & ~right, node.mask & right)
-            ]
-            leaf = 2 * leaf
-            for mask in masks[1::2]:
-                leaf += mask
-            if level + 1 < self.depth:
-                nodes = [
-                    child
-                    for node, left, right in zip(nodes, masks[::2], masks[1::2], strict=True)
-                    for child in self._children(residual, node, left, right)
-                ]
+            leaf *= 2
+            children = []
+            for node, (variable, threshold) in zip(nodes, splits, strict=True):
+                right = self.bins.take(variable, axis=1) > threshold
+                right &= node.mask
+                leaf += right
+                if level + 1 < self.depth:
+                    children += self._children(residual, node, node.mask & ~right, right)
+            nodes = children
         self._add_leaves(residual, chance, leaf, test_leaf, learning_rate)
 
     def _probabilities(self) -> Singles:
@@ -184,7 +178,8 @@ class _Booster:
         place = (leaf + offset).ravel()
         size = leaves * self.columns
         top = np.bincount(place, weights=residual.ravel(), minlength=size)
-        bottom = np.bincount(place, weights=(chance * (1 - chance)).ravel(), minlength=size)
+        chance *= 1 - chance
+        bottom = np.bincount(place, weights=chance.ravel(), minlength=size)
         factor = 1.0 if self.classes == 2 else (self.classes - 1) / self.classes
         value = np.divide(factor * top, bottom, out=np.zeros_like(top), where=np.abs(bottom) > 1e-150)
         value = (learning_rate * value).astype(np.float32)
