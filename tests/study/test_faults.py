@@ -1,9 +1,7 @@
 """Whole studies from the command line that are killed, doubled or starved of disk: nothing lost, nothing twice."""
 
-import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,24 +12,9 @@ from polars.testing import assert_frame_equal
 from polarised.study.conduct import run_states
 from polarised.study.grid import load_study
 from polarised.study.results import results_of
-from study.workshop import import_path, notes, study_config, until, workers_of, write_study
+from study.workshop import finish, notes, start, study_config, until, workers_of, write_study
 
 pytestmark = pytest.mark.slow
-
-
-def start(file: Path, root: Path, *more: str) -> "subprocess.Popen[str]":
-    code = "from polarised.cli import main; main()"
-    command = [sys.executable, "-c", code, "study", str(file), "--out", str(root), "--jobs", "2", *more]
-    environment = {**os.environ, "PYTHONPATH": import_path()}
-    return subprocess.Popen(
-        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=root.parent
-    )
-
-
-def finish(process: "subprocess.Popen[str]", code: int = 0) -> str:
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == code, err
-    return out + err
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +22,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> polars.DataFrame:
     """The table of a study that nobody disturbed."""
     folder = tmp_path_factory.mktemp("calm")
     file = write_study(folder / "tiny.yaml", study_config(runs=4, steps=60))
-    finish(start(file, folder / "runs"))
+    finish(start(file, folder / "runs", "--jobs", "2"), file)
     return table(file, folder / "runs")
 
 
@@ -51,7 +34,7 @@ def test_parent_killed_then_started_again(tmp_path: Path, calm: polars.DataFrame
     log = tmp_path / "notes"
     file = write_study(tmp_path / "tiny.yaml", study_config(runs=4, steps=60, notes=str(log), sleep=0.02))
     root = tmp_path / "runs"
-    first = start(file, root)
+    first = start(file, root, "--jobs", "2")
     until(lambda: any(root.glob("*/checkpoint.safetensors")))
     orphans = workers_of(first.pid)
     assert orphans
@@ -59,7 +42,7 @@ def test_parent_killed_then_started_again(tmp_path: Path, calm: polars.DataFrame
     first.wait()
     # Nobody has to clean up after it: the workers see that their parent is gone.
     until(lambda: not any(Path(f"/proc/{pid}/stat").exists() for pid in orphans), seconds=20)
-    finish(start(file, root))
+    finish(start(file, root, "--jobs", "2"), file)
     assert_frame_equal(table(file, root), calm, check_exact=True)
     repeated = Counter(notes(log))
     assert set(repeated) == {(tag, step) for tag in range(4) for step in range(60)}
@@ -70,9 +53,9 @@ def test_parent_killed_then_started_again(tmp_path: Path, calm: polars.DataFrame
 def test_two_studies_on_one_folder_share_the_work(tmp_path: Path, calm: polars.DataFrame) -> None:
     log = tmp_path / "notes"
     file = write_study(tmp_path / "tiny.yaml", study_config(runs=4, steps=60, notes=str(log), sleep=0.02))
-    both = [start(file, tmp_path / "runs") for _ in range(2)]
+    both = [start(file, tmp_path / "runs", "--jobs", "2") for _ in range(2)]
     for process in both:
-        finish(process)
+        finish(process, file)
     assert_frame_equal(table(file, tmp_path / "runs"), calm, check_exact=True)
     assert max(Counter(notes(log)).values()) == 1
 
@@ -80,11 +63,11 @@ def test_two_studies_on_one_folder_share_the_work(tmp_path: Path, calm: polars.D
 def test_interrupt_saves_and_says_so(tmp_path: Path, calm: polars.DataFrame) -> None:
     file = write_study(tmp_path / "tiny.yaml", study_config(runs=4, steps=60, sleep=0.02))
     root = tmp_path / "runs"
-    process = start(file, root)
+    process = start(file, root, "--jobs", "2")
     until(lambda: any(root.glob("*/checkpoint.safetensors")))
     process.send_signal(signal.SIGINT)
-    finish(process, code=130)
-    finish(start(file, root))
+    finish(process, file, code=130)
+    finish(start(file, root, "--jobs", "2"), file)
     assert_frame_equal(table(file, root), calm, check_exact=True)
 
 
@@ -96,12 +79,12 @@ def test_a_full_disk_stops_the_study_and_spoils_nothing(tmp_path: Path, calm: po
         pytest.skip("mounting a small tmpfs needs root")
     try:
         file = write_study(tmp_path / "tiny.yaml", study_config(runs=4, steps=60))
-        words = finish(start(file, root), code=1)
+        words = finish(start(file, root, "--jobs", "2"), file, code=1)
         assert "is full; free some space" in words
         states = {state.state for state in run_states(load_study(file).points, root)}
         assert states <= {"done", "waiting"}
         subprocess.run(["mount", "-o", "remount,size=64m", str(root)], check=True)
-        finish(start(file, root))
+        finish(start(file, root, "--jobs", "2"), file)
         assert_frame_equal(table(file, root), calm, check_exact=True)
     finally:
         subprocess.run(["umount", str(root)], check=False)

@@ -62,10 +62,10 @@ def test_divergences_of_a_matched_and_of_a_moved_aggregate_posterior() -> None:
     vae = small_vae(pinwheel(), 2)
     mean = math.sqrt(0.5) * stream(0, "mean").standard_normal((2000, 2))
     matched, moved = (
-        measured("prior_match", vae, pinwheel(), gaussian_codes(mean + shift, 0.5), divergences=True)
+        measured("prior_match", vae, pinwheel(), gaussian_codes(mean + shift, 0.5), divergences=True, draws=500)
         for shift in (0.0, 2.0)
     )
-    assert abs(matched["mmd/full"]) < 0.01
+    assert abs(matched["mmd/full"]) < 0.04
     assert matched["inclusive_kl/full"] == pytest.approx(0.0, abs=0.03)
     assert matched["exclusive_kl/full"] == pytest.approx(0.0, abs=0.06)
     assert moved["exclusive_kl/full"] == pytest.approx(0.5 * 2 * 2.0**2, abs=0.2)
@@ -111,6 +111,8 @@ def test_transport_is_monotone_and_leaves_a_nearly_normal_law_alone() -> None:
 def test_alignment_of_a_student_t_model_is_scored_with_and_without_transport() -> None:
     dataset = dsprites(size=32)
     vae = small_vae(dataset, 3, {"name": "StudentT", "df": 3.0})
+    with torch.no_grad():
+        vae.encoder.mean_head.weight.mul_(50.0)
     settings = {"votes": 60, "test_votes": 60, "batch_size": 8}
     found = measured("axis_alignment", vae, dataset, gaussian_codes(np.zeros((4, 3)), 1.0), **settings)
     assert set(found) == {"factor_vae_score/mean/full", "factor_vae_score_transported/mean/full"}

@@ -19,7 +19,7 @@ def rows(
     """Return a row for each of four strengths and four seeds."""
     labels = {"method": method, "dataset": "made", "metric": metric, "representation": of, "variables": variables}
     return [
-        {**labels, "run": f"{method}{s}-{seed}", "seed": seed, "strength": s, "value": value(s, seed), **more}
+        {**labels, "run": f"{method}{s}-{seed}", "seed": seed, "strength": s, "value": value(s, seed)}
         for s in (0.0, 1.0, 2.0, 20.0)
         for seed in range(4)
     ]
@@ -27,6 +27,13 @@ def rows(
 
 def verdicts(table: list[Any], *claims: Any) -> list[str]:
     return [verdict.verdict for verdict in check_claims(polars.DataFrame(table), claims)]
+
+
+def named(claim: Any) -> set[str]:
+    """Return the methods a claim speaks of."""
+    keys = ("method", "methods", "than", "learned", "zero", "sparse", "dense", "heavier")
+    given = [claim[key] for key in keys if key in claim] if isinstance(claim, dict) else []
+    return {name for many in given for name in (many if isinstance(many, list) else [many])}
 
 
 def both(method: str, mean: Value, sampled: Value) -> list[Any]:
@@ -118,13 +125,4 @@ def test_every_study_has_its_scales_and_claims_about_methods_it_has(name: str, s
     assert found
     assert {verdict.verdict for verdict in found} == {"undecided"}
     for claim in study.claims:
-        settings = claim if isinstance(claim, dict) else {}
-        named = [
-            settings[key]
-            for key in ("method", "than", "learned", "zero", "sparse", "dense", "heavier")
-            if key in settings
-        ]
-        flat = [
-            n for name in [*named, settings.get("methods", [])] for n in (name if isinstance(name, list) else [name])
-        ]
-        assert set(flat) <= methods
+        assert named(claim) <= methods

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,24 +11,10 @@ from polars.testing import assert_frame_equal
 
 from polarised.study.grid import load_study
 from polarised.study.results import collect, results_of
-from study.workshop import import_path, notes, study_config, until, write_study
+from study.workshop import finish, notes, start, study_config, until, write_study
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
-
-
-def start(file: Path, root: str, *more: str) -> "subprocess.Popen[str]":
-    code = "from polarised.cli import main; main()"
-    command = [sys.executable, "-c", code, "study", str(file), "--out", root, "--executor", "ray", *more]
-    environment = {**os.environ, "PYTHONPATH": import_path(), "RAY_USAGE_STATS_ENABLED": "0"}
-    return subprocess.Popen(
-        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=file.parent
-    )
-
-
-def finish(process: "subprocess.Popen[str]") -> None:
-    _, err = process.communicate(timeout=400)
-    assert process.returncode == 0, err
 
 
 def table(file: Path, root: Path) -> polars.DataFrame:
@@ -41,7 +25,7 @@ def table(file: Path, root: Path) -> polars.DataFrame:
 def calm(tmp_path_factory: pytest.TempPathFactory) -> polars.DataFrame:
     folder = tmp_path_factory.mktemp("calm")
     file = write_study(folder / "tiny.yaml", study_config(runs=3, steps=60))
-    finish(start(file, str(folder / "runs")))
+    finish(start(file, folder / "runs", "--executor", "ray"), file)
     return table(file, folder / "runs")
 
 
@@ -53,10 +37,10 @@ def test_a_killed_worker_is_retried(tmp_path: Path, calm: polars.DataFrame) -> N
     log = tmp_path / "notes"
     file = write_study(tmp_path / "tiny.yaml", study_config(runs=3, steps=60, notes=str(log), sleep=0.05))
     root = tmp_path / "runs"
-    process = start(file, str(root))
+    process = start(file, root, "--executor", "ray")
     until(lambda: any(root.glob("*/checkpoint.safetensors")))
     os.kill(min(pids(log)), signal.SIGKILL)
-    finish(process)
+    finish(process, file)
     assert_frame_equal(table(file, root), calm, check_exact=True)
 
 
@@ -64,13 +48,13 @@ def test_the_driver_killed_and_started_again_redoes_nothing(tmp_path: Path, calm
     log = tmp_path / "notes"
     file = write_study(tmp_path / "tiny.yaml", study_config(runs=3, steps=60, notes=str(log), sleep=0.05))
     root = tmp_path / "runs"
-    process = start(file, str(root))
+    process = start(file, root, "--executor", "ray")
     until(lambda: any(root.glob("*/done.json")))
     process.kill()
     process.wait()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids(log)), seconds=60)
     done = {path.parent.name: path.stat().st_mtime_ns for path in root.glob("*/done.json")}
-    finish(start(file, str(root)))
+    finish(start(file, root, "--executor", "ray"), file)
     assert {name: (root / name / "done.json").stat().st_mtime_ns for name in done} == done
     assert_frame_equal(table(file, root), calm, check_exact=True)
     assert {step for _, step in notes(log)} == set(range(60))
@@ -80,7 +64,7 @@ def test_the_driver_killed_and_started_again_redoes_nothing(tmp_path: Path, calm
 def test_results_at_an_address(tmp_path: Path, calm: polars.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_study(tmp_path / "tiny.yaml", study_config(runs=3, steps=60))
     address = f"local://{tmp_path}/bucket"
-    finish(start(file, address))
+    finish(start(file, address, "--executor", "ray"), file)
     names = {run.name for run in load_study(file).runs}
     assert {path.name for path in (tmp_path / "bucket").iterdir()} >= names
     monkeypatch.chdir(tmp_path)

@@ -1,6 +1,8 @@
 """A small study for the tests, with an objective that counts its steps, takes its time and fails on demand."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,6 +83,19 @@ def workers_of(parent: int) -> set[int]:
     return found
 
 
-def import_path() -> str:
-    """What a process of its own needs to import this module."""
-    return os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+def start(file: Path, root: Path | str, *more: str) -> "subprocess.Popen[bytes]":
+    """Start a study from the command line as a process of its own; what it says goes to a file beside the study."""
+    code = "from polarised.cli import main; main()"
+    command = [sys.executable, "-c", code, "study", str(file), "--out", str(root), *more]
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"}
+    with (file.parent / "said.txt").open("a") as said:
+        return subprocess.Popen(command, env=environment, stdout=said, stderr=said, cwd=file.parent)
+
+
+def finish(process: "subprocess.Popen[bytes]", file: Path, *, code: int = 0) -> str:
+    """Wait for a study to end, as it should; return what it said."""
+    process.wait(timeout=400)
+    said = (file.parent / "said.txt").read_text()
+    assert process.returncode == code, said
+    return said

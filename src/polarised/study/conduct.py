@@ -74,7 +74,9 @@ def conduct(
     if not left:
         return
     running: set[str] = set()
-    for event in catalogue.build("polarised.study.executors", executor, left, str(root), command):
+    # A worker on another machine, or Ray's, does not share our working directory.
+    place = str(root) if is_address(root) else str(Path(root).resolve())
+    for event in catalogue.build("polarised.study.executors", executor, left, place, command):
         progress.latest = event
         (running.add if event.state == "started" else running.discard)(event.run.name)
         progress.running = len(running)

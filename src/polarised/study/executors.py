@@ -77,8 +77,11 @@ def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, a
                     waiting.append(run)
                 yield Event(outcome.state, run, outcome.reason, outcome.seconds)
     finally:
-        for worker in [*free, *(worker for worker, _ in at_work.values())]:
-            worker.stop()
+        everybody = [*free, *(worker for worker, _ in at_work.values())]
+        for worker in everybody:
+            worker.interrupt()
+        for worker in everybody:
+            worker.join()
 
 
 def ray(
@@ -160,22 +163,33 @@ class _Worker:
     """One process that does run after run, so that torch is imported once."""
 
     def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
         self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_prepare)
         self._process: Any = None
 
     def submit(self, run: Run, root: str, command: str) -> Future[Outcome]:
+        """Hand a run to the process, starting it where there is none or it died between two runs."""
         before = set(multiprocessing.active_children())
         with _single_threaded():
-            future = self._pool.submit(_work, run.to_config(), root, command)
+            try:
+                future = self._pool.submit(_work, run.to_config(), root, command)
+            except BrokenProcessPool:
+                self._start()
+                future = self._pool.submit(_work, run.to_config(), root, command)
         if self._process is None:
             self._process = next(iter(set(multiprocessing.active_children()) - before), None)
         return future
 
-    def stop(self) -> None:
-        """Let the worker save a checkpoint and end: an interrupt is what training listens to."""
+    def interrupt(self) -> None:
+        """Ask the worker to save a checkpoint and end: an interrupt is what training listens to."""
         if self._process is not None and self._process.is_alive():
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGINT)
+
+    def join(self) -> None:
+        """Wait until the worker has ended."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
