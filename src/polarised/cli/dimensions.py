@@ -77,7 +77,10 @@ def _show_count(screen: "Console", size: int, count: "OneShot", seed: int) -> No
     ]
     screen.print(table(f"One shot, {size} latents", ("run", "alive", "passive", "soft count"), rows))
     if not count.large_enough:
-        screen.print(f"No variable is passive in some run: {size} latents are too few to tell, try {2 * size}.")
+        screen.print(
+            f"No variable is passive in some run: it was too short to settle (more --steps) or {size} latents are too "
+            f"few (--latents {2 * size}); {count.latents} is no answer yet."
+        )
     elif count.stable:
         screen.print(f"[bold]Every seed keeps {count.latents}.[/bold]")
     else:
