@@ -103,6 +103,8 @@ def draw(path: str | Path, *, regimes: Sequence[Regime], count: OneShot, search:
         axes[1].axvline(search.latents, color="0.4", linestyle="--")
         axes[1].set(xlabel="latents", ylabel="estimate on the codes", title=f"FONDUE: {search.latents}")
         axes[1].legend(frameon=False, fontsize="small")
+    for axis in axes:
+        axis.xaxis.get_major_locator().set_params(integer=True)
     path = Path(path)
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=150)
