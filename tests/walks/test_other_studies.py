@@ -1,0 +1,68 @@
+"""The studies of the other papers from their YAML to the published page, on a few tiny runs of each."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import polars
+import pytest
+
+from polarised.report.publish import publish
+from polarised.study import execute
+from polarised.study.conduct import enrol
+from polarised.study.grid import Study, load_study
+
+FIGURES = {
+    "nonlinear_ica": {"mcc", "mcc_spearman", "ivae_overview"},
+    "decomposition_clustering": {"figure_3_beta", "figure_3_alpha", "figure_6_prior", "overlap"},
+    "polarised_ivae": {"figure_1_posterior_mean", "figure_3_prior_variance", "figure_4_sampled", "types_relative"},
+    "decomposition_alignment": {"figure_2_top", "figure_2_bottom", "figure_2_bottom_transported", "figure_5_student_t"},
+    "decomposition_sparsity": {"figure_4", "magnitude_gamma_0.8_beta_1_alpha_0"},
+    "rtc_vae": {"figure_2_estimators", "figure_3_4_total_correlation", "figure_10_sap", "figure_8_9_matrices_rtc_vae"},
+}
+METRICS = {
+    "nonlinear_ica": {"mcc", "mcc_spearman"},
+    "decomposition_clustering": {"encoder_entropy", "overlap", "mmd", "inclusive_kl", "exclusive_kl"},
+    "polarised_ivae": {"count_relative", "count_standard", "retyped", "miscalibration", "prior_driven", "permuting"},
+    "decomposition_alignment": {"factor_vae_score", "factor_vae_score_transported", "encoder_entropy"},
+    "decomposition_sparsity": {"hoyer", "mmd"},
+    "rtc_vae": {"sap", "mig", "pair_information", "disintegrated_r2"},
+}
+LENGTHY = ("decomposition_alignment", "decomposition_sparsity", "rtc_vae")
+
+
+def ends(study: Study) -> Study:
+    """Return a study with the first and the last run of each method alone."""
+    first, last = {}, {}
+    for point in study.points:
+        first.setdefault(point.labels["method"], point)
+        last[point.labels["method"]] = point
+    chosen = {point.run.name: point for point in [*first.values(), *last.values()]}
+    return replace(study, points=tuple(chosen.values()))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LENGTHY else name for name in FIGURES]
+)
+def test_a_study_becomes_a_page(name: str, tmp_path: Path) -> None:
+    settings = ["training.steps=8", "training.batch_size=16", "evaluation.examples=200"]
+    study = ends(load_study(name, scale="smoke", settings=settings))
+    root, out = tmp_path / "runs", tmp_path / "docs"
+    enrol(study, root)
+    for run in study.runs:
+        execute(run, root)
+    out.mkdir()
+    (out / "notes.md").write_text("What did not reproduce.")
+    page = publish(root, out).read_text()
+    table = polars.read_parquet(out / "results.parquet")
+    assert set(table["metric"]) >= METRICS[name]
+    assert table["run"].n_unique() == len(study.points)
+    drawn = {path.stem for path in out.glob("*.png")}
+    assert drawn >= FIGURES[name]
+    assert all(f"({stem}.png)" in page for stem in drawn)
+    assert "What did not reproduce." in page
+    assert str(tmp_path) not in page
+    verdicts = json.loads((out / "verdict.json").read_text())
+    assert {verdict["verdict"] for verdict in verdicts} <= {"confirmed", "not confirmed", "undecided"}
+    assert all(verdict["claim"] in page for verdict in verdicts)
+    assert publish(root, out).read_text() == page
