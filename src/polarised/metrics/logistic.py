@@ -95,8 +95,6 @@ def cross_validated_classifier(
         for fold, (_, held) in zip(folds_, parts, strict=True):
             found = minimise(fold, weights, inverses, tolerance=tolerance)[0]
             correct += kind(held, penalty).accuracy(found) / len(parts)
-                parts
-            )
         if not best.size:
             best, accuracy = weights.copy(), correct
         better = correct > accuracy
