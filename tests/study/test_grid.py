@@ -73,7 +73,7 @@ def test_a_new_name_starts_its_spec_afresh(tmp_path: Path) -> None:
         ({"axes": {"strength": {"objective.a": [1], "objective.b": [1, 2]}}}, "one length"),
         ({"axes": {"objective.name": ["BetaVEA"]}}, "BetaVEA"),
         ({"axes": {"seed": []}}, "no run"),
-        ({"rule": "other"}, "relative or standard"),
+        ({"rule": "other", "axes": {"seed": 1}}, "relative or standard"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, parts: dict[str, Any], words: str) -> None:

@@ -78,7 +78,10 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
 
 
 def _calibrated(run: Run, steps: int) -> tuple[float, float]:
-    """Return seconds a step and seconds an evaluation; the first steps warm caches and are not counted."""
+    """Return processor seconds a step and an evaluation, which others on this machine do not lengthen.
+
+    The first steps warm caches and are not counted.
+    """
     import warnings
 
     from polarised.models import build_vae
@@ -90,19 +93,19 @@ def _calibrated(run: Run, steps: int) -> tuple[float, float]:
     clock = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for count in (5, 5 + steps):
-            began = time.perf_counter()
+        for count in (5, 5, 5 + steps):
+            began = time.process_time()
             train(vae, objective, dataset, steps=count, batch_size=run.training.batch_size, progress=False)
-            clock.append(time.perf_counter() - began)
+            clock.append(time.process_time() - began)
     share = 10
     small = replace(run, evaluation=replace(run.evaluation, examples=max(200, run.evaluation.examples // share)))
-    began = time.perf_counter()
+    began = time.process_time()
     encodings = measures.encode(small, vae, dataset)
     measures.reconstruction(small, vae, dataset)
     measures.scores(small, encodings)
     measures.downstream(small, encodings)
-    per_example = (time.perf_counter() - began) / small.evaluation.examples
-    began = time.perf_counter()
+    per_example = (time.process_time() - began) / small.evaluation.examples
+    began = time.process_time()
     further_scores(small, vae, dataset, encodings)
-    further = time.perf_counter() - began
-    return max(clock[1] - clock[0], 0.0) / steps, per_example * run.evaluation.examples + further
+    further = time.process_time() - began
+    return max(clock[2] - clock[1], 0.0) / steps, per_example * run.evaluation.examples + further
