@@ -1,6 +1,8 @@
 import doctest
 import gzip
+import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 from data import published
 from polarised.cli.datasets import app
 from polarised.data import Dataset, contact_sheet, describe, from_arrays, prepare
+from polarised.data.datasets import digits
 from polarised.errors import ConfigError, DataError, DownloadError
 
 run = CliRunner()
@@ -54,12 +57,24 @@ def test_files_are_named_with_their_folder_and_page(folder: Path) -> None:
     assert len(about["smallnorb"].files) == 6
 
 
-def test_prepare_downloads_from_a_mirror_and_reports(folder: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of small files in the published format, whose digests pass for the published ones."""
     published.write_digits(tmp_path / "mirror", "fashion_mnist")
+    place = tmp_path / "mirror" / "fashion_mnist"
+    own = []
+    for source in digits.SOURCES["fashion_mnist"]:
+        file = place / Path(source.file).name
+        digest = hashlib.md5(file.read_bytes()).hexdigest() if file.exists() else source.md5
+        own.append(replace(source, md5=digest))
+    monkeypatch.setitem(digits.SOURCES, "fashion_mnist", tuple(own))
+    return place
+
+
+def test_prepare_downloads_from_a_mirror_and_reports(folder: Path, mirror: Path) -> None:
     told: list[str] = []
-    mirror = (tmp_path / "mirror" / "fashion_mnist").as_uri()
     spec = {"name": "fashion_mnist", "partial": True}
-    dataset = prepare(spec, mirror=mirror, progress=lambda doing, done, total: told.append(doing))
+    dataset = prepare(spec, mirror=mirror.as_uri(), progress=lambda doing, done, total: told.append(doing))
     assert isinstance(dataset, Dataset)
     assert "downloading train-images-idx3-ubyte.gz" in told
     assert told[-1] == "decoding fashion_mnist-train-32"
@@ -113,11 +128,9 @@ def test_command_is_mounted_and_errors_are_one_sentence(folder: Path) -> None:
     assert failed.stderr.startswith("error: expected the file img_align_celeba.zip")
 
 
-def test_command_prepares(folder: Path, tmp_path: Path) -> None:
-    published.write_digits(tmp_path / "mirror", "fashion_mnist")
+def test_command_prepares(folder: Path, mirror: Path) -> None:
     arguments = ["prepare", "fashion_mnist", "partial=true", "size=28"]
-    mirror = ["--mirror", str(tmp_path / "mirror" / "fashion_mnist")]
-    prepared = run.invoke(app, [*arguments, *mirror])
+    prepared = run.invoke(app, [*arguments, "--mirror", str(mirror)])
     assert prepared.exit_code == 0, prepared.output
     assert "fashion_mnist is ready: 5 of shape 1 × 28 × 28" in prepared.output
     assert json.loads(run.invoke(app, [*arguments, "--json"]).output)["images"] == 5
