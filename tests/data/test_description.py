@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from data import published
 from polarised.cli.datasets import app
-from polarised.data import Dataset, contact_sheet, describe, from_arrays, prepare
+from polarised.data import Dataset, contact_sheet, datasets, describe, from_arrays, prepare
 from polarised.data.datasets import digits
 from polarised.errors import ConfigError, DataError, DownloadError
 
@@ -67,7 +67,8 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         file = place / Path(source.file).name
         digest = hashlib.md5(file.read_bytes()).hexdigest() if file.exists() else source.md5
         own.append(replace(source, md5=digest))
-    monkeypatch.setitem(digits.SOURCES, "fashion_mnist", tuple(own))
+    for page in (datasets, digits):
+        monkeypatch.setitem(page.SOURCES, "fashion_mnist", tuple(own))
     return place
 
 
