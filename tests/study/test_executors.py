@@ -21,7 +21,8 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
     folder = tmp_path_factory.mktemp("calm")
     study = load_study(write_study(folder / "tiny.yaml", study_config(runs=2, steps=30)))
     last = list(conduct(study, folder / "runs", executor=ONE))[-1]
-    assert (last.done, last.failed, last.running) == (2, 0, 0)
+    assert (last.done, last.failed, last.running) == (2, 0, {})
+    assert last.steps_taken() == last.steps_wanted == 60
     return study, folder / "runs"
 
 

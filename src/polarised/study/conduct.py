@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +35,21 @@ class RunState:
 
 @dataclass
 class Progress:
-    """What a study has come to so far; counts of this call and of earlier ones."""
+    """What a study has come to so far; `earlier` runs were done by earlier calls, all else is of this one."""
 
     total: int
     done: int = 0
     earlier: int = 0
     failed: int = 0
-    running: int = 0
     seconds: float = 0.0
+    steps: int = 0
+    steps_wanted: int = 0
+    running: dict[Path, int] = field(default_factory=dict)
     latest: Event | None = None
+
+    def steps_taken(self) -> int:
+        """Return the training steps of this call so far, those of running runs as far as their checkpoints tell."""
+        return self.steps + sum(max(0, _step(directory) - start) for directory, start in tuple(self.running.items()))
 
 
 def conduct(
@@ -70,18 +76,23 @@ def conduct(
             progress.failed += 1
         else:
             left.append(point.run)
+    progress.steps_wanted = sum(run.training.steps for run in left)
     yield progress
     if not left:
         return
-    running: set[str] = set()
     # A worker on another machine, or Ray's, does not share our working directory.
     place = str(root) if is_address(root) else str(Path(root).resolve())
     for event in catalogue.build("polarised.study.executors", executor, left, place, command):
         progress.latest = event
-        (running.add if event.state == "started" else running.discard)(event.run.name)
-        progress.running = len(running)
+        directory = Path(place) / event.run.name
+        if event.state == "started":
+            progress.running[directory] = _step(directory)
+            yield progress
+            continue
+        start = progress.running.pop(directory, 0)
         if event.state == "done":
             progress.done += 1
+            progress.steps += event.run.training.steps - start
             progress.seconds += event.seconds
         elif event.state == "failed":
             progress.failed += 1

@@ -76,11 +76,12 @@ def _line(progress: Progress | None, began: float) -> str:
     elapsed = time.monotonic() - began
     finished = progress.done + progress.earlier
     text = f"[bold]{finished}[/] of {progress.total} done · "
-    text += f"{progress.running} running · " if progress.running else ""
+    text += f"{len(progress.running)} running · " if progress.running else ""
     text += f"[red]{progress.failed} failed[/]" if progress.failed else "none failed"
     if progress.done:
-        left = progress.total - finished - progress.failed
-        rate = progress.done / elapsed
-        text += f" · {progress.seconds / progress.done:.0f} s a run · {rate * 3600:.0f} runs an hour"
-        text += f" · {duration(left / rate)} left"
+        text += f" · {progress.seconds / progress.done:.0f} s a run · {3600 * progress.done / elapsed:.0f} runs an hour"
+    steps = progress.steps_taken()
+    if steps:
+        rate = steps / elapsed
+        text += f" · {rate:.0f} steps/s · {duration(max(0, progress.steps_wanted - steps) / rate)} left"
     return f"{text} · {duration(elapsed)}"
