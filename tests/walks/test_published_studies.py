@@ -1,4 +1,4 @@
-"""The studies of the other papers from their YAML to the published page, on a few tiny runs of each."""
+"""The studies of the papers from their YAML to the published page, on a few tiny runs of each."""
 
 import json
 from dataclasses import replace
@@ -13,6 +13,8 @@ from polarised.study.conduct import enrol
 from polarised.study.grid import Study, load_study
 
 FIGURES = {
+    "be_more_active": {"figure_4_5_histograms", "figure_6_downstream", "figure_7_14_types", "figure_11_correlations"},
+    "learning_dynamics": {"figure_12_correlated_pairs", "figure_13_correlations_over_training", "kl_over_training"},
     "nonlinear_ica": {"mcc", "mcc_spearman", "ivae_overview"},
     "decomposition_clustering": {"figure_3_beta", "figure_3_alpha", "figure_6_prior", "overlap"},
     "polarised_ivae": {"figure_1_posterior_mean", "figure_3_prior_variance", "figure_4_sampled", "types_relative"},
@@ -21,6 +23,8 @@ FIGURES = {
     "rtc_vae": {"figure_2_estimators", "figure_3_4_total_correlation", "figure_10_sap", "figure_8_9_matrices_rtc_vae"},
 }
 METRICS = {
+    "be_more_active": {"count", "total_correlation", "accuracy"},
+    "learning_dynamics": {"count", "total_correlation"},
     "nonlinear_ica": {"mcc", "mcc_spearman"},
     "decomposition_clustering": {"encoder_entropy", "overlap", "mmd", "inclusive_kl", "exclusive_kl"},
     "polarised_ivae": {"count_relative", "count_standard", "retyped", "miscalibration", "prior_driven", "permuting"},
@@ -28,7 +32,7 @@ METRICS = {
     "decomposition_sparsity": {"hoyer", "mmd"},
     "rtc_vae": {"sap", "mig", "pair_information", "disintegrated_r2"},
 }
-LENGTHY = ("decomposition_alignment", "decomposition_sparsity", "rtc_vae")
+LENGTHY = ("be_more_active", "decomposition_alignment", "decomposition_sparsity", "rtc_vae")
 
 
 def ends(study: Study) -> Study:
@@ -41,6 +45,7 @@ def ends(study: Study) -> Study:
     return replace(study, points=tuple(chosen.values()))
 
 
+@pytest.mark.filterwarnings("ignore:the capacity reaches", "ignore:(alpha|beta) = . leaves")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in LENGTHY else name for name in FIGURES]
 )
