@@ -172,7 +172,8 @@ def _values(name: str, values: Any) -> Iterator[tuple[dict[str, Any], list[dict[
             raise ConfigError(f"expected lists of one length under the axis {name!r}, got {sorted(lengths)} values")
         for together in zip(*values.values(), strict=True):
             paths = [f"{path}={json.dumps(value)}" for path, value in zip(values, together, strict=True)]
-            yield {name: together[0]}, [overridden({}, paths)]
+            first = together[0]
+            yield {name: first["name"] if isinstance(first, Mapping) else first}, [overridden({}, paths)]
     else:
         raise ConfigError(
             f"expected the axis {name!r} as a count, a list, lists by setting or labelled blocks, got {values!r}"
