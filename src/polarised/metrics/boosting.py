@@ -46,7 +46,7 @@ def boosted_trees_fit(
 
     Stage m adds learning_rate * tree_m fitted to the residuals y - p of each class [Friedman2001]; importance is
     the total decrease of squared error by each variable's splits, summing to 1 (all 0 when nothing splits).
-    ``trees="exact"`` runs scikit-learn's own, which tries every threshold and is some fifty times slower.
+    ``trees="exact"`` runs scikit-learn's own, which tries every threshold and is many times slower.
 
     >>> x = np.linspace(0.0, 1.0, 50)[:, None] * [1.0, 0.0]
     >>> result = boosted_trees_fit(x, (x[:, 0] > 0.5).astype(int), x)

@@ -222,7 +222,7 @@ class Multinomial:
         design, classes = self.rows.design, self.rows.classes
         size = classes * design.shape[1]
         # A guide for steps whose gradient is exact: many classes are guided as well by every second or third row.
-        every_nth = max(1, min(len(design) * size // 1_500_000, len(design) // (8 * size)))
+        every_nth = max(1, min(len(design) * size // 200_000, len(design) // (8 * size)))
         design, probabilities = design[::every_nth], probabilities[::every_nth]
         result, own = np.zeros((size, size)), np.zeros((size, design.shape[1]))
         for start in range(0, len(design), 2048):
