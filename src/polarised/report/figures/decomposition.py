@@ -75,10 +75,16 @@ def reconstruction_against_score(table: "polars.DataFrame", *, score: str = "fac
 
 
 def aggregate_posterior_density(
-    encodings: Mapping[str, Encodings], *, extent: float = 2.0, resolution: int = 200, columns: int = 5
+    encodings: Mapping[str, Encodings],
+    *,
+    extent: float = 2.0,
+    resolution: int = 200,
+    columns: int = 5,
+    top: float | None = None,
 ) -> "Figure":
     """Draw the density of q(z) = E_x[N(mean, variance)] of two-dimensional codes, a panel a model.
 
+    `top` is the density that is drawn brightest, 1 in the authors' code; without it each panel has its own.
     [Mathieu2019, figure 3]
 
     >>> code = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -90,7 +96,7 @@ def aggregate_posterior_density(
     for axis, (name, own) in zip(axes, encodings.items(), strict=True):
         if own.latents != 2:
             raise DataError(f"expected codes of two variables to draw as a plane, {name!r} has {own.latents}")
-        _plane(axis, _mixture(grid, own.mean, own.variance), extent, name)
+        _plane(axis, _mixture(grid, own.mean, own.variance), extent, name, top)
     return figure
 
 
@@ -161,10 +167,10 @@ def magnitude_by_class(encodings: Encodings, *, factor: str | None = None) -> "F
     return figure
 
 
-def _plane(axis: Any, density: NDArray[np.float64], extent: float, name: str) -> None:
+def _plane(axis: Any, density: NDArray[np.float64], extent: float, name: str, top: float | None = None) -> None:
     clean(axis, grid="none")
     square = (-extent, extent, -extent, extent)
-    axis.imshow(density, origin="lower", extent=square, cmap="magma", vmin=0, interpolation="bilinear")
+    axis.imshow(density, origin="lower", extent=square, cmap="magma", vmin=0, vmax=top, interpolation="bilinear")
     axis.set_xticks([-extent, 0, extent])
     axis.set_yticks([-extent, 0, extent])
     axis.set_title(name, fontsize=SMALL, color=INK)

@@ -37,7 +37,7 @@ def decomposition_clustering(material: Material) -> Drawings:
             f"{symbol} = {strength:g}": material.encodings(material.point(method, strength))
             for strength in material.strengths(method)
         }
-        yield f"figure_3_{method}", aggregate_posterior_density(codes, columns=len(codes))
+        yield f"figure_3_{method}", aggregate_posterior_density(codes, columns=len(codes), top=1.0)
     yield "overlap", scores_against(material.table, y="overlap", x=("mmd", "exclusive_kl"))
     yield "figure_6_prior", prior_density({"prior": plane_density("GaussianMixture", extent=2.0)}, extent=2.0)
 
