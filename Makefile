@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-EXTRAS := train,lightgbm,lightning,ray,dev
+EXTRAS := train,lightning,ray,dev
 
 .PHONY: demo test test-all check bench docs install clean
 

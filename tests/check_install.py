@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = "train,lightgbm,lightning,ray,dev"
+EXTRAS = "train,lightning,ray,dev"
 
 
 def unwanted(names):

@@ -10,6 +10,7 @@ from polarised.cli.datasets import app as datasets
 from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
 from polarised.cli.dimensions import dimensions
+from polarised.cli.evaluate import evaluate
 from polarised.cli.prune import prune
 from polarised.cli.report import explore, report
 from polarised.cli.study import app as study
@@ -49,6 +50,7 @@ app.command()(prune)
 app.command()(dimensions)
 app.command()(report)
 app.command()(explore)
+app.command()(evaluate)
 app.command()(cite)
 app.add_typer(datasets, name="datasets")
 app.add_typer(study, name="study")
