@@ -264,7 +264,7 @@ def _blocked_moments(values: NDArray[Any], held: Array, *, logarithms: bool) -> 
     far = np.tile(origin, BLOCKS)
     sums, squares, logs = (np.zeros(BLOCKS * latents) for _ in range(3))
     # One work space for all chunks: fresh ones would cost as much again in page faults.
-    space = np.empty((min(_CHUNK, len(values)), latents))
+    space, ones = np.empty((min(_CHUNK, len(values)), latents)), np.ones(_CHUNK // BLOCKS)
     for start in range(0, len(values), _CHUNK):
         part = values[start : start + _CHUNK]
         whole = len(part) // BLOCKS * BLOCKS
@@ -277,8 +277,8 @@ def _blocked_moments(values: NDArray[Any], held: Array, *, logarithms: bool) -> 
             if logarithms:
                 logs[:width] += _summed_logarithms(table)
             table -= far[:width]
-            sums[:width] += table.sum(axis=0)
-            squares[:width] += np.einsum("rb,rb->b", table, table)
+            sums[:width] += ones[: len(table)] @ table
+            squares[:width] += ones[: len(table)] @ np.square(table, out=table)
     totals, squared, logged = (x.reshape(BLOCKS, latents) for x in (sums, squares, logs))
     about_mean = np.maximum(squared - np.square(totals) / held, 0.0)
     return origin + totals / held, about_mean, logged / held
