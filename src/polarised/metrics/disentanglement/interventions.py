@@ -1,6 +1,7 @@
 """What happens to the code when one factor is held fixed and the others vary."""
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -175,6 +176,13 @@ class Draw:
         self.represent, self.batch_size = represent, batch_size
         self.reference = np.random.RandomState(seed) if reference_stream else None
         self.generator = stream(seed, "votes")
+        self.numbers: list[list[int]] = [[0]]
+        for factor in range(1, len(self.sizes)):
+            together = [*self.numbers[-1], factor]
+            if prod(self.sizes[together].tolist()) <= 2**32:
+                self.numbers[-1] = together
+            else:
+                self.numbers.append([factor])
 
     def rows(self, count: int) -> Integers:
         """Return (count, F) independent factor indices."""
@@ -235,11 +243,18 @@ class Draw:
         return fixed, groups
 
     def _columns(self, shape: tuple[int, ...]) -> Integers:
+        """Return (F, *shape) independent factor indices, drawn as digits of as few random numbers as hold them."""
         result = np.empty((len(self.sizes), *shape), dtype=np.int64)
-        for factor, size in enumerate(self.sizes):
-            # Narrow integers come several to a random word.
-            kind = np.uint16 if size <= 2**16 else np.int64
-            result[factor] = self.generator.integers(size, size=shape, dtype=kind)
+        for factors in self.numbers:
+            values = self.sizes[factors].tolist()
+            kind = np.uint32 if prod(values) <= 2**32 else np.uint64
+            rest = self.generator.integers(prod(values), size=shape, dtype=kind)
+            for factor, size in zip(factors[:0:-1], values[:0:-1], strict=True):
+                # Division by one number is quick, the remainder beside it is not.
+                quotient = rest // kind(size)
+                rest -= quotient * kind(size)
+                result[factor], rest = rest, quotient
+            result[factors[0]] = rest
         return result
 
 
