@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from polarised.metrics.inputs import Floats, Integers
 
@@ -21,6 +22,12 @@ Multiclass = Literal["one_vs_rest", "multinomial"]
 # Largest entry of the mean gradient at which a fit ends; scikit-learn stops at 1e-4, but its old version, where one
 # class against the rest was the default, measured the sum over rows: a row more or less right decides a strength there.
 _TOLERANCES: dict[Multiclass, float] = {"one_vs_rest": 1e-6, "multinomial": 4e-5}
+# Rows taken together, so that the scores of forty classes stay in the second-level cache.
+_BLOCK = 2048
+# Parameters from which a Cholesky factor is several times quicker to have than an inverse.
+_MANY = 64
+# The highest score whose exponential, times any number of classes, is a number of single precision.
+_HIGH = 75
 _STEPS = 50
 _HALVINGS = 12
 
@@ -93,10 +100,10 @@ def cross_validated_classifier(
         start, before = weights + 0.8 * (weights - before), weights
         weights, hessians = minimise(problem, start, tolerance=tolerance)
         problems = [kind(rest, penalty / (strength * len(rest.design))) for rest, _ in parts]
-        inverses = np.asarray(np.linalg.inv(hessians + np.diag(problems[0].ridge - problem.ridge)), dtype=np.float64)
+        guides = _guides(hessians + np.diag(problems[0].ridge - problem.ridge))
         correct = np.zeros(len(weights))
         for fold, (_, held) in zip(problems, parts, strict=True):
-            found = minimise(fold, weights, inverses, tolerance=tolerance)[0]
+            found = minimise(fold, weights, guides, tolerance=tolerance)[0]
             correct += kind(held, penalty).accuracy(found) / len(parts)
         if not best.size:
             best, accuracy = weights.copy(), correct
@@ -117,6 +124,11 @@ class Rows:
         """The (K, p) sums of the rows of each class: all that a gradient needs to know of the labels."""
         columns = [np.bincount(self.labels, weights=column, minlength=self.classes) for column in self.design.T]
         return np.stack(columns, axis=1)
+
+    @cached_property
+    def reach(self) -> Array:
+        """The largest magnitude (p,) of each column, which bounds every score."""
+        return np.asarray(np.abs(self.design).max(axis=0))
 
     @cached_property
     def products(self) -> Array:
@@ -146,7 +158,7 @@ class Problem(Protocol):
         """Return weights (groups, parameters) that predict the class frequencies."""
 
     def derivatives(self, weights: Floats, groups: Integers) -> tuple[Floats, Array]:
-        """Return the gradient of some groups and the probabilities it came from."""
+        """Return the gradient of some groups, and the probabilities it came from or a multiple for each row."""
 
     def hessian(self, probabilities: Array, groups: Integers) -> Floats:
         """Return the Hessians of some groups."""
@@ -204,18 +216,28 @@ class Multinomial:
         return weights.reshape(1, -1)
 
     def derivatives(self, weights: Floats, groups: Integers) -> tuple[Floats, Array]:
-        """Return mean (p - y) x + ridge w, and p = softmax(x w)."""
+        """Return mean (p - y) x + ridge w with p = softmax(x w), and exp(x w), a multiple of p for each row."""
         design = self.rows.design
-        scores = design @ weights.reshape(self.rows.classes, -1).T.astype(design.dtype)
-        # Taking off the largest score is needed against overflow only, and costs as much as all the rest.
-        if max(scores.max(), -scores.min()) > 50:
-            scores -= scores.max(axis=1, keepdims=True)
-        probabilities = np.exp(scores, out=scores)
-        probabilities /= (probabilities @ np.ones(scores.shape[1], dtype=scores.dtype))[:, None]
-        gradient = (probabilities.T @ design - self.rows.class_sums) / len(design)
+        matrix = weights.reshape(self.rows.classes, -1)
+        # Scores that average zero over classes have a largest above zero: nothing underflows that matters.
+        matrix = (matrix - matrix.mean(axis=0)).T.astype(design.dtype)
+        risky = (self.rows.reach @ np.abs(matrix)).max() > _HIGH
+        odds = np.empty((len(design), self.rows.classes), dtype=design.dtype)
+        ones = np.ones(self.rows.classes, dtype=design.dtype)
+        sums = np.zeros((self.rows.classes, design.shape[1]))
+        for start in range(0, len(design), _BLOCK):
+            part, scores = design[start : start + _BLOCK], odds[start : start + _BLOCK]
+            np.matmul(part, matrix, out=scores)
+            # Taking off the largest score is needed against overflow only, and costs as much as all the rest.
+            if risky and scores.max() > _HIGH:
+                scores -= scores.max(axis=1, keepdims=True)
+            np.exp(scores, out=scores)
+            # p'x = odds'(x / sum of odds): dividing the few variables instead of the many classes.
+            sums += scores.T @ (part / (scores @ ones)[:, None])
+        gradient = (sums - self.rows.class_sums) / len(design)
         # A common shift of all classes changes nothing: what is left of it is rounding.
         gradient -= gradient.mean(axis=0)
-        return gradient.reshape(1, -1) + weights * self.ridge, probabilities
+        return gradient.reshape(1, -1) + weights * self.ridge, odds
 
     def hessian(self, probabilities: Array, groups: Integers) -> Floats:
         """Return mean (diag(p) - p p') (x) x x' + ridge."""
@@ -223,10 +245,11 @@ class Multinomial:
         size = classes * design.shape[1]
         # A guide for steps whose gradient is exact: many classes are guided as well by every second or third row.
         every_nth = max(1, min(len(design) * size // 200_000, len(design) // (8 * size)))
-        design, probabilities = design[::every_nth], probabilities[::every_nth]
+        design, odds = design[::every_nth], probabilities[::every_nth]
         result, own = np.zeros((size, size)), np.zeros((size, design.shape[1]))
-        for start in range(0, len(design), 2048):
-            part, chance = design[start : start + 2048], probabilities[start : start + 2048]
+        for start in range(0, len(design), _BLOCK):
+            part, chance = design[start : start + _BLOCK], odds[start : start + _BLOCK]
+            chance = chance / chance.sum(axis=1, keepdims=True)
             spread = chance[:, :, None] * part[:, None, :]
             flat = spread.reshape(len(part), size)
             result -= flat.T @ flat
@@ -237,7 +260,9 @@ class Multinomial:
         blocks = result.reshape(classes, -1, classes, design.shape[1])
         blocks[every, :, every, :] = own.reshape(classes, -1, design.shape[1])
         result /= len(design)
-        # Shifting all intercepts changes nothing, so that direction needs a touch of curvature to be solvable.
+        # A common shift of all classes changes nothing and is never asked for: give it curvature to be solvable.
+        column = np.arange(design.shape[1])
+        blocks[:, column, :, column] += result.trace() / size / classes
         result[np.arange(size), np.arange(size)] += self.ridge + 1e-9
         return result[None]
 
@@ -254,18 +279,18 @@ _KINDS: dict[Multiclass, type[OneVsRest] | type[Multinomial]] = {
 
 
 def minimise(
-    problem: Problem, start: Floats, inverses: Floats | None = None, *, tolerance: float = 1e-5
+    problem: Problem, start: Floats, guides: Floats | None = None, *, tolerance: float = 1e-5
 ) -> tuple[Floats, Floats]:
     """Return the minimum of each group by Newton steps, and the last Hessians computed on the way.
 
-    An inverse Hessian serves, however old, as long as its step halves the gradient; a fresh one whose step s overshoots
-    (the slope along s changes sign without shrinking) has its step halved.
+    A Hessian (as :func:`_guides` keeps it) serves, however old, as long as its step halves the gradient; a fresh one
+    whose step s overshoots (the slope along s changes sign without shrinking) has its step halved.
     """
     weights = start.copy()
     groups = np.arange(len(weights))
-    wanted = np.full(len(weights), inverses is None)
+    wanted = np.full(len(weights), guides is None)
     hessians = np.zeros((*weights.shape, weights.shape[1]))
-    inverses = hessians.copy() if inverses is None else inverses.copy()
+    guides = hessians.copy() if guides is None else guides.copy()
     gradient, probabilities = problem.derivatives(weights, groups)
     for _ in range(_STEPS):
         unsettled = (np.abs(gradient).max(axis=1) > tolerance) | wanted[groups]
@@ -277,9 +302,8 @@ def minimise(
         if fresh.any():
             part = probabilities if fresh.all() else probabilities[:, fresh]
             hessians[groups[fresh]] = problem.hessian(part, groups[fresh])
-            inverses[groups[fresh]] = np.linalg.inv(hessians[groups[fresh]])
-        guides = inverses if len(groups) == len(inverses) else inverses[groups]
-        step = -(guides @ gradient[:, :, None])[:, :, 0]
+            guides[groups[fresh]] = _guides(hessians[groups[fresh]])
+        step = -_guided(guides if len(groups) == len(guides) else guides[groups], gradient)
         size, slope = np.abs(gradient).max(axis=1), np.abs((gradient * step).sum(axis=1))
         for _ in range(_HALVINGS):
             gradient, probabilities = problem.derivatives(weights[groups] + step, groups)
@@ -304,6 +328,27 @@ def minimise(
         if not going.all():
             groups, gradient, probabilities = groups[going], gradient[going], probabilities[:, going]
     return weights, hessians
+
+
+def _guides(hessians: Floats) -> Floats:
+    """Return what turns gradients into steps: inverses of small Hessians, Cholesky factors of large ones."""
+    if hessians.shape[1] < _MANY:
+        return np.asarray(np.linalg.inv(hessians), dtype=np.float64)
+    factors = np.empty_like(hessians)
+    for index, hessian in enumerate(hessians):
+        # What rounding made indefinite is damped: shorter steps, the same minimum.
+        for damping in (0.0, 1e-7, 1e-5, 1e-3, 1.0):
+            factors[index], failed = dpotrf(hessian + damping * hessian.trace() * np.eye(len(hessian)), lower=True)
+            if not failed:
+                break
+    return factors
+
+
+def _guided(guides: Floats, gradient: Floats) -> Floats:
+    """Return the inverse Hessian times the gradient of each group."""
+    if guides.shape[1] < _MANY:
+        return np.asarray((guides @ gradient[:, :, None])[:, :, 0])
+    return np.stack([dpotrs(factor.T, row)[0] for factor, row in zip(guides, gradient, strict=True)])
 
 
 def _fold(whole: Rows, held: Integers) -> tuple[Rows, Rows]:
