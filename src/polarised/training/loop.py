@@ -120,7 +120,10 @@ def train(
 
     generator = torch.Generator(device)
     with _interruptible() as interrupted, reporting(start, steps, visible=progress) as report:
-        for step, batch in _ahead(dataset, range(start, steps), batch_size, seed):
+        # On a CPU the threads of the step are busy on every core: a batch drawn beside them would hold them up.
+        for step, batch in _batches(
+            dataset, range(start, steps), batch_size, seed, ahead=generator.device.type != "cpu"
+        ):
             x = torch.from_numpy(batch.images).to(device, memory_format=_layout(batch.images), non_blocking=True)
             u = None if batch.u is None else torch.from_numpy(batch.u).to(device)
             generator.manual_seed(seed_for(seed, "noise", step))
@@ -166,8 +169,12 @@ def _adam(
     return torch.optim.Adam(groups, lr=learning_rate, amsgrad=amsgrad, fused=True)
 
 
-def _ahead(dataset: Dataset, steps: range, batch_size: int, seed: int) -> Iterator[tuple[int, Batch]]:
-    """Yield (step, batch), the next batch being drawn while the current one is used."""
+def _batches(dataset: Dataset, steps: range, batch_size: int, seed: int, *, ahead: bool) -> Iterator[tuple[int, Batch]]:
+    """Yield (step, batch); `ahead` draws the next batch while the current one is used."""
+    if not ahead:
+        for step in steps:
+            yield step, dataset.batch(step, batch_size, seed)
+        return
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as worker:
         coming = worker.submit(dataset.batch, steps.start, batch_size, seed)
         for step in steps:
