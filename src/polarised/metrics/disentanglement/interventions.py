@@ -17,8 +17,10 @@ __all__ = ["IRS", "BetaVAEScore", "Draw", "FactorVAEScore", "Represent", "beta_v
 
 Represent = Callable[[Integers], npt.ArrayLike]
 
-# Votes drawn together: their codes (64 x 256 x 10 numbers) stay in the second-level cache.
-_BLOCK = 256
+# Votes drawn together: enough that calls cost little, few enough that their codes stay in the cache.
+_BLOCK = 512
+# Combinations drawn as one number: short words are quick, and this far below 2^16 few draws are refused.
+_DIGITS = 2**12
 
 
 class FactorVAEScore(NamedTuple):
@@ -179,7 +181,7 @@ class Draw:
         self.numbers: list[list[int]] = [[0]]
         for factor in range(1, len(self.sizes)):
             together = [*self.numbers[-1], factor]
-            if prod(self.sizes[together].tolist()) <= 2**32:
+            if prod(self.sizes[together].tolist()) <= _DIGITS:
                 self.numbers[-1] = together
             else:
                 self.numbers.append([factor])
@@ -247,7 +249,7 @@ class Draw:
         result = np.empty((len(self.sizes), *shape), dtype=np.int64)
         for factors in self.numbers:
             values = self.sizes[factors].tolist()
-            kind = np.uint32 if prod(values) <= 2**32 else np.uint64
+            kind = np.uint16 if prod(values) <= 2**16 else np.uint64
             rest = self.generator.integers(prod(values), size=shape, dtype=kind)
             for factor, size in zip(factors[:0:-1], values[:0:-1], strict=True):
                 # Division by one number is quick, the remainder beside it is not.
