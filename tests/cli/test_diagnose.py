@@ -14,6 +14,11 @@ MEAN = np.column_stack([GENERATOR.normal(size=800), 0.02 * GENERATOR.normal(size
 VARIANCE = np.column_stack([np.full(800, 0.01), np.ones(800), np.full(800, 0.4)])
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def codes(tmp_path):
     np.savez(tmp_path / "codes.npz", mean=MEAN, variance=VARIANCE)
@@ -29,6 +34,7 @@ def run(*arguments, code=0):
 
 def test_a_file_of_arrays_is_diagnosed_in_words_and_tables(codes):
     output = run("diagnose", codes, "--details").output
+    assert (codes.parent / "codes.html").read_text().startswith("<!doctype html>")
     assert "1 of 3 latent variables is active, 1 mixed, 1 passive." in output
     assert "Which variables count, by whose rule" in output
     assert "How certain" in output

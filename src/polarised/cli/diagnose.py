@@ -48,7 +48,12 @@ def diagnose(
     examples: Annotated[int, typer.Option(help="Images to encode.", min=2)] = 10_000,
     executor: Annotated[Literal["local", "ray"], typer.Option(help="Where to read files of arrays.")] = "local",
     address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page about it to this file.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="File of the page; default: report.html in a run's folder, else NAME.html here.")
+    ] = None,
+    page: Annotated[
+        bool, typer.Option(help="Write the page (with --quiet and --json only where --html names it).")
+    ] = True,
     details: Annotated[bool, typer.Option("--details", help="Also other papers' rules and other thresholds.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     quiet: Quiet = False,
@@ -67,9 +72,11 @@ def diagnose(
         seed=seed,
         files={"second": second, "executor": executor, "address": address},
     )
-    page = None if html is None else diagnosis.report(html)
+    if html is None and page and not (json or quiet):
+        html = _place(targets, diagnosis.name)
+    written = None if html is None else diagnosis.report(html)
     if json:
-        print_json({**diagnosis.to_dict(), "page": page})
+        print_json({**diagnosis.to_dict(), "page": written})
         return
     screen = console(quiet=quiet)
     from rich.markup import escape
@@ -82,8 +89,14 @@ def diagnose(
         _show_decoder_use(diagnosis, screen)
     if details:
         _show_details(diagnosis, screen)
-    if page is not None:
-        screen.print(f"\nThe page: [bold]{page}[/bold]")
+    if written is not None:
+        screen.print(f"\nThe page: [bold]{written}[/bold]", soft_wrap=True)
+
+
+def _place(targets: list[Path], name: str) -> Path:
+    """A run keeps its page; beside files and models of others nothing is written."""
+    own = targets[0].is_dir() and (targets[0] / "config.yaml").exists()
+    return targets[0] / "report.html" if own else Path(f"{name}.html")
 
 
 def _diagnosed(

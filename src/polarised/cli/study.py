@@ -288,7 +288,23 @@ def _finish(root: str, *, quiet: bool, json: bool) -> None:
     from polarised.study.results import collect as collected
 
     path = collected(root)
+    page = _page(root, path)
     if json:
-        print_json({"folder": root, "results": str(path)})
+        print_json({"folder": root, "results": str(path), "page": page})
     else:
-        console(quiet=quiet).print(f"The table: [bold]{path}[/bold]")
+        screen = console(quiet=quiet)
+        screen.print(f"The table: [bold]{path}[/bold]", soft_wrap=True)
+        if page is not None:
+            screen.print(f"The page: [bold]{page}[/bold]", soft_wrap=True)
+
+
+def _page(root: str, results: Path | str) -> Path | None:
+    """Write the page of a study that lies on this machine and has results."""
+    import polars
+
+    from polarised.report.folders import report_on
+    from polarised.study.places import is_address
+
+    if is_address(root) or not polars.scan_parquet(results).head(1).collect().height:
+        return None
+    return report_on([root])
