@@ -1,0 +1,63 @@
+"""Write docs/reference/api.md from the docstrings: python docs/reference/build.py (a test holds it to date)."""
+
+import importlib
+import inspect
+from pathlib import Path
+
+PAGES = {
+    "polarised": "What most people need",
+    "polarised.adapters": "Any VAE → Encodings",
+    "polarised.data.datasets": "Datasets (`dataset:` of a config)",
+    "polarised.models": "Models",
+    "polarised.models.architectures": "Networks (`model.architecture:`)",
+    "polarised.models.priors": "Priors (`model.prior:`)",
+    "polarised.models.likelihoods": "Likelihoods (`model.likelihood:`)",
+    "polarised.objectives.papers": "Objectives (`objective:`)",
+    "polarised.training": "Training",
+    "polarised.metrics": "Metrics",
+    "polarised.metrics.estimators": "Estimators of total correlation",
+    "polarised.study.config": "Settings of a run",
+    "polarised.study.executors": "Executors",
+    "polarised.study.further": "Further measures (`evaluation.further:`)",
+    "polarised.report.figures": "Figures",
+    "polarised.theory": "Theory",
+}
+
+
+def settings(entry: object) -> str:
+    """The keyword-only parameters with their defaults, as a config names them."""
+    try:
+        parameters = inspect.signature(entry).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return ""
+    named = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    shown = [p.name if p.default is p.empty else f"{p.name}={_plain(p.default)}" for p in named]
+    return ", ".join(f"`{text}`" for text in shown)
+
+
+def _plain(value: object) -> str:
+    text = repr(value)
+    return "…" if " at 0x" in text or "factory" in text or len(text) > 60 else text
+
+
+def reference() -> str:
+    """The whole page."""
+    lines = [
+        "# Reference",
+        "",
+        "Made from the docstrings by `python docs/reference/build.py`; `help(name)` has the rest.",
+    ]
+    for page, title in PAGES.items():
+        module = importlib.import_module(page)
+        lines += ["", f"## {title}", "", f"`{page}`", "", "| name | what it is | settings |", "|---|---|---|"]
+        for name in module.__all__:
+            entry = getattr(module, name)
+            if inspect.ismodule(entry):
+                continue
+            sentence = (inspect.getdoc(entry) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+            lines.append(f"| `{name}` | {sentence} | {settings(entry)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("api.md").write_text(reference(), encoding="utf-8")

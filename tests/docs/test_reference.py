@@ -1,0 +1,9 @@
+import runpy
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def test_the_reference_is_made_from_the_code_as_it_is():
+    made = runpy.run_path(str(FOLDER / "build.py"))["reference"]()
+    assert (FOLDER / "api.md").read_text() == made, "run python docs/reference/build.py"
