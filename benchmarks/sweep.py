@@ -3,7 +3,7 @@
 Both ways train the same models from the same seeds and are timed from the command to the last file, imports
 included; the overhead is what a run takes beyond its steps and its evaluation.
 
-    python benchmarks/sweep.py [--runs 4] [--steps 400] [--architectures mlp locatello_conv]
+    python benchmarks/sweep.py [--runs 8] [--steps 400] [--architectures mlp locatello_conv]
 """
 
 import argparse
@@ -54,7 +54,7 @@ for run in load_study(sys.argv[1]).runs:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--architectures", nargs="+", default=list(LIMITS))
     arguments = parser.parse_args()
