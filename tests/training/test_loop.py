@@ -57,16 +57,31 @@ def test_training_neither_reads_nor_moves_the_global_random_state():
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("stop", [1, 5, 7])
-def test_a_stopped_run_continues_to_bit_identical_weights_and_history(tmp_path, stop):
+@pytest.mark.parametrize(("stop", "precision"), [(1, "float32"), (5, "float32"), (7, "float32"), (7, "bfloat16")])
+def test_a_stopped_run_continues_to_bit_identical_weights_and_history(tmp_path, stop, precision):
     whole = model()
-    expected = fit(whole)
-    fit(model(), steps=stop, directory=tmp_path)
+    expected = fit(whole, precision=precision)
+    fit(model(), steps=stop, directory=tmp_path, precision=precision)
     resumed = model(seed=9)
-    history = fit(resumed, directory=tmp_path)
+    history = fit(resumed, directory=tmp_path, precision=precision)
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
     np.testing.assert_array_equal(history.loss, expected.loss)
     np.testing.assert_array_equal(history.steps, expected.steps)
+
+
+def test_half_the_bits_follow_single_precision_and_leave_weights_and_loss_in_it():
+    single, half = model(), model()
+    expected, history = fit(single, steps=60), fit(half, steps=60, precision="bfloat16")
+    assert all(parameter.dtype == torch.float32 for parameter in half.parameters())
+    assert not np.array_equal(history.loss, expected.loss)
+    # A product of bfloat16 is off by at most 2^-8 of itself.
+    np.testing.assert_allclose(history.loss, expected.loss, rtol=2**-8)
+
+
+def test_a_checkpoint_of_another_precision_is_refused(tmp_path):
+    fit(model(), steps=5, directory=tmp_path)
+    with pytest.raises(TrainingError, match="differs in precision"):
+        fit(model(), directory=tmp_path, precision="bfloat16")
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path):
@@ -135,3 +150,8 @@ def test_hooks_are_called_at_the_start_every_so_often_and_at_the_end_and_survive
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ConfigError, match="at least 1"):
         fit(model(), **wrong)
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(ConfigError, match="float32 or bfloat16, got 'float16'"):
+        fit(model(), precision="float16")

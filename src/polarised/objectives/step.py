@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,9 @@ from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import Prior
 from polarised.models.vae import VAE
 
-__all__ = ["Objective", "Step", "take_step"]
+__all__ = ["Objective", "Precision", "Step", "take_step"]
+
+Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -47,22 +50,31 @@ def take_step(
     generator: torch.Generator | None = None,
     critic: nn.Module | None = None,
     noise: Tensor | None = None,
+    precision: Precision = "float32",
 ) -> Step:
     """Run encoder, sampler and decoder once: the one forward pass of every objective.
+
+    With `precision` "bfloat16" the layers of the two networks multiply in it; weights, posterior, sample and every
+    term of the loss stay as they are.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": "mlp", "latents": 3}, shape=(1, 16, 16))
     >>> tuple(take_step(vae, torch.zeros(2, 1, 16, 16), dataset_size=2).z.shape)
     (2, 3)
     """
-    posterior = vae.posterior(x, u)
+    layers = torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bfloat16")
+    with layers:
+        posterior = vae.posterior(x, u)
+    posterior = DiagonalGaussian(posterior.mean.to(x.dtype), posterior.log_variance.to(x.dtype))
     z = posterior.sample(generator, noise)
+    with layers:
+        outputs = vae.decode(z).to(x.dtype)
     return Step(
         x=x,
         u=u,
         posterior=posterior,
         z=z,
-        outputs=vae.decode(z),
+        outputs=outputs,
         prior=vae.prior.given(u),
         likelihood=vae.likelihood,
         number=number,

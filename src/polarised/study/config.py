@@ -28,6 +28,7 @@ class Training:
     learning_rate: float = 1e-4
     betas: tuple[float, float] = (0.9, 0.999)
     amsgrad: bool = False
+    precision: Literal["float32", "bfloat16"] = "float32"
     device: str = "cpu"
     checkpoint_every: int = 1000
     log_every: int = 50

@@ -1,5 +1,6 @@
 """What a study will cost, before anything starts: runs, steps, and core-hours from a short calibration here."""
 
+import functools
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -90,12 +91,15 @@ def _calibrated(run: Run, steps: int) -> tuple[float, float]:
     dataset = dataset_of(run)
     vae = build_vae(run.model, dataset.shape, dataset.auxiliary_size, run.seed)
     objective = catalogue.build("polarised.objectives.papers", run.objective)
+    brief = functools.partial(
+        train, vae, objective, dataset, batch_size=run.training.batch_size, precision=run.training.precision
+    )
     clock = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for count in (5, 5, 5 + steps):
             began = time.process_time()
-            train(vae, objective, dataset, steps=count, batch_size=run.training.batch_size, progress=False)
+            brief(steps=count, progress=False)
             clock.append(time.process_time() - began)
     share = 10
     small = replace(run, evaluation=replace(run.evaluation, examples=max(200, run.evaluation.examples // share)))

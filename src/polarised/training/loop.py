@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from polarised.data.dataset import Batch, Dataset
 from polarised.errors import ConfigError
 from polarised.models.networks import seeded_weights
 from polarised.models.vae import VAE
-from polarised.objectives.step import Objective, take_step
+from polarised.objectives.step import Objective, Precision, take_step
 from polarised.randomness import seed_for
 from polarised.training import checkpoint
 from polarised.training.history import History, Records
@@ -53,6 +53,7 @@ def train(
     amsgrad: bool = False,
     seed: int = 0,
     device: str = "cpu",
+    precision: Precision = "float32",
     directory: str | Path | None = None,
     checkpoint_every: int = 1000,
     log_every: int = 50,
@@ -63,7 +64,8 @@ def train(
 
     Batch t and noise t are pure functions of (seed, t). With a `directory`, a checkpoint is written every
     `checkpoint_every` steps, on Ctrl-C and at the end, and the same call continues from the one it finds: on a CPU
-    with bit-identical weights to a run that was never stopped.
+    with bit-identical weights to a run that was never stopped. `precision` "bfloat16" lets the layers multiply in
+    half the bits, which is faster where the processor can; weights and loss stay in single precision.
 
     >>> from polarised.data import dsprites
     >>> from polarised.models import build_vae
@@ -78,6 +80,8 @@ def train(
             "expected steps, checkpoint_every and log_every of at least 1 and batch_size of at least 2, got "
             f"{steps}, {checkpoint_every}, {log_every} and {batch_size}"
         )
+    if precision not in get_args(Precision):
+        raise ConfigError(f"expected precision as {' or '.join(get_args(Precision))}, got {precision!r}")
     _announce(vae, objective, dataset, steps, batch_size, seed)
     if vae.prior.awaits_data:
         vae.prior.fit(torch.from_numpy(dataset.sample(min(len(dataset), 2000), seed).images))
@@ -93,6 +97,7 @@ def train(
         "batch size": batch_size,
         "learning rate": learning_rate,
         "seed": seed,
+        "precision": precision,
     }
     folder = Path(directory) if directory is not None else None
     start = 0
@@ -127,7 +132,16 @@ def train(
             x = torch.from_numpy(batch.images).to(device, memory_format=_layout(batch.images), non_blocking=True)
             u = None if batch.u is None else torch.from_numpy(batch.u).to(device)
             generator.manual_seed(seed_for(seed, "noise", step))
-            taken = take_step(vae, x, u, number=step, dataset_size=len(dataset), generator=generator, critic=critic)
+            taken = take_step(
+                vae,
+                x,
+                u,
+                number=step,
+                dataset_size=len(dataset),
+                generator=generator,
+                critic=critic,
+                precision=precision,
+            )
             terms = objective(taken)
             optimiser.zero_grad(set_to_none=True)
             torch.autograd.backward(torch.stack(list(terms.values())).sum())
