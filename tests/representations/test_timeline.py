@@ -3,7 +3,7 @@ import pytest
 
 from polarised.errors import DataError
 from polarised.representations import Encodings
-from polarised.representations.timeline import Timeline
+from polarised.representations.timeline import Timeline, load_timeline
 
 GENERATOR = np.random.default_rng(0)
 Z = GENERATOR.normal(size=(500, 3))
@@ -73,3 +73,16 @@ def test_a_step_seen_again_replaces_the_old_one_and_sizes_must_agree():
     assert timeline.types == [("mixed",) * 3]
     with pytest.raises(DataError, match="3 variables as before"):
         timeline.update(6, Z[:, :2], variance=ALIVE[:, :2])
+
+
+def test_final_types_are_those_of_the_last_step_or_of_the_trained_model(tmp_path):
+    timeline = Timeline()
+    timeline.update(0, Z, variance=ALIVE)
+    timeline.update(5, Z, variance=ALIVE)
+    path = timeline.save(tmp_path / "snapshots.npz")
+    assert load_timeline(path).final_types == ("active",) * 3
+    told = load_timeline(path, final_types=["active", "mixed", "passive"])
+    assert told.final_types == ("active", "mixed", "passive")
+    assert told.types[-1] == ("active",) * 3
+    with pytest.raises(DataError, match="3 variables"):
+        load_timeline(path, final_types=["active"])

@@ -10,7 +10,7 @@ from polarised.study.grid import load_study, study_names
 from polarised.study.verify import check_claims
 
 Value = Callable[[float, int], float]
-STUDIES = [name for name in study_names() if name not in ("be_more_active", "learning_dynamics")]
+STUDIES = [name for name in study_names() if name != "be_more_active"]
 
 
 def rows(

@@ -17,6 +17,7 @@ from polarised.report import write_report
 from polarised.representations import Encodings
 from report.browser import Visit, open_browser
 from report.examples import VERDICTS, example, tidy
+from study.watched import TYPES, made_up
 
 HOSTILE = "</script><script>window.harmed = 1</script><img src=x onerror='window.harmed = 2'>\u2028"
 
@@ -210,6 +211,75 @@ def test_study_page_filters_and_links(visit: Callable[..., Visit], tmp_path: Pat
             page.locator("#downloads button[data-table=runs]").click()
         rows = list(csv.DictReader(io.StringIO(Path(waiting.value.path()).read_text(encoding="utf-8"))))
         assert len(rows) == len(table.filter(polars.col("method") == "BetaVAE"))
+
+
+@pytest.fixture(scope="module")
+def watched_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    table = tidy(seeds=2)
+    runs = [run for run in table["run"].unique(maintain_order=True) if run.startswith("BetaVAE-8")]
+    timelines = {run: made_up(seed=i) for i, run in enumerate(runs)}
+    return write_report(table, tmp_path_factory.mktemp("watched") / "page.html", timelines=timelines)
+
+
+def downloaded(page: Any, label: str) -> list[dict[str, str]]:
+    with page.expect_download() as waiting:
+        page.locator(f"#learning-downloads button[data-table='{label}']").click()
+    return list(csv.DictReader(io.StringIO(Path(waiting.value.path()).read_text(encoding="utf-8"))))
+
+
+@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 360, "height": 740}}])
+def test_learning_is_drawn_and_its_numbers_are_the_timelines(
+    visit: Callable[..., Visit], watched_file: Path, look: dict[str, Any]
+) -> None:
+    timeline = made_up(seed=0)
+    with visit(watched_file, **look) as page:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.locator("#counts-chart [data-tip]").count() == len(TYPES)
+        assert page.locator("#partner-charts svg path.line").count() == len(TYPES) - 1
+        assert page.locator("#learning svg text", has_text="NaN").count() == 0
+        rows = page.locator("#learning-table tbody tr").evaluate_all("rows => rows.map(r => r.cells[2].textContent)")
+        assert [int(row) for row in rows] == timeline.correlated_pairs().tolist()
+        pairs = [row for row in downloaded(page, "correlations over training") if row["run"] == "BetaVAE-8-0"]
+        assert len(pairs) == len(timeline) * 28
+        for row in pairs[::97]:
+            seen = timeline.correlations[timeline.steps.index(int(row["step"])), int(row["variable"]), int(row["with"])]
+            assert float(row["correlation"]) == pytest.approx(seen, abs=5.01e-4)
+        assert {row["type"] for row in downloaded(page, "over training")} == {"active", "mixed", "passive"}
+
+
+def test_learning_follows_the_filters(visit: Callable[..., Visit], watched_file: Path) -> None:
+    with visit(watched_file) as page:
+        assert page.locator("#watched option").count() == 2
+        assert "mean of the 2 chosen runs" in (page.locator("#shares-note").text_content() or "")
+        page.locator("button[data-filter=seed][value='0']").click()
+        assert page.locator("#watched-name").text_content() == "BetaVAE-8-1"
+        assert {row["run"] for row in downloaded(page, "over training")} == {"BetaVAE-8-1"}
+        page.locator("#partner").select_option("4")
+        assert page.locator("#partner-title").text_content() == "Correlations of variable 4 (passive) with the others"
+        page.locator("button[data-filter=method][value=BetaVAE]").click()
+        assert not page.locator("#learning-charts").is_visible()
+        assert "No chosen run was watched" in (page.locator("#watched-name").text_content() or "")
+    with visit(write_report(tidy(), watched_file.with_name("unwatched.html"))) as page:
+        assert not page.locator("#learning").is_visible()
+
+
+def test_arrow_keys_show_the_values_of_a_chart(visit: Callable[..., Visit], watched_file: Path) -> None:
+    timeline = made_up(seed=0)
+    with visit(watched_file) as page:
+
+        def told(chart: str, *keys: str) -> str:
+            page.locator(f"{chart} svg").first.focus()
+            for key in keys:
+                page.keyboard.press(key)
+            return str(page.locator("#tip").text_content())
+
+        assert told("#counts-chart", "ArrowRight").startswith("variable 0 (active)")
+        assert told("#counts-chart", "ArrowRight").startswith("variable 1 (passive)")
+        assert told("#counts-chart", "ArrowLeft").startswith("variable 0 (active)")
+        assert told("#types-charts", "ArrowRight").startswith("strength 1: ")
+        assert told("#learning-kl", "End").startswith(f"step {timeline.steps[-1]}\nvariable 0 (active): 1.9")
+        page.locator("#theme").focus()
+        assert page.locator("#tip").is_hidden()
 
 
 def test_many_seeds_are_chosen_from_a_list(visit: Callable[..., Visit], tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ def _study_page(path: Path, page: Path, title: str | None) -> Path:
     import polars
 
     from polarised.study.conduct import read_study
+    from polarised.study.dynamics import timeline_of
     from polarised.study.results import collect
     from polarised.study.verify import check_claims
 
@@ -85,5 +86,10 @@ def _study_page(path: Path, page: Path, title: str | None) -> Path:
         for run in table["run"].unique()
         if (folder / str(run) / PAGE).is_file()
     }
+    rule = "relative" if known is None else known.rule
+    seen = {str(run): timeline_of(folder / str(run), rule=rule) for run in table["run"].unique(maintain_order=True)}
+    timelines = {run: timeline for run, timeline in seen.items() if timeline is not None}
     words = None if known is None else ", ".join(part for part in (known.name.replace("_", " "), known.scale) if part)
-    return write_report(table, page, title=title or words or folder.name, verdicts=verdicts, links=links)
+    return write_report(
+        table, page, title=title or words or folder.name, verdicts=verdicts, links=links, timelines=timelines
+    )

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     import polars
 
     from polarised.diagnosis import Diagnosis
+    from polarised.representations.timeline import Timeline
 
 __all__ = ["write_report"]
 
-CORE = ("core.js", "shell.js", "scores.js")
+CORE = ("core.js", "shell.js", "scores.js", "time.js")
 MODELS = (*CORE, "regime.js", "variables.js", "correlations.js", "pictures.js", "training.js", "models.js")
-STUDY = (*CORE, "study.js")
+STUDY = (*CORE, "learning.js", "study.js")
 
 
 def write_report(
@@ -26,12 +27,13 @@ def write_report(
     title: str | None = None,
     verdicts: Sequence[Mapping[str, Any]] = (),
     links: Mapping[str, str] | None = None,
+    timelines: "Mapping[str, Timeline] | None" = None,
 ) -> Path:
     """Write the page of one diagnosis, of several beside each other, or of a study's tidy table.
 
     A study's table has the columns run, seed, method, strength, dataset, representation, variables, metric, value;
     `verdicts` are records of claim, verdict (confirmed, not confirmed, undecided) and evidence; `links` leads from a
-    run's name to its own page.
+    run's name to its own page, `timelines` to what was seen while it trained.
 
     >>> import tempfile, polarised
     >>> encodings = polarised.Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -49,7 +51,7 @@ def write_report(
 
         page = rendered(
             "study.html",
-            study(subject, verdicts=verdicts, links=links or {}, title=title or "A study"),
+            study(subject, verdicts=verdicts, links=links, title=title or "A study", timelines=timelines),
             title=title or "A study",
             scripts=STUDY,
         )

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from polarised.errors import DataError
 from polarised.report.contents import plain
+from polarised.report.learning import learning
 
 if TYPE_CHECKING:
     import polars
+
+    from polarised.representations.timeline import Timeline
 
 __all__ = ["IDENTITY", "MEASUREMENT", "study"]
 
@@ -24,8 +27,9 @@ def study(
     verdicts: Sequence[Mapping[str, Any]] = (),
     links: Mapping[str, str] | None = None,
     title: str = "",
+    timelines: "Mapping[str, Timeline] | None" = None,
 ) -> dict[str, Any]:
-    """Return what the page shows of a study.
+    """Return what the page shows of a study; numbers of single variables are in its charts over training only.
 
     >>> import polars
     >>> row = {"run": "a", "seed": 0, "method": "BetaVAE", "strength": 1.0, "dataset": "dsprites", "metric": "mig"}
@@ -41,6 +45,8 @@ def study(
             f"expected a tidy table with {', '.join((*IDENTITY, *MEASUREMENT, 'value'))}, "
             f"{', '.join(missing)} missing; make it with polarised study collect"
         )
+    if "variable" in table.columns:
+        table = table.filter(polars.col("variable").is_null())
     if table.is_empty():
         raise DataError("expected at least one measured run, got an empty table; run the study first")
     if "rule" not in table.columns:
@@ -66,6 +72,7 @@ def study(
         "measurements": [dict(zip(keys, plain(key), strict=True)) for key in columns],
         "values": values,
         "verdicts": [_verdict(verdict) for verdict in verdicts],
+        "learning": learning({name: own for name, own in (timelines or {}).items() if name in rows}),
     }
 
 

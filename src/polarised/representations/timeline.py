@@ -4,6 +4,7 @@ The plain hook for anybody's loop: encode the same inputs every few hundred step
 """
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,6 +51,7 @@ class Timeline:
     ) -> None:
         self.alpha, self.rule, self.keep, self.patience, self.warn = alpha, rule, keep, patience, warn
         self.latest: Regime | None = None
+        self._final: tuple[str, ...] | None = None
         self._moments: list[dict[str, Array]] = []
         self._collapsed = False
 
@@ -65,6 +67,11 @@ class Timeline:
     def types(self) -> list[tuple[str, ...]]:
         """The types of the variables at each step."""
         return [tuple(TYPES[t] for t in moment["types"]) for moment in self._moments]
+
+    @property
+    def final_types(self) -> tuple[str, ...]:
+        """The types of the trained model: those of the last step, unless `load_timeline` was told better."""
+        return self._final or self.types[-1]
 
     @property
     def correlations(self) -> Array:
@@ -177,8 +184,11 @@ class Timeline:
         self._collapsed = self.collapse() is not None
 
 
-def load_timeline(path: str | Path) -> Timeline:
-    """Read back what `Timeline.save` wrote (arrays only; a pickled object is refused, never run)."""
+def load_timeline(path: str | Path, *, final_types: Sequence[str] | None = None) -> Timeline:
+    """Read back what `Timeline.save` wrote (arrays only; a pickled object is refused, never run).
+
+    `final_types` are those of the trained model where they are known better than from the inputs looked at.
+    """
     try:
         with np.load(path, allow_pickle=False) as archive:
             state = {name: archive[name] for name in archive.files}
@@ -190,6 +200,12 @@ def load_timeline(path: str | Path) -> Timeline:
         raise DataError(f"expected snapshots with step, types, correlations and kl, {path} has {', '.join(state)}")
     timeline = Timeline(warn=False)
     timeline.restore(state)
+    if final_types is not None and len(timeline):
+        if len(final_types) != len(timeline.types[-1]):
+            raise DataError(
+                f"expected types of {len(timeline.types[-1])} variables as in {path}, got {len(final_types)}"
+            )
+        timeline._final = tuple(final_types)
     return timeline
 
 

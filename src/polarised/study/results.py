@@ -10,6 +10,7 @@ from polarised.errors import DataError
 from polarised.files import replacing
 from polarised.representations.regime import Rule
 from polarised.study.conduct import read_study
+from polarised.study.dynamics import dynamics_of
 from polarised.study.failures import naming_full_disk
 from polarised.study.grid import Point, Study
 from polarised.study.places import fetch, is_address
@@ -19,14 +20,15 @@ __all__ = ["COLUMNS", "collect", "results_of"]
 
 COLUMNS = ("run", "seed", "method", "strength", "dataset", "representation", "variables", "metric", "value")
 TABLES = ("scores.parquet", "reconstruction.parquet", "downstream.parquet", "further.parquet")
-LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.safetensors", "snapshots.npz")
+LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.safetensors")
 
 
 def collect(root: str | Path, *, rule: Rule | None = None) -> Path:
     """Write ``results.parquet`` in a study's folder from the runs that are done; return its path.
 
-    Columns: run, seed, method, strength, dataset, representation, variables, metric, value, and one for every
-    further axis. `rule` says by which rule variables have their types; by default the one the study names.
+    Columns: run, seed, method, strength, dataset, representation, variables, metric, value, one for every further
+    axis, and `variable` where runs were watched while they trained: the numbers of single variables. `rule` says by
+    which rule variables have their types; by default the one the study names.
     """
     if is_address(root):
         with tempfile.TemporaryDirectory() as desk:
@@ -53,7 +55,7 @@ def results_of(points: Sequence[Point], root: str | Path, *, rule: Rule = "relat
             continue
         directory = Path(root) / point.run.name
         tables = [polars.read_parquet(directory / name) for name in TABLES if (directory / name).exists()]
-        table = polars.concat(tables)
+        table = polars.concat([*tables, *dynamics_of(directory)], how="diagonal")
         mine = polars.col("rule").is_null() | (polars.col("rule") == rule)
         labels = [polars.lit(_number(value)).alias(name) for name, value in point.labels.items()]
         parts.append(table.filter(mine).drop("rule").with_columns(polars.lit(directory.name).alias("run"), *labels))

@@ -7,6 +7,7 @@ import numpy as np
 from polarised.errors import DataError
 from polarised.report.drawing import INK, SMALL, TEXT, legend, panels, series
 from polarised.report.theme import TYPES
+from polarised.representations.pairs import correlated_shares
 from polarised.representations.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -21,13 +22,11 @@ __all__ = [
     "types_over_training",
 ]
 
-PAIRS = (("active", "active"), ("active", "passive"), ("passive", "passive"), ("mixed", None))
-
 
 def correlation_counts(timeline: Timeline, *, threshold: float = 0.2, since: float = 0.5) -> "Figure":
     """Draw how often each variable's mean correlates with another one's, and the rate by pair of types.
 
-    Left, pairs and moments with |correlation| > threshold for each variable, its type that of the last moment. Right,
+    Left, pairs and moments with |correlation| > threshold for each variable, its type that of the trained model. Right,
     the share of moments from the fraction `since` of training on, by the types of both: early on, everything is
     correlated, and a variable's own count includes its partners. [Bonheme2023BeMoreActive, figure 12]
 
@@ -35,7 +34,7 @@ def correlation_counts(timeline: Timeline, *, threshold: float = 0.2, since: flo
     2
     """
     steps = _steps(timeline)
-    types, correlations = timeline.types[-1], timeline.correlations
+    types, correlations = timeline.final_types, timeline.correlations
     figure, (left, right) = panels(2, columns=2, width=3.3, height=2.2)
     for j, count in enumerate(timeline.correlated_pairs(threshold=threshold)):
         look = TYPES[types[j]]
@@ -45,17 +44,7 @@ def correlation_counts(timeline: Timeline, *, threshold: float = 0.2, since: flo
     left.set_xlabel("variable")
     left.set_ylabel(f"pairs with |corr| > {threshold:g}")
     late = correlations[np.asarray(steps) >= steps[0] + since * (steps[-1] - steps[0])]
-    rates = {}
-    for a, b in PAIRS:
-        cells = [
-            (j, k)
-            for j in range(len(types))
-            for k in range(j)
-            if ({types[j], types[k]} == {a, b} if b else a in (types[j], types[k]))
-        ]
-        if cells:
-            rows, columns = (list(side) for side in zip(*cells, strict=True))
-            rates[f"{a}–{b or 'any'}"] = float((np.abs(late[:, rows, columns]) > threshold).mean())
+    rates = correlated_shares(late, types, threshold=threshold)
     for i, rate in enumerate(rates.values()):
         right.barh(i, rate, 0.62, color=series(i).light)
         right.text(rate + 0.01, i, f"{rate:.2f}", va="center", fontsize=SMALL, color=INK)
@@ -76,7 +65,7 @@ def correlations_over_training(timeline: Timeline, *, variable: int | None = Non
     >>> len(correlations_over_training(_example()).axes)
     1
     """
-    steps, types = _steps(timeline), timeline.types[-1]
+    steps, types = _steps(timeline), timeline.final_types
     chosen = _strongest(timeline) if variable is None else variable
     if not 0 <= chosen < len(types):
         raise DataError(f"expected a variable from 0 to {len(types) - 1}, got {variable}")
@@ -114,9 +103,9 @@ def types_over_training(timeline: Timeline) -> "Figure":
     >>> len(types_over_training(_example()).axes)
     2
     """
-    steps, types = _steps(timeline), timeline.types
+    steps, types, final = _steps(timeline), timeline.types, timeline.final_types
     figure, (lanes, counts) = panels(2, columns=2, width=3.5, height=2.3)
-    order = sorted(range(len(types[-1])), key=lambda j: (list(TYPES).index(types[-1][j]), j))
+    order = sorted(range(len(final)), key=lambda j: (list(TYPES).index(final[j]), j))
     for row, j in enumerate(order):
         for kind, look in TYPES.items():
             spans = _spans(steps, [moment[j] == kind for moment in types])
@@ -129,7 +118,7 @@ def types_over_training(timeline: Timeline) -> "Figure":
                 linewidth=0.3,
                 label=kind if spans else None,
             )
-    lanes.set_yticks(range(len(order)), [f"{TYPES[types[-1][j]].letter} {j}" for j in order])
+    lanes.set_yticks(range(len(order)), [f"{TYPES[final[j]].letter} {j}" for j in order])
     lanes.invert_yaxis()
     lanes.grid(False)
     lanes.set_xlim(steps[0], steps[-1])
@@ -187,7 +176,7 @@ def ratio_over_training(timeline: Timeline, *, alpha: float = 0.1) -> "Figure":
 
 
 def _per_variable(axis: "Axes", timeline: Timeline, name: str) -> None:
-    steps, types, values = _steps(timeline), timeline.types[-1], timeline.state()[name]
+    steps, types, values = _steps(timeline), timeline.final_types, timeline.state()[name]
     placed: list[float] = []
     for j, kind in enumerate(types):
         look = TYPES[kind]
@@ -221,7 +210,7 @@ def _spans(steps: list[int], inside: list[bool]) -> list[tuple[float, float]]:
 
 
 def _strongest(timeline: Timeline) -> int:
-    types, rates = timeline.types[-1], timeline.state()["kl"][-1]
+    types, rates = timeline.final_types, timeline.state()["kl"][-1]
     return max(range(len(types)), key=lambda j: (types[j] == "active", float(rates[j])))
 
 

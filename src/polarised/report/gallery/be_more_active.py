@@ -16,7 +16,6 @@ from polarised.report.figures import (
     types_over_training,
 )
 from polarised.report.gallery.material import Drawings, Material
-from polarised.representations.timeline import load_timeline
 from polarised.study.grid import Point
 
 __all__ = ["be_more_active", "learning_dynamics"]
@@ -42,7 +41,7 @@ def be_more_active(material: Material) -> Drawings:
 def learning_dynamics(material: Material) -> Drawings:
     """Draw figures 11 to 13, and types, KL and variance ratios over time, of the first run."""
     point = material.done[0]
-    timeline = load_timeline(material.root / point.run.name / "snapshots.npz")
+    timeline = material.timeline(point)
     yield "figure_11_correlations", correlation_heatmap(material.encodings(point), material.regime(point))
     yield "figure_12_correlated_pairs", correlation_counts(timeline)
     yield "figure_13_correlations_over_training", correlations_over_training(timeline)

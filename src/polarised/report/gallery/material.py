@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from polarised.diagnosis import Pictures
 from polarised.errors import DataError
 from polarised.representations import Encodings, Regime, classify
+from polarised.representations.timeline import Timeline
 from polarised.study.conduct import read_study
 from polarised.study.drawn import images_of_prior
+from polarised.study.dynamics import timeline_of
 from polarised.study.grid import Point, Study
 from polarised.study.results import results_of
 from polarised.study.run import dataset_of, is_done
@@ -39,8 +41,8 @@ class Material:
 
     @cached_property
     def table(self) -> "polars.DataFrame":
-        """The tidy table of the runs that are done."""
-        return results_of(self.study.points, self.root)
+        """The tidy table of the runs that are done, types by the rule of the study."""
+        return results_of(self.study.points, self.root, rule=self.study.rule)
 
     @cached_property
     def done(self) -> list[Point]:
@@ -65,8 +67,16 @@ class Material:
         return Encodings.load(self.root / point.run.name / "encodings.npz")
 
     def regime(self, point: Point) -> Regime:
-        """Return the types of a run's variables, relative to its prior."""
-        return classify(self.encodings(point), alpha=point.run.evaluation.alpha, seed=point.run.seed)
+        """Return the types of a run's variables by the rule of the study."""
+        alpha, seed = point.run.evaluation.alpha, point.run.seed
+        return classify(self.encodings(point), alpha=alpha, rule=self.study.rule, seed=seed)
+
+    def timeline(self, point: Point) -> Timeline:
+        """Return what was seen of a run's variables while it trained."""
+        timeline = timeline_of(self.root / point.run.name, rule=self.study.rule)
+        if timeline is None:
+            raise DataError(f"expected a run trained with snapshots, {point.run.name} has none; set snapshots.every")
+        return timeline
 
     def pictures(self, point: Point) -> Pictures:
         """Return what the decoder of a run shows."""

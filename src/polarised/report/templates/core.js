@@ -70,7 +70,7 @@ function ticks(low, high, count = 5) {
 const brief = (value) => signed(String(Number(value.toPrecision(6))));
 const short = (value) => (Math.abs(value) >= 1e6 ? `${brief(value / 1e6)}M` : Math.abs(value) >= 1e4 ? `${brief(value / 1e3)}k` : brief(value));
 function canvas(host, width, height, label) {
-  const drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+  const drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": label });
   host.replaceChildren(drawing);
   return drawing;
 }
@@ -89,20 +89,37 @@ let paper = 1;
 const widthOf = (host, least = 280) => Math.round(Math.max(least, host.clientWidth || 640) * paper);
 
 // Anything with data-tip explains itself under the pointer or the focus.
-const tip = html("div", { id: "tip", role: "tooltip", hidden: true });
+const tip = html("div", { id: "tip", role: "status", hidden: true });
 document.body.append(tip);
+function tell(text, x, y) {
+  tip.hidden = !text;
+  if (!text) return;
+  tip.textContent = text;
+  tip.style.left = `${Math.max(4, Math.min(x, innerWidth - tip.offsetWidth - 8))}px`;
+  tip.style.top = `${Math.max(4, y + tip.offsetHeight + 8 > innerHeight ? y - tip.offsetHeight - 26 : y)}px`;
+}
 function explain(event) {
   const target = event.target.closest ? event.target.closest("[data-tip]") : null;
-  tip.hidden = !target || !target.dataset.tip;
-  if (tip.hidden) return;
-  tip.textContent = target.dataset.tip;
+  if (!target) return tell("");
   const around = target.getBoundingClientRect();
-  const [x, y] = event.type === "focusin" ? [around.right, around.bottom] : [event.clientX + 14, event.clientY + 16];
-  tip.style.left = `${Math.max(4, Math.min(x, innerWidth - tip.offsetWidth - 8))}px`;
-  tip.style.top = `${y + tip.offsetHeight + 8 > innerHeight ? y - tip.offsetHeight - 26 : y}px`;
+  tell(target.dataset.tip, ...(event.type === "focusin" ? [around.right, around.bottom] : [event.clientX + 14, event.clientY + 16]));
 }
 for (const event of ["pointermove", "focusin"]) document.addEventListener(event, explain);
 for (const event of ["pointerleave", "focusout", "scroll"]) document.addEventListener(event, () => { tip.hidden = true; }, true);
+
+// In a chart that has the focus the arrow keys walk over whatever explains itself, unless the chart has keys of its own.
+document.addEventListener("keydown", (event) => {
+  const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key], drawing = event.target;
+  if (!move || event.defaultPrevented || !drawing.matches || !drawing.matches("svg.chart")) return;
+  const marks = all("[data-tip]", drawing), before = marks.findIndex((mark) => mark.classList.contains("pointed"));
+  if (!marks.length) return;
+  event.preventDefault();
+  if (before >= 0) marks[before].classList.remove("pointed");
+  const mark = marks[before < 0 ? 0 : Math.max(0, Math.min(marks.length - 1, before + move))], around = mark.getBoundingClientRect();
+  mark.classList.add("pointed");
+  tell(mark.dataset.tip, around.right + 4, around.bottom + 4);
+});
+document.addEventListener("focusout", (event) => { if (event.target.matches("svg.chart")) for (const mark of all(".pointed", event.target)) mark.classList.remove("pointed"); });
 
 // Tables leave the page as CSV. A text that a spreadsheet would take for a formula is quoted as text.
 function csv(table) {

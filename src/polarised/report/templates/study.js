@@ -44,7 +44,7 @@ function drawTypes() {
       let base = 0;
       TYPES.forEach((type, t) => {
         const value = curves[t][i].value || 0, high = y(base) - y(base + value);
-        drawing.append(svg("g", { class: type, "data-tip": `strength ${strengthText(point.strength)}: ${number(value)} ${type}\n${point.n} runs` }, svg("rect", { class: `lane ${type}`, x: x(i) - pitch * 0.34, y: y(base + value), width: pitch * 0.68, height: Math.max(0, high - 1) })));
+        drawing.append(svg("g", { class: type, "data-tip": `strength ${strengthText(point.strength)}: ${number(value)} ${type}\n${point.n} runs` }, svg("rect", { class: `lane ${type}`, x: x(i) - Math.min(45, pitch * 0.34), y: y(base + value), width: Math.min(90, pitch * 0.68), height: Math.max(0, high - 1) })));
         if (high > 15 && pitch > 22) drawing.append(svg("text", { x: x(i), y: y(base + value / 2) + 4, "text-anchor": "middle", class: `on-${type}` }, type[0].toUpperCase()));
         base += value;
       });
@@ -109,7 +109,7 @@ function drawMetrics() {
       counts.forEach((p, i) => {
         if (p.value === null) return;
         const high = (p.value / most) * (box.bottom - box.top);
-        drawing.append(svg("rect", { class: "lane passive", x: x(i) - pitch * 0.3, y: box.bottom - high, width: pitch * 0.6, height: high, opacity: 0.75, "data-tip": `${number(p.value)} passive on average` }), svg("text", { x: x(i), y: box.bottom - high - 4, "text-anchor": "middle", "font-size": "10" }, number(p.value, 2)));
+        drawing.append(svg("rect", { class: "lane passive", x: x(i) - Math.min(40, pitch * 0.3), y: box.bottom - high, width: Math.min(80, pitch * 0.6), height: high, opacity: 0.75, "data-tip": `${number(p.value)} passive on average` }), svg("text", { x: x(i), y: box.bottom - high - 4, "text-anchor": "middle", "font-size": "10" }, number(p.value, 2)));
       });
     }
     for (const [r, own] of series) {
@@ -150,7 +150,7 @@ function meansTable() {
 }
 const rawTable = () => ({ columns: ["run", "seed", "method", "strength", "dataset", "rule", "metric", "representation", "variables", "value"],
   rows: kept().flatMap((run) => DATA.measurements.map((m, i) => [run.run, run.seed, run.method, run.strength, run.dataset, m.rule, m.metric, m.representation, m.variables, DATA.values[run.i][i]]).filter((row) => row[9] !== null)) });
-const sorting = { means: { key: 0, descending: false }, runs: { key: 0, descending: false } };
+const sorting = { learning: { key: 0, descending: false }, shares: { key: -1, descending: false }, means: { key: 0, descending: false }, runs: { key: 0, descending: false } };
 function fill(table, name, { columns, rows }, draw, cell = (value) => (typeof value === "number" ? number(value) : value === null ? "–" : String(value))) {
   const own = sorting[name], text = (i) => rows.some((row) => typeof row[i] === "string");
   const head = columns.map((label, i) => html("th", { scope: "col", class: text(i) ? "left" : null, "aria-sort": own.key === i ? (own.descending ? "descending" : "ascending") : "none" }, html("button", { type: "button", onclick: () => { own.descending = own.key === i && !own.descending; own.key = i; draw(); } }, words(label))));
@@ -176,6 +176,7 @@ function draw() {
   drawTypes();
   drawMetrics();
   drawScatter();
+  drawLearning();
   drawTables();
 }
 function setUp() {
@@ -223,6 +224,7 @@ function setUp() {
   find("#downloads").replaceChildren(downloadButton("study_means", "means", meansTable), downloadButton("study_runs", "runs", rawTable), ...(DATA.verdicts.length ? [downloadButton("study_verdicts", "verdicts", () => ({ columns: ["claim", "verdict", "evidence"], rows: DATA.verdicts.map((v) => [v.claim, v.verdict, v.evidence]) }))] : []));
 }
 setUp();
+setUpLearning();
 if (DATA.verdicts.length) drawClaims();
 draw();
 navigate();

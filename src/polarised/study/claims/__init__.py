@@ -23,6 +23,13 @@ from polarised.study.claims.decomposition import (
     strength_widens_encoders,
     too_much_mismatches,
 )
+from polarised.study.claims.dynamics import (
+    active_means_correlate_with_passive,
+    active_means_stay_uncorrelated,
+    passive_correlations_vary,
+    passive_means_correlate_more_often,
+    passive_means_have_strong_partners,
+)
 from polarised.study.claims.factorised import (
     less_correlated_means,
     mean_is_as_factorised_as_sample,
@@ -44,6 +51,8 @@ from polarised.study.claims.identifiable import (
 
 __all__ = [
     "active_codes_agree",
+    "active_means_correlate_with_passive",
+    "active_means_stay_uncorrelated",
     "aligns_better",
     "both_kinds_of_variables",
     "effective_rank_of_mean_counts_alive",
@@ -60,6 +69,9 @@ __all__ = [
     "matching_costs_less_than_rate",
     "mean_is_as_factorised_as_sample",
     "mean_is_more_correlated_than_sample",
+    "passive_correlations_vary",
+    "passive_means_correlate_more_often",
+    "passive_means_have_strong_partners",
     "passive_means_inform",
     "passive_priors_are_narrow",
     "passive_samples_are_noise",
