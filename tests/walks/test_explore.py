@@ -49,6 +49,12 @@ def test_sliders_decode_and_points_encode() -> None:
                 assert asked.value.ok
                 until(page, "document.querySelector('#input-index').value !== '0'")
                 assert page.locator("#original").get_attribute("src").startswith("data:image/png")
+                page.locator("#cloud svg").focus()
+                page.keyboard.press("ArrowRight")
+                with page.expect_response(re.compile("inputs/0$")) as asked:
+                    page.keyboard.press("Enter")
+                assert asked.value.ok
+                until(page, "document.querySelector('#input-index').value === '0'")
                 page.locator("#zero").click()
                 assert set(page.locator(".dial output").all_text_contents()) == {"0"}
         finally:

@@ -189,6 +189,17 @@ def test_comparison_switches_models(visit: Callable[..., Visit], diagnosis: Diag
         assert page.locator("#headline").text_content() == other.headline
 
 
+@pytest.mark.parametrize("look", [{"color_scheme": "dark"}, {"viewport": {"width": 360, "height": 740}}])
+def test_comparison_tells_models_with_long_names_apart(
+    visit: Callable[..., Visit], tmp_path: Path, look: dict[str, Any]
+) -> None:
+    models = [example(name=f"BetaVAE-beta8-dsprites-seed{seed}-{seed}f0d09b7c92", truth="apm") for seed in range(3)]
+    with visit(write_report(models, tmp_path / "page.html"), **look) as page:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        labels = page.locator("#compare-scores svg").first.locator("text.strong").all_text_contents()
+        assert [label[:6] for label in labels] == ["…seed0", "…seed1", "…seed2"]
+
+
 def test_study_page_filters_and_links(visit: Callable[..., Visit], tmp_path: Path) -> None:
     table = tidy()
     run = table["run"][0]

@@ -11,6 +11,7 @@ from polarised.report.publish import publish
 from polarised.study import execute
 from polarised.study.conduct import enrol
 from polarised.study.grid import Study, load_study
+from polarised.study.results import collect
 
 FIGURES = {
     "be_more_active": {"figure_4_5_histograms", "figure_6_downstream", "figure_7_14_types", "figure_11_correlations"},
@@ -62,6 +63,7 @@ def test_a_study_becomes_a_page(name: str, tmp_path: Path) -> None:
     table = polars.read_parquet(out / "results.parquet")
     assert set(table["metric"]) >= METRICS[name]
     assert table["run"].n_unique() == len(study.points)
+    assert table.equals(polars.read_parquet(collect(root)))
     drawn = {path.stem for path in out.glob("*.png")}
     assert drawn >= FIGURES[name]
     assert all(f"({stem}.png)" in page for stem in drawn)

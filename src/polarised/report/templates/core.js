@@ -91,7 +91,7 @@ const widthOf = (host, least = 280) => Math.round(Math.max(least, host.clientWid
 // Anything with data-tip explains itself under the pointer or the focus.
 const tip = html("div", { id: "tip", role: "status", hidden: true });
 document.body.append(tip);
-function tell(text, x, y) {
+function hint(text, x, y) {
   tip.hidden = !text;
   if (!text) return;
   tip.textContent = text;
@@ -100,24 +100,25 @@ function tell(text, x, y) {
 }
 function explain(event) {
   const target = event.target.closest ? event.target.closest("[data-tip]") : null;
-  if (!target) return tell("");
+  if (!target) return hint("");
   const around = target.getBoundingClientRect();
-  tell(target.dataset.tip, ...(event.type === "focusin" ? [around.right, around.bottom] : [event.clientX + 14, event.clientY + 16]));
+  hint(target.dataset.tip, ...(event.type === "focusin" ? [around.right, around.bottom] : [event.clientX + 14, event.clientY + 16]));
 }
 for (const event of ["pointermove", "focusin"]) document.addEventListener(event, explain);
 for (const event of ["pointerleave", "focusout", "scroll"]) document.addEventListener(event, () => { tip.hidden = true; }, true);
 
 // In a chart that has the focus the arrow keys walk over whatever explains itself, unless the chart has keys of its own.
 document.addEventListener("keydown", (event) => {
-  const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key], drawing = event.target;
-  if (!move || event.defaultPrevented || !drawing.matches || !drawing.matches("svg.chart")) return;
+  const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Enter: 0 }[event.key], drawing = event.target;
+  if (move === undefined || event.defaultPrevented || !drawing.matches || !drawing.matches("svg.chart")) return;
   const marks = all("[data-tip]", drawing), before = marks.findIndex((mark) => mark.classList.contains("pointed"));
   if (!marks.length) return;
   event.preventDefault();
+  if (!move) return before >= 0 && marks[before].dispatchEvent(new MouseEvent("click"));
   if (before >= 0) marks[before].classList.remove("pointed");
   const mark = marks[before < 0 ? 0 : Math.max(0, Math.min(marks.length - 1, before + move))], around = mark.getBoundingClientRect();
   mark.classList.add("pointed");
-  tell(mark.dataset.tip, around.right + 4, around.bottom + 4);
+  hint(mark.dataset.tip, around.right + 4, around.bottom + 4);
 });
 document.addEventListener("focusout", (event) => { if (event.target.matches("svg.chart")) for (const mark of all(".pointed", event.target)) mark.classList.remove("pointed"); });
 

@@ -57,11 +57,11 @@ function normal() {
 }
 function drawCloud() {
   const host = find("#cloud"), [a, b] = ["#across", "#up"].map((id) => Number(find(id).value)), width = widthOf(host), height = Math.min(380, width * 0.85);
-  const box = { left: 40, right: width - 8, top: 14, bottom: height - 34 };
+  const box = { left: 40, right: width - 8, top: 28, bottom: height - 34 };
   const limits = (j) => { const [low, high] = extent(DATA.points.map((p) => p[j])), pad = (high - low || 1) * 0.05; return [low - pad, high + pad]; };
   const [left, right] = limits(a), [low, high] = limits(b), x = scale(left, right, box.left, box.right), y = scale(low, high, box.bottom, box.top);
-  const drawing = canvas(host, width, height, `Posterior means of ${DATA.points.length} inputs`);
-  axes(drawing, box, x, y, ticks(left, right, 5), ticks(low, high, 5), { xLabel: `mean of variable ${a}` });
+  const drawing = canvas(host, width, height, `Posterior means of ${DATA.points.length} inputs; the arrow keys choose one, Enter encodes it`);
+  axes(drawing, box, x, y, ticks(left, right, 5), ticks(low, high, 5), { xLabel: `mean of variable ${a}`, yLabel: `mean of variable ${b}` });
   DATA.points.forEach((p, i) => {
     const dot = svg("circle", { class: i === current ? "point chosen" : "point", cx: x(p[a]).toFixed(1), cy: y(p[b]).toFixed(1), r: i === current ? 6 : 3.4, "data-tip": `input ${i}` });
     dot.addEventListener("click", () => encode(i));

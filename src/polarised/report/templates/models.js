@@ -7,7 +7,8 @@ for (const own of DATA.models) {
 function leaves(value, path = []) {
   const nested = value !== null && typeof value === "object" && !(Array.isArray(value) && value.every((item) => item === null || typeof item !== "object"));
   if (nested && Object.keys(value).length) return Object.entries(value).flatMap(([key, item]) => leaves(item, [...path, words(key)]));
-  const text = value === null ? "–" : Array.isArray(value) ? value.map(String).join(", ") || "–" : typeof value === "object" ? "–" : String(value);
+  const say = (item) => (typeof item === "number" && !Number.isInteger(item) ? brief(item) : String(item));
+  const text = value === null ? "–" : Array.isArray(value) ? value.map(say).join(", ") || "–" : typeof value === "object" ? "–" : say(value);
   return [[path.join(" › "), text]];
 }
 // A text of several lines, such as BibTeX, is kept as it is behind its name.
@@ -37,8 +38,7 @@ function histogramTable() {
   return { columns: ["variable", "of", "from", "to", "count"], rows };
 }
 function dynamicsTable() {
-  const names = { a: "active", m: "mixed", p: "passive" };
-  return { columns: ["step", "variable", "type", "kl"], rows: model.dynamics.steps.flatMap((step, t) => variables.map((v, j) => [step, v.variable, names[model.dynamics.types[t][j]], model.dynamics.kl[t][j]])) };
+  return { columns: ["step", "variable", "type", "kl"], rows: model.dynamics.steps.flatMap((step, t) => variables.map((v, j) => [step, v.variable, KINDS[model.dynamics.types[t][j]], model.dynamics.kl[t][j]])) };
 }
 function drawProvenance() {
   const { command, ...rest } = model.provenance;
@@ -73,6 +73,13 @@ function show(index) {
   drawOtherRules();
   navigate();
 }
+// What tells models apart: their names without the parts that all of them begin with.
+function distinct(names) {
+  const parts = names.map((name) => String(name).split(/(?<=[-_ /])/));
+  let shared = 0;
+  while (names.length > 1 && parts.every((own) => own.length > shared + 1 && own[shared] === parts[0][shared])) shared++;
+  return parts.map((own) => (shared ? "…" : "") + own.slice(shared).join(""));
+}
 // Several models at a glance.
 function drawComparison() {
   const host = find("#compare-table");
@@ -81,17 +88,17 @@ function drawComparison() {
   const metrics = inOrder(unique(DATA.models.flatMap((own) => records(own.scores).filter((row) => row.variables === "full").map((row) => row.metric))), Object.keys(METRIC_NAMES));
   const value = (own, metric, r) => (records(own.scores).find((row) => row.metric === metric && row.representation === r && row.variables === "full") || {}).value;
   host.replaceChildren(html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "left" }, "Model"), TYPES.map((type) => html("th", { scope: "col" }, badge(type))), html("th", { scope: "col" }, "KL, nats"), metrics.map((metric) => html("th", { scope: "col" }, `${metricName(metric)}, μ / z`)))),
-    html("tbody", {}, DATA.models.map((own, i) => html("tr", {}, html("th", { scope: "row", class: "left" }, own.name), TYPES.map((type) => html("td", {}, String(typed[i].filter((t) => t === type).length))), html("td", {}, number(own.list.reduce((sum, v) => sum + v.kl, 0))), metrics.map((metric) => html("td", {}, `${number(value(own, metric, "mean"))} / ${number(value(own, metric, "sampled"))}`))))));
+    html("tbody", {}, DATA.models.map((own, i) => html("tr", {}, html("th", { scope: "row", class: "left name" }, own.name), TYPES.map((type) => html("td", {}, String(typed[i].filter((t) => t === type).length))), html("td", {}, number(own.list.reduce((sum, v) => sum + v.kl, 0))), metrics.map((metric) => html("td", {}, `${number(value(own, metric, "mean"))} / ${number(value(own, metric, "sampled"))}`))))));
   const spectra = DATA.models.map(() => html("div", {}));
   find("#compare-spectra").replaceChildren(...DATA.models.map((own, i) => html("div", { class: "panel" }, html("h3", {}, own.name), spectra[i])));
   DATA.models.forEach((own, i) => {
     const items = own.list.map((v) => ({ ...v, own: v.type })).sort((a, b) => TYPES.indexOf(a.own) - TYPES.indexOf(b.own) || b.kl - a.kl);
     spectrum(spectra[i], items, `Information of each variable of ${own.name}`);
   });
-  const charts = metrics.map(() => html("div", {}));
+  const charts = metrics.map(() => html("div", {})), names = distinct(DATA.models.map((own) => own.name));
   find("#compare-scores").replaceChildren(...metrics.map((metric, i) => html("div", { class: "panel" }, html("h3", {}, metricName(metric)), charts[i])));
   find("#compare-legend").replaceChildren(legend());
-  metrics.forEach((metric, i) => pairedBars(charts[i], DATA.models.map((own) => ({ name: own.name, mean: value(own, metric, "mean"), sampled: value(own, metric, "sampled") })), `${metricName(metric)} of each model`));
+  metrics.forEach((metric, i) => pairedBars(charts[i], DATA.models.map((own, k) => ({ name: names[k], mean: value(own, metric, "mean"), sampled: value(own, metric, "sampled") })), `${metricName(metric)} of each model`));
 }
 
 always.push(drawVerdict, drawMap, drawFlips, drawVariables);

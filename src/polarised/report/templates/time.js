@@ -59,7 +59,7 @@ function lines(host, series, label, { xLabel = "step", yLabel = "", height = 220
     event.preventDefault();
     index = Math.max(0, Math.min(last, next));
     const step = point(steps[index][0]), area = drawing.getBoundingClientRect();
-    tell(pane.dataset.tip, area.left + x(step) * (area.width / width) + 10, area.top + box.top);
+    hint(pane.dataset.tip, area.left + x(step) * (area.width / width) + 10, area.top + box.top);
   });
   drawing.append(hair, pane);
 }
