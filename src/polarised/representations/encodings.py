@@ -172,9 +172,12 @@ def gaussians(
     variance: ArrayLike | None,
     log_variance: ArrayLike | None,
     positions: Literal["observations", "variables"] = "observations",
+    *,
+    checked: bool = True,
 ) -> tuple[Floats, Floats, int]:
-    """Return mean and variance as checked (n, d) tables, and how many rows each input became."""
-    mean_array, variance_array = _floats(mean, "mean"), _variance(variance, log_variance)
+    """Return mean and variance as (n, d) tables, checked number by number unless told not to, and rows an input."""
+    mean_array = _floats(mean, "mean", checked=checked)
+    variance_array = _variance(variance, log_variance, checked=checked)
     if mean_array.shape != variance_array.shape:
         raise DataError(
             f"expected mean and variance of one shape, got {mean_array.shape} and {variance_array.shape}; "
@@ -199,7 +202,7 @@ def prior_of(prior_mean: ArrayLike, prior_variance: ArrayLike, rows: int, latent
     return mean, variance
 
 
-def _floats(value: ArrayLike, name: str) -> Floats:
+def _floats(value: ArrayLike, name: str, *, checked: bool = True) -> Floats:
     # A tensor of any device, with or without gradient, is taken by its values; NumPy has no bfloat16.
     if hasattr(value, "detach"):
         tensor = value.detach().cpu()
@@ -213,7 +216,7 @@ def _floats(value: ArrayLike, name: str) -> Floats:
     except (TypeError, ValueError) as error:
         raise DataError(f"expected numbers in {name}, got {type(value).__name__}: {error}") from error
     # A sum is finite exactly when nothing in it is broken, barring overflow, which the slow look then settles.
-    if not np.isfinite(array.sum()) and not (finite := np.isfinite(array)).all():
+    if checked and not np.isfinite(array.sum()) and not (finite := np.isfinite(array)).all():
         first = tuple(int(axis[0]) for axis in np.nonzero(~finite))
         raise DataError(
             f"expected finite numbers in {name}, {int((~finite).sum())} of {array.size} are NaN or infinite "
@@ -222,7 +225,7 @@ def _floats(value: ArrayLike, name: str) -> Floats:
     return array
 
 
-def _variance(variance: ArrayLike | None, log_variance: ArrayLike | None) -> Floats:
+def _variance(variance: ArrayLike | None, log_variance: ArrayLike | None, *, checked: bool) -> Floats:
     if (variance is None) == (log_variance is None):
         came = "neither" if variance is None else "both"
         raise DataError(f"expected either variance= or log_variance=, got {came}; name the one your encoder returns")
@@ -233,8 +236,8 @@ def _variance(variance: ArrayLike | None, log_variance: ArrayLike | None) -> Flo
         if logarithm.size and logarithm.max() > 700:
             raise DataError(f"expected log_variance below 700, got {logarithm.max():.4g}: its variance is infinite")
         return np.exp(logarithm)
-    array = _floats(variance if variance is not None else 0.0, "variance")
-    if (array < 0).any():
+    array = _floats(variance if variance is not None else 0.0, "variance", checked=checked)
+    if checked and (array < 0).any():
         raise DataError(
             f"expected variance at or above zero, got {int((array < 0).sum())} negative entries "
             f"(smallest {array.min():.4g}); if this is a log-variance pass it as log_variance="

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised.errors import DataError
+from polarised.representations.dealing import BLOCKS, BlockedMoments, blocked_moments, dealt
 from polarised.representations.encodings import gaussians, prior_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ __all__ = ["Evidence", "Statistics"]
 
 Array = NDArray[np.float64]
 
-BLOCKS = 64
 # The first three also need their spread: Var(r), Var(sigma) and Var(mu) enter the rules.
 QUANTITIES = ("ratio", "variance", "mean", "shift", "log_ratio")
 SPREAD = 3
@@ -71,16 +71,20 @@ class Statistics:
 class Evidence:
     """Streaming evidence on the variables of a VAE: `update` with chunks, `merge` with others, then `classify`.
 
-    The result is that of all rows at once, in float64, whatever the chunks.
+    The result is that of all rows at once, in float64, whatever the chunks. With ``covariance=True`` the covariance
+    of the means comes from the same pass; that of the sampled code is it plus the diagonal of E[variance].
 
-    >>> evidence = Evidence()
+    >>> evidence = Evidence(covariance=True)
     >>> evidence.update([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> evidence.update([[1.0, 0.0]], variance=[[0.02, 1.0]])
     >>> evidence.classify().types
     ('active', 'passive')
+    >>> evidence.covariance.round(3).tolist()
+    [[1.143, 0.001], [0.001, 0.0]]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, covariance: bool = False) -> None:
+        self._covers = covariance
         self.latents: int | None = None
         self.learned_prior_mean = False
         self.learned_prior_variance = False
@@ -101,14 +105,23 @@ class Evidence:
         positions: Literal["observations", "variables"] = "observations",
     ) -> None:
         """Take in the posteriors (and priors) of more inputs, any number of rows."""
-        means, variances, _ = gaussians(mean, variance, log_variance, positions)
+        fixed = np.ndim(prior_mean) <= 1 and np.ndim(prior_variance) <= 1
+        means, variances, _ = gaussians(mean, variance, log_variance, positions, checked=not fixed)
         rows, latents = means.shape
         prior_means, prior_variances = prior_of(prior_mean, prior_variance, rows, latents)
+        with np.errstate(invalid="ignore", over="ignore"):
+            location = blocked_moments(means, products=self._covers) if fixed or self._covers else None
+            scale = blocked_moments(variances, logarithms=True) if fixed else None
+        # Moments of broken numbers are broken, which is quick to see; the careful look then says where they are.
+        if location and scale and not (np.isfinite(location.squares + scale.squares).all() and scale.lowest >= 0):
+            gaussians(mean, variance, log_variance, positions)
         self._start(latents)
         self.learned_prior_mean |= prior_means.ndim == 2
         self.learned_prior_variance |= prior_variances.ndim == 2 or bool((prior_variances != 1).any())
-        if prior_means.ndim == 1 and prior_variances.ndim == 1:
-            self._take_against_fixed_prior(means, variances, prior_means, prior_variances)
+        if location and self._covers:
+            self._cover(rows, location.centre, location.products)
+        if location and scale:
+            self._take_moments(location, scale, prior_means, prior_variances)
             return
         for start in range(0, rows, _CHUNK):
             part = slice(start, start + _CHUNK)
@@ -122,7 +135,13 @@ class Evidence:
         """Add the evidence of other inputs (another file, worker or machine); returns itself."""
         if other.latents is None:
             return self
+        if self._covers and not other._covers:
+            raise DataError(
+                "expected evidence with covariance=True, as this one has, got some without; make both alike"
+            )
         self._start(other.latents)
+        if self._covers:
+            self._cover(other.rows, other._centre, other._products)
         self.learned_prior_mean |= other.learned_prior_mean
         self.learned_prior_variance |= other.learned_prior_variance
         # The next row of this evidence belongs to block rows % BLOCKS: go on dealing from there.
@@ -135,6 +154,16 @@ class Evidence:
         if self.rows < 2:
             raise DataError(f"expected at least two inputs before asking for statistics, got {self.rows}")
         return self._pooled(np.ones((1, BLOCKS)), squeeze=True)
+
+    @property
+    def covariance(self) -> Array:
+        """The unbiased covariance (d, d) of the means over every input seen; exactly zero for a constant."""
+        if not self._covers or self.rows < 2:
+            raise DataError(
+                f"expected Evidence(covariance=True) and at least two inputs, got covariance={self._covers} "
+                f"and {self.rows}"
+            )
+        return self._products / (self.rows - 1)
 
     def resampled(self, draws: int, generator: np.random.Generator) -> Statistics:
         """Return bootstrap statistics (draws, d): blocks of inputs drawn with replacement."""
@@ -157,24 +186,26 @@ class Evidence:
             self._counts = np.zeros(BLOCKS)
             self._means = np.zeros((BLOCKS, len(QUANTITIES), latents))
             self._squares = np.zeros((BLOCKS, SPREAD, latents))
+            self._centre, self._products = np.zeros(latents), np.zeros((latents, latents))
         if latents != self.latents:
             raise DataError(f"expected {self.latents} latent variables as in earlier chunks, got {latents}")
 
-    def _take_against_fixed_prior(
-        self,
-        mean: NDArray[Any],
-        variance: NDArray[Any],
-        prior_mean: NDArray[Any],
-        prior_variance: NDArray[Any],
+    def _cover(self, rows: int, centre: Array, products: Array) -> None:
+        # A mean of its own: that of the blocks would be rounded, and a constant's covariance no longer zero.
+        gap, share = centre - self._centre, rows / (self.rows + rows)
+        self._products += products + np.outer(gap, gap) * (self.rows * share)
+        self._centre += gap * share
+
+    def _take_moments(
+        self, location: BlockedMoments, scale: BlockedMoments, prior_mean: NDArray[Any], prior_variance: NDArray[Any]
     ) -> None:
         """Take in rows whose prior is the same for all: every quantity follows from moments of mean and variance."""
-        counts = _dealt(len(mean))
+        counts = location.counts
         held = np.maximum(counts, 1.0)[:, None]
-        means, mean_squares, _ = _blocked_moments(mean, held, logarithms=False)
-        variances, variance_squares, logarithms = _blocked_moments(variance, held, logarithms=True)
-        shifts = (mean_squares / held + np.square(means - prior_mean)) / prior_variance
-        levels = [variances / prior_variance, variances, means, shifts, logarithms - np.log(prior_variance)]
-        squares = [variance_squares / np.square(prior_variance), variance_squares, mean_squares]
+        shifts = (location.squares / held + np.square(location.means - prior_mean)) / prior_variance
+        ratios, logarithms = scale.means / prior_variance, scale.logarithms - np.log(prior_variance)
+        levels = [ratios, scale.means, location.means, shifts, logarithms]
+        squares = [scale.squares / np.square(prior_variance), scale.squares, location.squares]
         empty = counts[:, None, None] == 0
         turn = self.rows % BLOCKS
         stacked = (counts, np.where(empty, 0.0, np.stack(levels, axis=1)), np.stack(squares, axis=1))
@@ -194,7 +225,7 @@ class Evidence:
         with np.errstate(divide="ignore"):
             logarithms = np.log(ratios)
         turn = self.rows % BLOCKS
-        counts = _dealt(len(means))
+        counts = dealt(len(means))
         levels = np.stack([_blocked_mean(x, counts) for x in (ratios, variances, means, shifts, logarithms)], axis=1)
         squares = np.stack(
             [_blocked_squares(x, levels[:, i]) for i, x in enumerate((ratios, variances, means))], axis=1
@@ -241,56 +272,6 @@ class Evidence:
 
 # Small enough for the working arrays to stay in the processor's cache, a multiple of the number of blocks.
 _CHUNK = BLOCKS * 64
-
-
-# Variances multiplied before one logarithm is taken of them; eight of single precision cannot leave double's range.
-_FACTORS = 8
-
-
-def _dealt(rows: int) -> Array:
-    """Return how many of these rows each block gets."""
-    counts = np.full(BLOCKS, rows // BLOCKS, dtype=np.float64)
-    counts[: rows % BLOCKS] += 1
-    return counts
-
-
-def _blocked_moments(values: NDArray[Any], held: Array, *, logarithms: bool) -> tuple[Array, Array, Array]:
-    """Return each block's mean, sum of squares about it and, if asked, mean logarithm; each (blocks, d).
-
-    Sums are taken relative to the first row, which keeps digits and makes the moments of a constant exact.
-    """
-    latents = values.shape[1]
-    origin = values[0].astype(np.float64)
-    far = np.tile(origin, BLOCKS)
-    sums, squares, logs = (np.zeros(BLOCKS * latents) for _ in range(3))
-    # One work space for all chunks: fresh ones would cost as much again in page faults.
-    space, ones = np.empty((min(_CHUNK, len(values)), latents)), np.ones(_CHUNK // BLOCKS)
-    for start in range(0, len(values), _CHUNK):
-        part = values[start : start + _CHUNK]
-        whole = len(part) // BLOCKS * BLOCKS
-        np.copyto(space[: len(part)], part)
-        # A row of these tables is one round of dealing, long enough to be summed at the speed of memory.
-        for table in (space[:whole].reshape(-1, BLOCKS * latents), space[whole : len(part)].reshape(1, -1)):
-            width = table.shape[1]
-            if not table.size:
-                continue
-            if logarithms:
-                logs[:width] += _summed_logarithms(table)
-            table -= far[:width]
-            sums[:width] += ones[: len(table)] @ table
-            squares[:width] += ones[: len(table)] @ np.square(table, out=table)
-    totals, squared, logged = (x.reshape(BLOCKS, latents) for x in (sums, squares, logs))
-    about_mean = np.maximum(squared - np.square(totals) / held, 0.0)
-    return origin + totals / held, about_mean, logged / held
-
-
-def _summed_logarithms(table: Array) -> Array:
-    rows = len(table) // _FACTORS * _FACTORS
-    products = np.multiply.reduce(table[:rows].reshape(_FACTORS, -1, table.shape[1]), axis=0)
-    with np.errstate(divide="ignore"):
-        if rows and (products.min() < 1e-290 or products.max() > 1e290):
-            return np.asarray(np.log(table).sum(axis=0))
-        return np.asarray(np.log(products).sum(axis=0) + np.log(table[rows:]).sum(axis=0))
 
 
 def _blocked_mean(values: Array, counts: Array) -> Array:

@@ -1,0 +1,93 @@
+import pickle
+
+import numpy as np
+import pytest
+
+from polarised import Evidence
+from polarised.errors import DataError
+
+ROWS, LATENTS = 30_000, 10
+
+
+def codes(dtype: type = np.float32) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(0)
+    mean = generator.normal(size=(ROWS, LATENTS)) @ generator.normal(size=(LATENTS, LATENTS))
+    mean[:, 3] = 0.1
+    mean[:, 5] += 40.0
+    variance = generator.uniform(0.01, 1.0, LATENTS) * generator.uniform(0.9, 1.1, size=(ROWS, LATENTS))
+    return mean.astype(dtype), variance.astype(dtype)
+
+
+def seen(mean: np.ndarray, variance: np.ndarray, chunk: int, **prior: float) -> Evidence:
+    evidence = Evidence(covariance=True)
+    for start in range(0, len(mean), chunk):
+        evidence.update(mean[start : start + chunk], variance=variance[start : start + chunk], **prior)
+    return evidence
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("chunk", [7, 4_321, ROWS])
+def test_the_covariance_is_that_of_all_rows_at_once(chunk, dtype):
+    mean, variance = (array[: 700 if chunk == 7 else ROWS] for array in codes(dtype))
+    exact = np.cov(mean.T.astype(np.float64))
+    exact[3], exact[:, 3] = 0.0, 0.0
+    found = seen(mean, variance, chunk).covariance
+    np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12 * exact.max())
+    assert not found[3].any()
+    np.testing.assert_array_equal(found, found.T)
+
+
+def test_statistics_of_single_precision_are_the_same_in_any_chunks():
+    mean, variance = codes()
+    whole, parts = seen(mean, variance, ROWS).statistics(), seen(mean, variance, 4_321).statistics()
+    for name in ("ratio_mean", "ratio_variance", "shift", "log_ratio", "variance_variance", "mean_variance"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-12, atol=1e-12)
+    exact = variance.astype(np.float64)
+    np.testing.assert_allclose(whole.ratio_variance, exact.var(0), rtol=1e-12)
+    np.testing.assert_allclose(whole.log_ratio, np.log(exact).mean(0), rtol=1e-12)
+
+
+def test_covariance_merges_and_travels_between_processes():
+    mean, variance = codes()
+    shards = [seen(mean[part], variance[part], 5_000) for part in (slice(0, 11), slice(11, 9_000), slice(9_000, ROWS))]
+    merged = Evidence(covariance=True)
+    for shard in (shards[2], shards[0], shards[1]):
+        merged.merge(pickle.loads(pickle.dumps(shard)))
+    exact = seen(mean, variance, ROWS).covariance
+    np.testing.assert_allclose(merged.covariance, exact, rtol=1e-12, atol=1e-12 * exact.max())
+    plain = Evidence()
+    plain.update(mean, variance=variance)
+    with pytest.raises(DataError, match="covariance=True"):
+        merged.merge(plain)
+    with pytest.raises(DataError, match="covariance=True"):
+        _ = plain.covariance
+
+
+def test_a_prior_of_each_input_leaves_the_covariance_as_it_is():
+    mean, variance = codes(np.float64)
+    evidence = Evidence(covariance=True)
+    prior = np.random.default_rng(1).uniform(0.5, 2.0, size=mean.shape)
+    for part in (slice(0, 10_000), slice(10_000, ROWS)):
+        evidence.update(mean[part], variance=variance[part], prior_mean=prior[part], prior_variance=prior[part])
+    exact = seen(mean, variance, ROWS).covariance
+    np.testing.assert_allclose(evidence.covariance, exact, rtol=1e-12, atol=1e-12 * exact.max())
+
+
+@pytest.mark.parametrize("which", ["mean", "variance"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_broken_number_is_refused_by_its_place_and_leaves_no_trace(which, value):
+    arrays = dict(zip(("mean", "variance"), codes(), strict=True))
+    arrays[which][123, 4] = value
+    evidence = seen(*codes(), 10_000)
+    before = evidence.covariance
+    with pytest.raises(DataError, match=rf"{which}.*first at \(123, 4\)"):
+        evidence.update(arrays["mean"], variance=arrays["variance"])
+    assert evidence.rows == ROWS
+    np.testing.assert_array_equal(evidence.covariance, before)
+
+
+def test_two_negative_variances_are_refused_though_their_product_is_positive():
+    mean, variance = codes()
+    variance[[64, 128], 2] *= -1
+    with pytest.raises(DataError, match="2 negative entries"):
+        Evidence().update(mean, variance=variance)
