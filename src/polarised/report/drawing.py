@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from polarised.errors import DataError
 from polarised.files import replacing
-from polarised.report.theme import SERIES, Look
+from polarised.report.theme import SERIES, TYPES, Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,6 +131,8 @@ def legend(figure: "Figure", axes: Panels, *, columns: int | None = None) -> Non
         handles, labels = axis.get_legend_handles_labels()
         for handle, label in zip(handles, labels, strict=True):
             found.setdefault(label, handle)
+    # Types in their own order, whoever was drawn first.
+    found = dict(sorted(found.items(), key=lambda item: list(TYPES).index(item[0]) if item[0] in TYPES else len(TYPES)))
     if found:
         figure.legend(
             list(found.values()),

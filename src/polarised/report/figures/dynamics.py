@@ -1,5 +1,6 @@
 """Figures of training over time, from a Timeline: who is correlated, who turned passive, and when."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -42,7 +43,8 @@ def correlation_counts(timeline: Timeline, *, threshold: float = 0.2, since: flo
         left.text(j, count, look.letter, ha="center", va="bottom", fontsize=SMALL, color=look.light)
     left.set_xticks(range(len(types)))
     left.set_xlabel("variable")
-    left.set_ylabel(f"pairs with |corr| > {threshold:g}")
+    left.set_ylabel(f"times |correlation| > {threshold:g}")
+    left.margins(y=0.12)
     late = correlations[np.asarray(steps) >= steps[0] + since * (steps[-1] - steps[0])]
     rates = correlated_shares(late, types, threshold=threshold)
     for i, rate in enumerate(rates.values()):
@@ -60,40 +62,28 @@ def correlation_counts(timeline: Timeline, *, threshold: float = 0.2, since: flo
 def correlations_over_training(timeline: Timeline, *, variable: int | None = None) -> "Figure":
     """Draw the correlation of one variable's mean with every other one's over training.
 
-    By default the active variable with the most information at the end. [Bonheme2023BeMoreActive, figure 13]
+    A panel for each type of partner; by default of the active variable with the most information at the end.
+    [Bonheme2023BeMoreActive, figure 13]
 
     >>> len(correlations_over_training(_example()).axes)
-    1
+    2
     """
     steps, types = _steps(timeline), timeline.final_types
     chosen = _strongest(timeline) if variable is None else variable
     if not 0 <= chosen < len(types):
         raise DataError(f"expected a variable from 0 to {len(types) - 1}, got {variable}")
-    figure, (axis,) = panels(1, width=4.6, height=2.5)
-    for j in range(len(types)):
-        if j != chosen:
-            look = TYPES[types[j]]
-            axis.plot(
-                steps,
-                timeline.correlations[:, chosen, j],
-                color=look.light,
-                linestyle=look.dash,
-                linewidth=1.1,
-                label=types[j],
-            )
-            axis.annotate(
-                str(j),
-                (steps[-1], timeline.correlations[-1, chosen, j]),
-                xytext=(3, 0),
-                fontsize=SMALL - 1,
-                textcoords="offset points",
-                va="center",
-                color=look.light,
-            )
-    axis.set_ylim(-1, 1)
-    axis.set_xlabel("step")
-    axis.set_ylabel(f"correlation with variable {chosen} ({types[chosen]})")
-    legend(figure, [axis])
+    partners = {kind: [j for j, own in enumerate(types) if own == kind and j != chosen] for kind in TYPES}
+    partners = {kind: own for kind, own in partners.items() if own}
+    figure, axes = panels(len(partners), width=2.75, height=2.3, share_y=True)
+    for axis, (kind, own) in zip(axes, partners.items(), strict=True):
+        values = timeline.correlations[:, chosen, own]
+        look = TYPES[kind]
+        axis.plot(steps, values, color=look.light, linewidth=0.8)
+        axis.set_ylim(-1, 1)
+        _name_ends(axis, steps[-1], dict(zip(own, values[-1], strict=True)), types)
+        axis.set_title(f"{look.glyph} with {kind} variables", fontsize=TEXT, color=look.light)
+        axis.set_xlabel("step")
+    axes[0].set_ylabel(f"correlation with variable {chosen} ({types[chosen]})")
     return figure
 
 
@@ -177,24 +167,39 @@ def ratio_over_training(timeline: Timeline, *, alpha: float = 0.1) -> "Figure":
 
 def _per_variable(axis: "Axes", timeline: Timeline, name: str) -> None:
     steps, types, values = _steps(timeline), timeline.final_types, timeline.state()[name]
-    placed: list[float] = []
     for j, kind in enumerate(types):
         look = TYPES[kind]
         axis.plot(steps, values[:, j], color=look.light, linestyle=look.dash, linewidth=1.2, label=kind)
-        # A label where another one is already would be a smudge.
-        span = float(np.ptp(values)) or 1.0
-        if all(abs(float(values[-1, j]) - other) > 0.045 * span for other in placed):
-            placed.append(float(values[-1, j]))
-            axis.annotate(
-                str(j),
-                (steps[-1], values[-1, j]),
-                xytext=(3, 0),
-                textcoords="offset points",
-                fontsize=SMALL - 1,
-                va="center",
-                color=look.light,
-            )
     axis.set_xlabel("step", fontsize=TEXT)
+    axis.autoscale_view()
+    _name_ends(axis, steps[-1], dict(enumerate(values[-1])), types)
+
+
+def _name_ends(axis: "Axes", step: int, ends: dict[int, float], types: Sequence[str]) -> None:
+    """Write the variables at the right ends of their lines; those that would cover each other share one label."""
+    low, high = axis.get_ylim()
+    groups: list[list[int]] = []
+    for j in sorted(ends, key=lambda j: ends[j]):
+        near = groups and ends[j] - ends[groups[-1][-1]] < 0.045 * (high - low)
+        if near and types[groups[-1][-1]] == types[j]:
+            groups[-1].append(j)
+        else:
+            groups.append([j])
+    floor = low
+    for group in groups:
+        # A label of another type just below pushes this one up.
+        at = max(float(np.mean([ends[j] for j in group])), floor)
+        floor = at + 0.055 * (high - low)
+        axis.annotate(
+            ", ".join(map(str, sorted(group))),
+            (step, at),
+            xytext=(3, 0),
+            textcoords="offset points",
+            fontsize=SMALL - 1,
+            va="center",
+            color=TYPES[types[group[0]]].light,
+            annotation_clip=False,
+        )
 
 
 def _spans(steps: list[int], inside: list[bool]) -> list[tuple[float, float]]:

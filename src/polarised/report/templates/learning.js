@@ -50,7 +50,7 @@ function drawPartners(run) {
   find("#partner-title").textContent = `Correlations of variable ${watching.variable} (${final[at]}) with the others`;
   const groups = TYPES.map((type) => [type, [...run.variables.keys()].filter((i) => i !== at && final[i] === type)]).filter(([, own]) => own.length), hosts = groups.map(() => html("div", {}));
   host.replaceChildren(...groups.map(([type], g) => html("div", { class: "panel" }, html("h3", {}, "with ", badge(type)), hosts[g])));
-  groups.forEach(([type, own], g) => lines(hosts[g], own.map((i) => ({ name: `variable ${run.variables[i]}`, tag: String(run.variables[i]), kind: type, dash: TYPE_DASH[type], points: run.steps.map((step, t) => [step, value(t, at, i)]) })), `Correlation of variable ${watching.variable} with the ${type} ones over training`, { yLabel: "correlation", domain: [-1, 1], height: 230 }));
+  groups.forEach(([type, own], g) => lines(hosts[g], own.map((i) => ({ name: `variable ${run.variables[i]}`, tag: String(run.variables[i]), kind: type, points: run.steps.map((step, t) => [step, value(t, at, i)]) })), `Correlation of variable ${watching.variable} with the ${type} ones over training`, { yLabel: "correlation", domain: [-1, 1], height: 230 }));
 }
 function drawSettling(run) {
   const final = finalOf(run), order = byFinal(run);
