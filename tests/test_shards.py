@@ -113,12 +113,12 @@ def test_two_ray_workers_give_the_single_pass(files, tmp_path):
         ray.shutdown()
 
 
-def test_files_are_diagnosed_where_torch_is_not_installed(files):
+def test_files_are_diagnosed_where_torch_is_not_installed(files, tmp_path):
     script = (
         "import sys; sys.modules['torch'] = None\n"
         "from polarised.cli import app\n"
         f"app(['diagnose', {str(files[1])!r}, '--details'])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "latent variables" in done.stdout

@@ -18,7 +18,7 @@ from polarised.representations.sensitivity import sensitivity
 if TYPE_CHECKING:
     import polars
 
-    from polarised.adapters.callables import Second
+    from polarised.adapters.spread import Second
 
 __all__ = ["Diagnosis", "Pictures", "concluded", "diagnose", "diagnose_files"]
 

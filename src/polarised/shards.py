@@ -4,9 +4,7 @@ Each file is read in chunks into accumulators: the evidence for the types, the c
 a uniform sample of inputs. Those of many files, workers or machines merge into the result of a single pass.
 """
 
-import logging
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -16,7 +14,8 @@ from numpy.typing import NDArray
 
 from polarised.adapters.array_files import open_arrays
 from polarised.adapters.arrays import Chunk, chunks_of_file
-from polarised.adapters.callables import Second
+from polarised.adapters.spread import Second
+from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError, DataError, PolarisedError
 from polarised.metrics.comparison import subsets
 from polarised.metrics.gaussian import effective_rank_of, total_correlation_of, wasserstein_correlation_of
@@ -155,6 +154,7 @@ def totals_of(
     if not files:
         raise DataError("expected at least one file of encodings, got none; check the pattern")
     arguments = [(str(Path(file).resolve()), second, rows, seed, number) for number, file in enumerate(files)]
+    parts: Iterator[Totals]
     if executor == "ray":
         parts = _with_ray(arguments, address)
     elif executor == "local":
@@ -175,16 +175,8 @@ def _totals_of_file(path: str, second: Second | None, rows: int, seed: int, numb
     return totals
 
 
-def _with_ray(arguments: list[tuple[Any, ...]], address: str | None) -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError("the ray executor needs Ray: pip install 'polarised[ray]', or use local") from error
-    started = not ray.is_initialized()
-    if started:
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    try:
+def _with_ray(arguments: list[tuple[Any, ...]], address: str | None) -> Iterator[Totals]:
+    with ray_cluster(address) as ray:
         task = ray.remote(_totals_of_file)
         # Results are taken in the order of the files, so that merging is the same whoever is first.
         for reference in [task.remote(*each) for each in arguments]:
@@ -192,6 +184,3 @@ def _with_ray(arguments: list[tuple[Any, ...]], address: str | None) -> Any:
                 yield ray.get(reference)
             except ray.exceptions.RayTaskError as error:
                 raise (error.cause if isinstance(error.cause, PolarisedError) else error) from None
-    finally:
-        if started:
-            ray.shutdown()

@@ -1,5 +1,6 @@
 import contextlib
 import io
+import os
 import zipfile
 
 import numpy as np
@@ -217,3 +218,36 @@ def test_a_file_of_noise_is_refused_in_words(tmp_path, name):
 def test_a_prior_spread_names_its_own_kind():
     names = Names.among(("mean", "variance", "prior_logvar"), "x")
     assert (names.prior_spread, names.prior_second) == ("prior_logvar", "log_variance")
+
+
+@pytest.mark.parametrize("name", ["codes.npz", "codes.parquet"])
+def test_wide_rows_make_small_chunks(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("polarised.adapters.arrays.LARGEST_CHUNK", 10 * 8 * 3)
+    if name == "codes.npz":
+        npz(tmp_path, mean=MEAN, variance=VARIANCE)
+    else:
+        polars.DataFrame({"mean": MEAN.tolist(), "variance": VARIANCE.tolist()}).write_parquet(tmp_path / name)
+    chunks = list(chunks_of_file(tmp_path / name))
+    assert [len(chunk.mean) for chunk in chunks] == [10] * 5
+    np.testing.assert_array_equal(np.concatenate([chunk.mean for chunk in chunks]), MEAN)
+
+
+@pytest.mark.parametrize("values", [VARIANCE.astype(str), VARIANCE.astype("M8[s]"), VARIANCE + 1j])
+def test_what_is_no_number_is_refused(tmp_path, values):
+    with pytest.raises(DataError, match="numbers"):
+        from_arrays(npz(tmp_path, mean=MEAN, variance=values))
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_broken_means_are_refused(tmp_path, broken):
+    mean = MEAN.copy()
+    mean[3, 1] = broken
+    with pytest.raises(DataError, match=r"first at \(3, 1\)"):
+        from_arrays(npz(tmp_path, mean=mean, variance=VARIANCE))
+
+
+def test_a_pipe_among_the_arrays_is_not_waited_for(tmp_path):
+    np.save(tmp_path / "mean.npy", MEAN)
+    os.mkfifo(tmp_path / "variance.npy")
+    with pytest.raises(DataError, match="spread of q"):
+        from_arrays(tmp_path)

@@ -1,10 +1,8 @@
-import pickle
-
 import pytest
 import torch
 from torch import nn
 
-from polarised.adapters.state import prune_state, read_state, write_state
+from polarised.adapters.state import prune_state
 from polarised.errors import DataError
 
 
@@ -36,35 +34,9 @@ def test_a_foreign_network_is_cut_and_still_the_same_on_what_is_kept():
     assert model.head.out_features == 8
 
 
-@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
-def test_states_are_read_and_written(tmp_path, suffix):
-    state = Foreign().state_dict()
-    path = tmp_path / f"weights{suffix}"
-    if suffix == ".pt":
-        torch.save({"state_dict": state}, path)
-    else:
-        write_state(state, path)
-    found = read_state(path)
-    assert all(bool((found[name] == value).all()) for name, value in state.items())
-
-
 def test_a_wrong_name_suggests_the_right_one():
     state = Foreign().state_dict()
     with pytest.raises(DataError, match="did you mean 'head'"):
         prune_state(state, [0], mean_head="heads", decoder_input="up", layout="stacked", transposed=True)
     with pytest.raises(DataError, match="is the layer a ConvTranspose2d"):
         prune_state(state, [0], mean_head="head", decoder_input="up", layout="stacked")
-
-
-class Bomb:
-    def __reduce__(self):
-        return (pytest.fail, ("a pickle was run",))
-
-
-def test_hostile_weights_are_refused(tmp_path):
-    (tmp_path / "a.pt").write_bytes(pickle.dumps(Bomb()))
-    torch.save([1, 2], tmp_path / "b.pt")
-    (tmp_path / "c.safetensors").write_bytes(b"\xff" * 64)
-    for name in ("a.pt", "b.pt", "c.safetensors"):
-        with pytest.raises(DataError, match="expected"):
-            read_state(tmp_path / name)

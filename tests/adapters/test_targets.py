@@ -1,22 +1,14 @@
 import json
-import pickle
-import zipfile
+import os
 
 import numpy as np
 import pytest
-import torch
 
-from polarised.adapters import load_disentanglement_lib, load_disentangling_vae, open_target
-from polarised.adapters.archives import Folder
+from polarised.adapters import open_target
 from polarised.adapters.targets import images_named
-from polarised.errors import ConfigError, DataError
+from polarised.errors import ConfigError, DataError, DownloadError
 from polarised.models import build_vae
 from polarised.models.storage import save_vae
-
-
-class Bomb:
-    def __reduce__(self):
-        return (pytest.fail, ("a pickle was run",))
 
 
 def test_a_file_of_arrays_and_a_folder_of_npy(tmp_path):
@@ -76,84 +68,35 @@ def test_damaged_specs_name_no_data(tmp_path, specs):
     assert open_target(tmp_path).dataset is None
 
 
-def test_a_pickled_model_is_refused_and_never_run(tmp_path):
-    (tmp_path / "model.pt").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(DataError, match="refused to read"):
-        load_disentangling_vae(tmp_path)
-    torch.save({"encoder": Bomb()}, tmp_path / "model.pt")
-    with pytest.raises(DataError, match="refused to read"):
-        load_disentangling_vae(tmp_path)
+def test_data_that_is_not_here_is_asked_for_by_its_name(tmp_path, monkeypatch):
+    """One sentence: which dataset, where it is looked for, what gets it, and what can be given instead."""
+    monkeypatch.setenv("POLARISED_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("polarised.data.download._retrieved", _no_network)
+    model = tmp_path / "VAE_mnist"
+    model.mkdir()
+    (model / "model.pt").write_bytes(b"")
+    (model / "specs.json").write_text(json.dumps({"dataset": "mnist"}))
+    with pytest.raises(DownloadError) as refusal:
+        open_target(model).data()
+    said = str(refusal.value)
+    place = tmp_path / "data" / "mnist"
+    assert said.startswith(f"expected the dataset mnist, on which VAE_mnist was trained, in {place}, it is not there")
+    assert "`polarised datasets prepare mnist`" in said
+    assert "--data file.npz" in said
 
 
-def test_weights_of_another_network_are_refused(tmp_path):
-    torch.save({"encoder.conv1.weight": torch.zeros(32, 1, 4, 4)}, tmp_path / "model.pt")
-    with pytest.raises(DataError, match=r"encoder\.conv1|is missing"):
-        load_disentangling_vae(tmp_path)
-    torch.save([1, 2], tmp_path / "model.pt")
-    with pytest.raises(DataError, match="state dict"):
-        load_disentangling_vae(tmp_path)
+def _no_network(*_):
+    raise OSError("no network")
 
 
-def archive_of(path, **members):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return path
+def test_the_inner_folder_of_a_run_names_its_data_too(tmp_path):
+    for file in ("tfhub/variables/variables.index", "results/json/train_config.json"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(json.dumps({"dataset.name": "'dsprites_full'"}))
+    assert open_target(tmp_path).dataset == "dsprites_full"
 
 
-def test_a_zip_is_read_and_never_unpacked(tmp_path):
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    path = inside / "250.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("../../escaped.txt", "out")
-        archive.writestr("/absolute.txt", "out")
-        archive.writestr("250/model/tfhub/variables/variables.index", b"noise" * 20)
-    with pytest.raises(DataError, match="magic number"):
-        load_disentanglement_lib(path)
-    assert open_target(path).kind == "disentanglement_lib"
-    assert sorted(file.name for file in tmp_path.rglob("*") if file.is_file()) == ["250.zip"]
-
-
-def test_a_zip_bomb_stops_at_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("polarised.adapters.archives.LARGEST_FILE", 1 << 16)
-    path = archive_of(tmp_path / "1.zip", **{"1/model/tfhub/variables/variables.index": bytes(1 << 20)})
-    assert path.stat().st_size < 5000
-    with pytest.raises(DataError, match="is larger"):
-        load_disentanglement_lib(path)
-
-
-def test_a_zip_that_lies_about_its_members_is_refused(tmp_path):
-    path = archive_of(tmp_path / "1.zip", **{"model.pt": b"x" * 100})
-    data = bytearray(path.read_bytes())
-    place = data.find(b"model.pt") + len("model.pt")
-    data[place : place + 4] = b"\xff\xff\xff\xff"
-    path.write_bytes(bytes(data))
-    with pytest.raises(DataError):
-        Folder(path).read("model.pt")
-
-
-@pytest.mark.parametrize("cut", [0.3, 0.6, 0.9])
-def test_a_zip_whose_middle_is_missing_is_refused(tmp_path, cut):
-    path = archive_of(tmp_path / "1.zip", **{f"{i}/model.pt": np.random.default_rng(i).bytes(300) for i in range(5)})
-    data = path.read_bytes()
-    path.write_bytes(data[: int(cut * len(data)) - 50] + data[int(cut * len(data)) :])
-    with pytest.raises(DataError):
-        _ = [Folder(path).read(name) for name in Folder(path).files]
-
-
-def test_too_many_members_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("polarised.adapters.archives.MOST_MEMBERS", 3)
-    path = archive_of(tmp_path / "1.zip", **{f"{i}.txt": "x" for i in range(5)})
-    with pytest.raises(DataError, match="at most 3 files"):
-        Folder(path).ending("model.pt")
-
-
-def test_a_folder_reads_only_what_is_in_it(tmp_path):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "secret").write_text("x")
-    with pytest.raises(DataError, match="is not there"):
-        Folder(tmp_path / "folder").read("../secret")
-    (tmp_path / "folder" / "no.zip").write_text("not a zip")
-    with pytest.raises(DataError, match="another kind"):
-        Folder(tmp_path / "folder" / "no.zip")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "codes.npz")
+    with pytest.raises(DataError, match="expected"):
+        open_target(tmp_path / "codes.npz")

@@ -32,7 +32,8 @@ class Folder:
         object.__setattr__(self, "path", Path(self.path))
         if not self.path.exists():
             raise DataError(f"expected a model folder or its zip, {self.path} does not exist; check the path")
-        if self.path.is_file() and not zipfile.is_zipfile(self.path):
+        # A pipe or a device would be waited for without end.
+        if not self.path.is_dir() and not (self.path.is_file() and zipfile.is_zipfile(self.path)):
             raise DataError(f"expected a folder or a zip archive, {self.path} is another kind of file")
 
     @cached_property
@@ -61,13 +62,21 @@ class Folder:
             raise DataError(f"expected one model in {self.path}, it has {len(shortest)} ({homes} ...): which one?")
         return shortest[0] if shortest else None
 
-    def read(self, name: str) -> bytes:
-        """Return the bytes of one of `files`."""
+    def expect(self, *ends: str) -> str:
+        """Return the one shortest path with the first of these ends that there is; none is an error."""
+        for end in ends:
+            if (name := self.ending(end)) is not None:
+                return name
+        raise DataError(f"expected {ends[0]} in {self.path}, it is not there; give the folder (or zip) of one model")
+
+    def read(self, name: str, *, largest: int | None = None) -> bytes:
+        """Return the bytes of one of `files`, which may be no larger than `largest` (by default `LARGEST_FILE`)."""
+        limit = LARGEST_FILE if largest is None else largest
         if name not in self.files:
             raise DataError(f"expected {name} in {self.path}, it is not there; is the download complete?")
         if self.path.is_dir():
             with (self.path / name).open("rb") as file:
-                data = file.read(LARGEST_FILE + 1)
+                data = file.read(limit + 1)
         else:
             # The size a zip announces may be a lie: what counts is how much comes out.
             with (
@@ -75,7 +84,7 @@ class Folder:
                 zipfile.ZipFile(self.path) as archive,
                 archive.open(name) as member,
             ):
-                data = member.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise DataError(f"expected at most {LARGEST_FILE >> 20} MiB, {name} in {self.path.name} is larger")
+                data = member.read(limit + 1)
+        if len(data) > limit:
+            raise DataError(f"expected at most {limit >> 20} MiB, {name} in {self.path.name} is larger")
         return data

@@ -159,7 +159,8 @@ class Npy(ArrayFile):
         folder = self.path if self.path.is_dir() else self.path.parent
         stem = "" if self.path.is_dir() else self.path.stem
         prefix = re.sub(r"(z_)?(mean|means|mu|loc)$", "", stem) if stem else ""
-        return {file.stem.removeprefix(prefix): file for file in sorted(folder.glob(f"{_literal(prefix)}*.npy"))}
+        found = (file for file in sorted(folder.glob(f"{_literal(prefix)}*.npy")) if file.is_file())
+        return {file.stem.removeprefix(prefix): file for file in found}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised.adapters.array_files import LARGEST_WHOLE, open_arrays
-from polarised.adapters.callables import Second, as_variance
+from polarised.adapters.spread import Second, as_variance
 from polarised.errors import DataError
 from polarised.representations import Encodings
 
@@ -23,6 +23,7 @@ __all__ = ["Chunk", "Names", "chunks_of_file", "from_arrays"]
 
 Array = NDArray[Any]
 
+LARGEST_CHUNK = 1 << 28
 MEAN = ("mean", "means", "mu", "z_mean", "mean_representation", "loc", "qz_m", "embedding")
 SECOND: dict[Second, tuple[str, ...]] = {
     "variance": ("variance", "variances", "var", "z_var", "qz_v", "qz_var", "sigma2", "sigma_squared"),
@@ -143,7 +144,7 @@ def chunks_of_file(
     examples: int | None = None,
     certain: bool = False,
 ) -> Iterator[Chunk]:
-    """Yield a file's posteriors in chunks of inputs, so that a file may be larger than memory.
+    """Yield a file's posteriors in chunks of at most `rows` inputs, so that a file may be larger than memory.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "codes.npz"
@@ -173,6 +174,9 @@ def chunks_of_file(
                 f"expected a row of {name} for each of the {length} inputs of {names.mean} in {path}, "
                 f"got {file.rows(name)}"
             )
+    # What counts is memory, not rows: an input of a convolutional model has thousands of numbers.
+    widest = max(prod(file.shape(name)[1:]) for name in each)
+    rows = max(1, min(rows, LARGEST_CHUNK // (8 * max(1, widest))))
     constant = {name: file.whole(name) for name in once}
     wanted = length if examples is None else min(examples, length)
     for number, parts in enumerate(file.chunks(each, rows, wanted)):

@@ -5,7 +5,8 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from polarised.adapters.callables import Second, from_callable
+from polarised.adapters.callables import from_callable
+from polarised.adapters.spread import Second
 from polarised.errors import ConfigError
 from polarised.representations.timeline import Timeline
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from polarised.adapters.callables import as_variance
+from polarised.adapters.spread import as_variance
 from polarised.errors import DataError
 from polarised.representations import Encodings
 

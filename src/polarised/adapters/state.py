@@ -1,18 +1,15 @@
-"""The weights of a foreign PyTorch VAE in a file, cut to the variables that are kept."""
+"""The weights of a foreign PyTorch VAE, cut to the variables that are kept."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from polarised.catalogue import nearest
 from polarised.errors import DataError
-from polarised.files import replacing
 from polarised.models.slicing import Layer, slice_layers
 
-__all__ = ["prune_state", "read_state", "write_state"]
+__all__ = ["prune_state"]
 
 
 def prune_state(
@@ -30,6 +27,7 @@ def prune_state(
     `transposed` says that a four-dimensional decoder weight belongs to a ConvTranspose2d. Dropped variables stand at 0,
     the mean of a standard normal prior. [Bonheme2023BeMoreActive, section 4]
 
+    >>> import torch
     >>> weights = {"mu.weight": torch.ones(3, 4), "mu.bias": torch.ones(3), "lv.weight": torch.ones(3, 4)}
     >>> weights |= {"lv.bias": torch.ones(3), "dec.weight": torch.ones(5, 3), "dec.bias": torch.ones(5)}
     >>> smaller = prune_state(weights, [2], mean_head="mu", log_variance_head="lv", decoder_input="dec")
@@ -46,36 +44,6 @@ def prune_state(
     for name, layer in named.items():
         pruned |= {f"{name}.{kind}": value.detach() for kind, value in layer.state_dict().items()}
     return pruned
-
-
-def read_state(path: str | Path) -> dict[str, Tensor]:
-    """Read a state dict from .safetensors, .pt or .pth; a file that would have to run code is refused."""
-    path = Path(path)
-    weights: Any
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            weights = load_file(path)
-        else:
-            weights = torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"expected plain weights in {path}, refused to read it: {reason}") from error
-    weights = weights.get("state_dict", weights) if isinstance(weights, dict) else weights
-    if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
-        raise DataError(f"expected a state dict of tensors in {path}, got {type(weights).__name__}; save state_dict()")
-    return weights
-
-
-def write_state(weights: Mapping[str, Tensor], path: str | Path) -> Path:
-    """Write a state dict as safetensors."""
-    from safetensors.torch import save_file
-
-    path = Path(path)
-    with replacing(path) as temporary:
-        save_file({name: value.contiguous() for name, value in weights.items()}, temporary)
-    return path
 
 
 def _layer(weights: Mapping[str, Tensor], name: str, *, transposed: bool = False) -> Layer:

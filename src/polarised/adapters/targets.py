@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from polarised.adapters.archives import Folder
-from polarised.errors import DataError
+from polarised.adapters.published_config import dataset_named
+from polarised.errors import DataError, DownloadError
 
 if TYPE_CHECKING:
     from polarised.data import Dataset
@@ -17,6 +18,13 @@ __all__ = ["Target", "images_named", "open_target"]
 Kind = Literal["run", "arrays", "model", "disentangling-vae", "disentanglement_lib"]
 
 ARRAYS = (".npz", ".npy", ".parquet", ".pq")
+
+# What shows that a folder is somebody's model, where its configuration is, and what names the dataset there.
+CONFIG = "results/json/train_config.json"
+PUBLISHED: dict[Kind, tuple[str, tuple[str, ...], str]] = {
+    "disentanglement_lib": ("tfhub/variables/variables.index", (f"model/{CONFIG}", CONFIG), "dataset.name"),
+    "disentangling-vae": ("model.pt", ("specs.json",), "dataset"),
+}
 
 
 @dataclass(frozen=True)
@@ -65,11 +73,19 @@ class Target:
     def data(self) -> "Dataset":
         """Return the images a published model was trained on, where they can be drawn here."""
         from polarised import catalogue
+        from polarised.data.download import data_folder
 
         page = "polarised.data.datasets"
         name = (self.dataset or "").removesuffix("_full")
         if name in catalogue.names(page):
-            return images_named(name)
+            try:
+                return images_named(name)
+            except DownloadError as error:
+                raise DownloadError(
+                    f"expected the dataset {name}, on which {self.name} was trained, in {data_folder() / name}, it is "
+                    "not there and could not be downloaded; where there is a network `polarised datasets prepare "
+                    f"{name}` gets it (and says why it cannot), or give other images with --data file.npz"
+                ) from error
         came = repr(self.dataset) if self.dataset else "none"
         raise DataError(
             f"expected a model that names a dataset of ours, {self.path} names {came}; "
@@ -111,14 +127,9 @@ def open_target(path: str | Path) -> Target:
     if (path / "config.yaml").is_file() or (path / "encodings.npz").is_file():
         return Target(path, "run")
     folder = Folder(path)
-    if folder.ending("tfhub/variables/variables.index") is not None:
-        from polarised.adapters import disentanglement_lib
-
-        return Target(path, "disentanglement_lib", disentanglement_lib.dataset_of(folder))
-    if folder.ending("model.pt") is not None:
-        from polarised.adapters import disentangling_vae
-
-        return Target(path, "disentangling-vae", disentangling_vae.dataset_of(folder))
+    for kind, (sign, config, key) in PUBLISHED.items():
+        if folder.ending(sign) is not None:
+            return Target(path, kind, dataset_named(folder, config, key))
     if path.is_dir() and any(path.glob("*.npy")):
         return Target(path, "arrays")
     raise DataError(

@@ -104,7 +104,8 @@ def _foreign(
     layout: Literal["separate", "interleaved", "stacked"],
     transposed: bool,
 ) -> dict[str, Any]:
-    from polarised.adapters.state import prune_state, read_state, write_state
+    from polarised.adapters.state import prune_state
+    from polarised.adapters.state_files import read_state, write_state
     from polarised.errors import ConfigError
 
     if mean_head is None or decoder_input is None or keep is None:

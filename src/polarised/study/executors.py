@@ -4,7 +4,6 @@ Every executor is a generator of events over runs that are idempotent by themsel
 started again and continues from its checkpoint. There is no scheduler here, only "the next run to the next free core".
 """
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError
 from polarised.study.config import Run
 from polarised.study.failures import DiskFullError, record_failure
@@ -99,42 +99,33 @@ def ray(
     `root` is a folder every node sees, or an fsspec address such as ``s3://bucket/study``. Ray itself starts
     a task again whose worker or node was lost.
     """
-    try:
-        import ray as cluster
-    except ImportError as error:
-        raise ConfigError("the ray executor needs Ray: pip install 'polarised[ray]', or use local") from error
-    started = not cluster.is_initialized()
-    if started:
-        own: dict[str, Any] = {} if address else {"include_dashboard": False}
-        cluster.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
-    # The package travels by import, not by value: every node needs polarised installed.
-    task = cluster.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=attempts - 1)(_work)
-    waiting, losses = deque(runs), Counter[str]()
-    at_work: dict[Any, Run] = {}
-    try:
-        while waiting or at_work:
-            while waiting:
-                run = waiting.popleft()
-                # Only Ray knows when it starts, so nothing is said before it is done.
-                at_work[task.remote(run.to_config(), root, command)] = run
-            finished, _ = cluster.wait(list(at_work), num_returns=1)
-            for reference in finished:
-                run = at_work.pop(reference)
-                try:
-                    outcome = Outcome(*cluster.get(reference))
-                except cluster.exceptions.RayError:
-                    losses[run.name] = attempts
-                    outcome = _lost(run, root, losses, attempts)
-                if outcome.state == "full":
-                    raise DiskFullError(outcome.reason)
-                if outcome.state == "busy":
-                    waiting.append(run)
-                yield Event(outcome.state, run, outcome.reason, outcome.seconds)
-    finally:
-        for reference in at_work:
-            cluster.cancel(reference, force=True)
-        if started:
-            cluster.shutdown()
+    with ray_cluster(address) as cluster:
+        # The package travels by import, not by value: every node needs polarised installed.
+        task = cluster.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=attempts - 1)(_work)
+        waiting, losses = deque(runs), Counter[str]()
+        at_work: dict[Any, Run] = {}
+        try:
+            while waiting or at_work:
+                while waiting:
+                    run = waiting.popleft()
+                    # Only Ray knows when it starts, so nothing is said before it is done.
+                    at_work[task.remote(run.to_config(), root, command)] = run
+                finished, _ = cluster.wait(list(at_work), num_returns=1)
+                for reference in finished:
+                    run = at_work.pop(reference)
+                    try:
+                        outcome = Outcome(*cluster.get(reference))
+                    except cluster.exceptions.RayError:
+                        losses[run.name] = attempts
+                        outcome = _lost(run, root, losses, attempts)
+                    if outcome.state == "full":
+                        raise DiskFullError(outcome.reason)
+                    if outcome.state == "busy":
+                        waiting.append(run)
+                    yield Event(outcome.state, run, outcome.reason, outcome.seconds)
+        finally:
+            for reference in at_work:
+                cluster.cancel(reference, force=True)
 
 
 def _work(config: dict[str, Any], root: str, command: str) -> Outcome:

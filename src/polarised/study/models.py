@@ -1,12 +1,10 @@
 """A study on models that are trained already: a folder of disentanglement_lib's archives, or of our runs."""
 
-import ast
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
+from polarised.adapters.published_config import literal, read_config
 from polarised.errors import DataError, PolarisedError
 from polarised.study.conduct import enrol
 from polarised.study.config import Evaluation, Run
@@ -75,7 +73,7 @@ def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
     >>> point.labels["method"], point.labels["strength"], point.run.objective["name"]
     ('beta-VAE', 8.0, 'BetaVAE')
     """
-    values = {key: _literal(text) for key, text in config.items()}
+    values = {key: literal(text) for key, text in config.items()}
     name = values.get("model.name")
     if name not in PUBLISHED:
         raise DataError(f"expected a method of the study ({', '.join(PUBLISHED)}), the model says {name!r}")
@@ -116,11 +114,7 @@ def _point(path: Path, evaluation: Evaluation) -> Point:
         return Point({**labels, "dataset": run.dataset["name"], "seed": run.seed}, run)
     if target.kind != "disentanglement_lib":
         raise DataError(f"expected a run of disentanglement_lib or of ours, {path} is {target.kind}")
-    files = Folder(path)
-    name = files.ending("model/results/json/train_config.json")
-    if name is None:
-        raise DataError(f"expected model/results/json/train_config.json in {path}: without it the method is unknown")
-    return published_point(json.loads(files.read(name)), evaluation)
+    return published_point(read_config(Folder(path), ["model/results/json/train_config.json"]), evaluation)
 
 
 def _measured(path: Path, run: Run, root: str) -> str:
@@ -135,10 +129,3 @@ def _measured(path: Path, run: Run, root: str) -> str:
     except PolarisedError as error:
         return str(error)
     return ""
-
-
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
