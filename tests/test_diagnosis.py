@@ -9,6 +9,7 @@ from polarised.errors import DataError
 N = 2000
 GENERATOR = np.random.default_rng(0)
 ACTIVE = (GENERATOR.standard_normal(N), np.full(N, 0.02))
+OTHER = (np.random.default_rng(1).standard_normal(N), np.full(N, 0.02))
 PASSIVE = (0.03 * ACTIVE[0], np.full(N, 0.99))
 HALF = (np.where(np.arange(N) % 2, GENERATOR.standard_normal(N), 0.0), np.where(np.arange(N) % 2, 0.02, 0.99))
 
@@ -32,7 +33,52 @@ def test_a_collapsed_model_is_called_so():
 
 
 def test_a_model_without_passive_variables_is_left_alone():
-    assert "none is passive" in diagnose(encodings_of(ACTIVE, ACTIVE)).advice[0]
+    advice = diagnose(encodings_of(ACTIVE, OTHER)).advice
+    assert advice[0] == "Use the means of all variables: none is passive."
+    assert advice[1].endswith("sampled: mean and sample agree.")
+
+
+def test_mean_and_sample_agree_only_where_their_scores_do():
+    weak = [(ACTIVE[0] + 0.01 * GENERATOR.standard_normal(N), np.full(N, 0.5)) for _ in range(4)]
+    advice = diagnose(encodings_of(*weak)).advice
+    assert not any("agree" in sentence for sentence in advice)
+    assert "the noise of the mixed variables 0, 1, 2 and 3 hides how correlated the means are" in advice[1]
+    twins = [(ACTIVE[0] + 0.01 * GENERATOR.standard_normal(N), np.full(N, 0.02)) for _ in range(3)]
+    advice = diagnose(encodings_of(*twins)).advice
+    assert "even the little noise of active variables hides" in advice[1]
+    assert "so say which one you use" in advice[1]
+    among = diagnose(encodings_of(ACTIVE, OTHER, PASSIVE, *weak[:2])).advice
+    assert "without the passive variables it is" in among[1]
+    assert "the noise of the mixed variables 3 and 4 hides" in among[1]
+
+
+def test_one_variable_is_spoken_of_in_the_singular():
+    assert diagnose(encodings_of(ACTIVE)).headline == "The only latent variable is active."
+    assert diagnose(encodings_of(ACTIVE)).advice == ("Use the mean of variable 0: none is passive.",)
+    assert diagnose(encodings_of(PASSIVE)).headline.startswith("Collapsed: the only latent variable is passive")
+    assert diagnose(encodings_of(ACTIVE, PASSIVE)).advice[0] == "Use the mean of variable 0; 1 is passive: drop it."
+
+
+def test_what_is_passive_only_just_is_not_to_be_dropped():
+    doubtful = (np.where(np.arange(N) < 7, 5.0, 0.0) * np.sign(OTHER[0]), np.full(N, 0.99))
+    diagnosis = diagnose(encodings_of(ACTIVE, PASSIVE, doubtful))
+    assert diagnosis.regime.passive == [1, 2]
+    assert diagnosis.regime.droppable == [1]
+    assert diagnosis.advice[0] == "Use the mean of variable 0; 1 is passive: drop it."
+    assert any(sentence.startswith("Variable 2 is passive only just") for sentence in diagnosis.advice)
+
+
+def test_a_spread_that_cannot_be_a_trained_variance_is_asked_about():
+    wide = (ACTIVE[0], np.full(N, 2.7))
+    assert any("is the spread you gave a variance" in sentence for sentence in diagnose(encodings_of(wide)).advice)
+
+
+def test_a_code_that_lives_by_its_prior_is_not_called_collapsed():
+    means = ACTIVE[0][:, None]
+    driven = Encodings(means, variance=np.full((N, 1), 0.01), prior_mean=means, prior_variance=np.full((N, 1), 0.01))
+    diagnosis = diagnose(driven)
+    assert "Collapsed" not in diagnosis.headline
+    assert not any("Lower beta" in sentence for sentence in diagnosis.advice)
 
 
 def test_cautions_for_what_variance_rules_miss():
@@ -61,8 +107,8 @@ def test_a_decoder_that_contradicts_the_types_is_heard():
 
     use = polars.DataFrame({"variable": [0, 1, 2], "permuted": [80.0, 9.0, 0.02], "redrawn": [70.0, 8.0, 0.1]})
     advice = diagnose(encodings_of(ACTIVE, PASSIVE, ACTIVE), decoder_use=use).advice
-    assert any(sentence.startswith("The decoder does not read 2:") for sentence in advice)
-    assert any(sentence.startswith("The decoder reads 1 although passive") for sentence in advice)
+    assert any(sentence.startswith("The decoder does not read variable 2:") for sentence in advice)
+    assert any(sentence.startswith("The decoder reads variable 1 although passive") for sentence in advice)
     agreed = use.with_columns(polars.Series("permuted", [80.0, 0.0, 60.0]))
     advice = diagnose(encodings_of(ACTIVE, PASSIVE, ACTIVE), decoder_use=agreed).advice
     assert not any("The decoder" in sentence for sentence in advice)

@@ -9,6 +9,7 @@ import numpy as np
 
 from polarised.errors import DataError
 from polarised.metrics.comparison import compare
+from polarised.representations.advice import advice, headline
 from polarised.representations.decoded import Pictures
 from polarised.representations.encodings import Encodings
 from polarised.representations.other_rules import other_rules
@@ -151,114 +152,10 @@ def concluded(name: str, encodings: Encodings, regime: Regime, scores: "polars.D
         encodings=encodings,
         regime=regime,
         scores=scores,
-        headline=_headline(regime),
-        advice=(*_advice(regime, scores), *_from_the_decoder(regime, more.get("decoder_use"))),
+        headline=headline(regime),
+        advice=tuple(advice(regime, scores, more.get("decoder_use"))),
         **more,
     )
-
-
-def _headline(regime: Regime) -> str:
-    active, mixed, passive = (len(part) or "none" for part in (regime.active, regime.mixed, regime.passive))
-    total = len(regime.types)
-    if not regime.active and not regime.mixed:
-        return f"Collapsed: all {total} latent variables are passive, the code says nothing about the input."
-    verb = "is" if active == 1 else "are"
-    return f"{str(active).capitalize()} of {total} latent variables {verb} active, {mixed} mixed, {passive} passive."
-
-
-def _advice(regime: Regime, scores: "polars.DataFrame") -> list[str]:
-    if not regime.active and not regime.mixed:
-        return [
-            "Lower beta, warm it up, or train longer: as it is, neither mean nor sample carries information.",
-            *_cautions(regime),
-        ]
-    advice = []
-    if regime.passive:
-        kept = _listed(sorted(regime.active + regime.mixed))
-        verb, them = ("is", "it") if len(regime.passive) == 1 else ("are", "them")
-        advice.append(f"Use the means of variables {kept}; {_listed(regime.passive)} {verb} passive: drop {them}.")
-    else:
-        advice.append("Use the means of all variables: none is passive, so mean and sample agree up to noise.")
-    correlations = {
-        (row["representation"], row["variables"]): row["value"]
-        for row in scores.filter(scores["metric"] == "total_correlation").iter_rows(named=True)
-    }
-    whole = correlations.get(("mean", "full")), correlations.get(("sampled", "full"))
-    alive = "active_mixed" if regime.mixed and regime.active else "active" if regime.active else "mixed"
-    without = correlations.get(("mean", alive)), correlations.get(("sampled", alive))
-    if regime.passive and None not in whole and None not in without:
-        advice.append(
-            f"The total correlation of the mean representation is {whole[0]:.3g} nats against {whole[1]:.3g} sampled; "
-            f"without the passive variables it is {without[0]:.3g} against {without[1]:.3g}."
-        )
-    if regime.mixed:
-        verb = "is" if len(regime.mixed) == 1 else "are"
-        advice.append(
-            f"{_listed(regime.mixed).capitalize()} {verb} mixed: noise for some inputs or weak for all; "
-            "keep for reconstruction, mistrust single values."
-        )
-    return advice + _cautions(regime)
-
-
-def _cautions(regime: Regime) -> list[str]:
-    cautions = []
-    fragile = [j for j in range(len(regime.types)) if regime.confidence[j] < 0.95]
-    if fragile:
-        cautions.append(f"The type of {_listed(fragile)} is fragile: it changes when other inputs are drawn.")
-    other: Rule = "standard" if regime.rule == "relative" else "relative"
-    types = regime.at(regime.alpha, rule=other).types
-    apart = [j for j, kind in enumerate(types) if kind != regime.types[j]]
-    if apart:
-        words = ", ".join(f"{j} ({regime.types[j]} here, {types[j]} there)" for j in apart)
-        cautions.append(f"The {regime.rule} and the {other} rule part on {words}.")
-    hidden = [j for j in regime.uninformative if regime.statistics.ratio_mean[j] <= regime.alpha]
-    if hidden:
-        cautions.append(
-            f"{_listed(hidden).capitalize()} would pass for active by variance alone, yet is nothing but noise: "
-            "a penalty on the posterior variance moves unused variables there."
-        )
-    if regime.prior_driven:
-        cautions.append(
-            f"{_listed(regime.prior_driven).capitalize()} follows the prior, yet is not noise: the prior itself knows "
-            "the input. Ask the decoder (permute or redraw the variable) before dropping it."
-        )
-    if regime.learned_prior_mean:
-        cautions.append(
-            "The prior mean is learned, so passive variables may be correlated through it: dropping them can change "
-            "the total correlation of the sample too."
-        )
-    if regime.learned_prior_variance:
-        off = np.flatnonzero(np.abs(regime.statistics.calibration - 1) > 0.1)
-        if len(off):
-            cautions.append(
-                f"The learned prior has not settled for {_listed([int(j) for j in off])} "
-                "(variance ratio plus shift is not within 0.1 of 1): train longer before trusting the types."
-            )
-    return cautions
-
-
-def _from_the_decoder(regime: Regime, use: "polars.DataFrame | None") -> list[str]:
-    """Say where the decoder contradicts the types: it reads a passive variable, or never reads another."""
-    if use is None:
-        return []
-    rise, said = use["permuted"].to_numpy(), []
-    unread = [j for j in sorted(regime.active + regime.mixed) if rise[j] < 0.1]
-    if unread:
-        said.append(
-            f"The decoder does not read {_listed(unread)}: giving it the value of another image costs less than 0.1 "
-            "nats, whatever the posterior says. Treat as passive."
-        )
-    read = [j for j in regime.passive if rise[j] > 5 and j not in regime.prior_driven]
-    if read:
-        said.append(f"The decoder reads {_listed(read)} although passive by its posterior: do not drop it unseen.")
-    return said
-
-
-def _listed(variables: Sequence[int]) -> str:
-    words = [str(j) for j in variables]
-    if len(words) > 16:
-        return f"{', '.join(words[:8])}, … and {words[-1]} ({len(words)} of them)"
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _records(table: "polars.DataFrame") -> list[dict[str, Any]]:

@@ -143,6 +143,12 @@ def test_a_variable_that_follows_a_learned_prior_mean_is_flagged():
     assert regime.learned_prior_mean
 
 
+def test_without_a_prior_that_moves_nothing_is_driven_by_it():
+    mean = np.random.default_rng(0).integers(-5, 6, size=(N, 1)).astype(float)
+    for prior_mean in (0.0, np.zeros((N, 1))):
+        assert classify(Encodings(mean, variance=np.ones((N, 1)), prior_mean=prior_mean)).prior_driven == []
+
+
 def test_a_mean_off_the_prior_is_not_passive_unless_the_shift_is_ignored():
     encodings = Encodings(np.full((N, 1), 0.8), variance=np.ones((N, 1)))
     assert classify(encodings).types == ("mixed",)

@@ -25,6 +25,7 @@ __all__ = ["Evidence", "Regime", "classify", "decide"]
 Rule = Literal["relative", "standard"]
 TYPES = ("active", "mixed", "passive")
 BOOTSTRAP_DRAWS = 1000
+SURE = 0.95
 
 Array = NDArray[np.float64]
 
@@ -142,8 +143,21 @@ class Regime:
     @property
     def prior_driven(self) -> list[int]:
         """Variables that follow the prior, yet are not noise: the prior knows the input (a learned prior mean)."""
-        quiet = np.abs(self.statistics.ratio_mean - 1) <= self.alpha
-        return [int(j) for j in np.flatnonzero(quiet & (self.statistics.noise_share <= self.alpha))]
+        statistics = self.statistics
+        # A mean that roams without being noise, yet stays within a prior's width of the prior mean: both move.
+        quiet = (np.abs(statistics.ratio_mean - 1) <= self.alpha) & (statistics.shift <= 1)
+        return [int(j) for j in np.flatnonzero(quiet & (statistics.noise_share <= self.alpha))]
+
+    @property
+    def fragile(self) -> list[int]:
+        """Variables whose type changes in more than 5% of the resampled inputs."""
+        return [int(j) for j in np.flatnonzero(self.confidence < SURE)]
+
+    @property
+    def droppable(self) -> list[int]:
+        """Variables that are passive beyond doubt: neither fragile nor driven by the prior."""
+        doubtful = {*self.fragile, *self.prior_driven}
+        return [j for j in self.passive if j not in doubtful]
 
     def at(self, alpha: float, *, rule: Rule | None = None) -> "Regime":
         """Return the regime on the same evidence at another alpha, or under the other rule."""
