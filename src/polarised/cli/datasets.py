@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, console, print_json
+from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json
 
 if TYPE_CHECKING:
     from polarised.data import Description
@@ -128,7 +128,7 @@ def _progress(quiet: bool) -> "Iterator[Progress | None]":
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     share = TextColumn("{task.percentage:>3.0f}%")
-    columns = (TextColumn("{task.description}"), BarColumn(), share, TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), share, TimeRemainingColumn())
     bars = Progress(*columns, console=Console(stderr=True))
     tasks: dict[str, TaskID] = {}
 
@@ -164,9 +164,9 @@ def _print_table(described: "list[Description]", folder: str) -> None:
         )
     screen = console()
     screen.print(table)
-    screen.print(f"Files are looked for in {folder}; set POLARISED_DATA to change it.", soft_wrap=True)
+    screen.print(f"Files are looked for in {as_it_is(folder)}; set POLARISED_DATA to change it.", soft_wrap=True)
     for about in (about for about in described if not about.ready):
         files = about.files[0] if len(about.files) == 1 else f"{len(about.files)} files ({about.files[0]}, ...)"
         origin = f"from {about.pages[0]} " if about.pages else ""
-        screen.print(f"  {about.name}: {files} {origin}into {about.folder}", style="dim", soft_wrap=True)
+        screen.print(as_it_is(f"  {about.name}: {files} {origin}into {about.folder}"), style="dim", soft_wrap=True)
     screen.print("`polarised datasets prepare NAME` gets what can be downloaded; `show NAME` draws it.")

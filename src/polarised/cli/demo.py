@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, console, print_json, show_diagnosis
+from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, show_diagnosis
 
 __all__ = ["demo"]
 
@@ -64,7 +64,7 @@ def demo(
         )
     save(overview(diagnosis.encodings, diagnosis.regime, seed=seed), directory / "overview")
     page = diagnosis.report(directory / "report.html")
-    screen.print(f"\nThe page: [bold]{page}[/bold]")
+    screen.print(f"\nThe page: [bold]{as_it_is(page)}[/bold]")
     if json:
         print_json(
             {

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.screen import MARKS, Json, Quiet, console, print_json, show_diagnosis, table
+from polarised.cli.screen import MARKS, Json, Quiet, as_it_is, console, print_json, show_diagnosis, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,18 +79,16 @@ def diagnose(
         print_json({**diagnosis.to_dict(), "page": written})
         return
     screen = console(quiet=quiet)
-    from rich.markup import escape
-
     regime = diagnosis.regime
     settings = f"{regime.rows:,} inputs, {regime.rule} rule, alpha {regime.alpha:g}"
-    screen.print(f"[dim]{escape(diagnosis.name)}, {settings}[/dim]")
+    screen.print(f"[dim]{as_it_is(diagnosis.name)}, {settings}[/dim]")
     show_diagnosis(diagnosis, screen)
     if diagnosis.decoder_use is not None:
         _show_decoder_use(diagnosis, screen)
     if details:
         _show_details(diagnosis, screen)
     if written is not None:
-        screen.print(f"\nThe page: [bold]{written}[/bold]", soft_wrap=True)
+        screen.print(f"\nThe page: [bold]{as_it_is(written)}[/bold]", soft_wrap=True)
 
 
 def _place(targets: list[Path], name: str) -> Path:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, console, print_json, table
+from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,7 +43,7 @@ def dimensions(
     screen = console(quiet=quiet or json)
     dataset = images_named(data)
     measured = data_dimension(dataset, estimator="twonn" if estimator == "twonn" else "mle", seed=seed)
-    screen.print(f"Intrinsic dimension of {dataset.name}: {measured:.1f}")
+    screen.print(f"Intrinsic dimension of {as_it_is(dataset.name)}: {measured:.1f}")
     trainer = Trainer(
         dataset,
         model={"architecture": architecture},
@@ -51,7 +51,7 @@ def dimensions(
         steps=steps,
         examples=examples,
         seed=seed,
-        told=lambda sentence: screen.print(f"[dim]{sentence}[/dim]"),
+        told=lambda sentence: screen.print(f"[dim]{as_it_is(sentence)}[/dim]"),
     )
     size = latents or max(2, round(2 * measured))
     regimes = [trainer.regime(size, seed=seed + i) for i in range(seeds)]
@@ -65,7 +65,7 @@ def dimensions(
         screen.print(f"[bold]FONDUE keeps {search.latents}.[/bold]")
     drawn = None if plot is None else draw(plot, regimes=regimes, count=count, search=search)
     if drawn is not None:
-        screen.print(f"\nThe curves: [bold]{drawn}[/bold]")
+        screen.print(f"\nThe curves: [bold]{as_it_is(drawn)}[/bold]")
     if json:
         print_json(_plain(measured, size, count, search, drawn))
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, console, print_json
+from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,5 +63,5 @@ def _show(scores: list[dict[str, object]], screen: "Console") -> None:
     drawn.add_column("how to read it", overflow="fold")
     for name, sentence in readings.items():
         cells = [f"{values[name, kind]:.4g}" if (name, kind) in values else "–" for kind in kinds]
-        drawn.add_row(name.replace("_", " "), *cells, sentence)
+        drawn.add_row(name.replace("_", " "), *cells, as_it_is(sentence))
     screen.print(drawn)

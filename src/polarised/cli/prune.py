@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, console, print_json, table
+from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
 
 __all__ = ["prune"]
 
@@ -53,7 +53,7 @@ def prune(
     screen.print(table("Before and after", ("", "before", "after", "change"), rows))
     if "largest change of a kept encoding" in report:
         screen.print(f"Largest change of a kept encoding: {report['largest change of a kept encoding']:.2g}")
-    screen.print(f"\nThe model: [bold]{out}[/bold]")
+    screen.print(f"\nThe model: [bold]{as_it_is(out)}[/bold]")
 
 
 def _own(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, console, print_json
+from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json
 
 __all__ = ["explore", "report"]
 
@@ -34,7 +34,7 @@ def report(
     if json:
         print_json({"page": str(page), "bytes": page.stat().st_size})
     else:
-        console(quiet=quiet).print(f"The page: [bold]{page}[/bold]", soft_wrap=True)
+        console(quiet=quiet).print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
 
 
 def explore(

@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from polarised.diagnosis import Diagnosis
     from polarised.representations import Regime
 
-__all__ = ["Json", "Quiet", "console", "print_json", "regime_table", "scores_table", "show_diagnosis", "table"]
+__all__ = [
+    "Json",
+    "Quiet",
+    "as_it_is",
+    "console",
+    "print_json",
+    "regime_table",
+    "scores_table",
+    "show_diagnosis",
+    "table",
+]
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
@@ -33,7 +43,18 @@ def console(*, quiet: bool = False) -> "Console":
     """Return the console the commands print to; a quiet one prints nothing."""
     from rich.console import Console
 
-    return Console(quiet=quiet, highlight=False)
+    return Console(quiet=quiet, highlight=False, emoji=False)
+
+
+def as_it_is(text: object) -> str:
+    """Return a text not written for the screen so that it is shown as it is: a bracket in it is no markup.
+
+    >>> as_it_is("|E[r] + E[s] - 1|")
+    '|E\\\\[r] + E\\\\[s] - 1|'
+    """
+    from rich.markup import escape
+
+    return escape(str(text))
 
 
 def print_json(values: Mapping[str, Any]) -> None:
@@ -101,8 +122,8 @@ def scores_table(scores: "polars.DataFrame") -> "Table":
 
 def show_diagnosis(diagnosis: "Diagnosis", screen: "Console") -> None:
     """Print the headline, both tables and the advice."""
-    screen.print(f"\n[bold]{diagnosis.headline}[/bold]\n")
+    screen.print(f"\n[bold]{as_it_is(diagnosis.headline)}[/bold]\n")
     screen.print(regime_table(diagnosis.regime))
     screen.print(scores_table(diagnosis.scores))
     for sentence in diagnosis.advice:
-        screen.print(f"• {sentence}", soft_wrap=False)
+        screen.print(f"• {as_it_is(sentence)}", soft_wrap=False)

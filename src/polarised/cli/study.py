@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from polarised.cli.screen import Json, Quiet, console, print_json, table
+from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
     from polarised.representations.regime import Rule
@@ -109,7 +109,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
         return
     rows = [
         (
-            cost.kind,
+            as_it_is(cost.kind),
             f"{cost.runs:,}",
             f"{cost.steps:,}",
             f"{1000 * cost.seconds_per_step:.1f}",
@@ -120,7 +120,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     ]
     columns = ("kind", "runs", "steps", "ms a step", "evaluation (s)", "core-hours")
     screen = console()
-    screen.print(table(f"{study.name}, scale {study.scale}", columns, rows))
+    screen.print(table(as_it_is(f"{study.name}, scale {study.scale}"), columns, rows))
     screen.print(
         f"{result.runs:,} runs, {result.steps:,} steps: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
@@ -153,16 +153,16 @@ def status(folder: Folder, json: Json = False) -> None:
     rows = []
     for method in methods:
         own = Counter(state.state for state in states if state.point.labels["method"] == method)
-        rows.append((str(method), *(str(own[name] or "") for name in STATES)))
+        rows.append((as_it_is(method), *(str(own[name] or "") for name in STATES)))
     screen.print(table("By method", ("method", *STATES), rows))
     for state in states:
         if state.state == "running":
             screen.print(f"running {state.point.run.name}: step {state.step:,} of {state.point.run.training.steps:,}")
     for state in states:
         if state.state == "failed":
-            screen.print(f"[red]failed[/] {state.point.run.name}: {state.reason}", soft_wrap=True)
+            screen.print(f"[red]failed[/] {state.point.run.name}: {as_it_is(state.reason)}", soft_wrap=True)
     if counts["failed"]:
-        screen.print(f"Try them again with [bold]polarised study retry {folder}[/bold]")
+        screen.print(f"Try them again with [bold]polarised study retry {as_it_is(folder)}[/bold]", soft_wrap=True)
 
 
 STATES = ("done", "running", "waiting", "failed")
@@ -208,7 +208,7 @@ def collect(
     if json:
         print_json({"results": str(path)})
     else:
-        console().print(f"The table: [bold]{path}[/bold]")
+        console().print(f"The table: [bold]{as_it_is(path)}[/bold]")
 
 
 @app.command()
@@ -230,8 +230,10 @@ def verify(
     screen = console()
     colours = {"confirmed": "green", "not confirmed": "red", "undecided": "yellow"}
     for verdict in verdicts:
-        screen.print(f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]: {verdict.claim}", soft_wrap=True)
-        screen.print(f"    {verdict.evidence}", soft_wrap=True)
+        screen.print(
+            f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]: {as_it_is(verdict.claim)}", soft_wrap=True
+        )
+        screen.print(f"    {as_it_is(verdict.evidence)}", soft_wrap=True)
 
 
 @app.command()
@@ -251,7 +253,7 @@ def publish(
     if json:
         print_json({"page": str(page)})
     else:
-        console().print(f"The page: [bold]{page}[/bold]", soft_wrap=True)
+        console().print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
 
 
 def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool, quiet: bool) -> None:
@@ -263,7 +265,9 @@ def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool
     if ended is None:
         return
     done = ended.done + ended.earlier
-    console(quiet=quiet).print(f"{done} of {ended.total} runs done, {ended.failed} failed: [bold]{root}[/bold]")
+    console(quiet=quiet).print(
+        f"{done} of {ended.total} runs done, {ended.failed} failed: [bold]{as_it_is(root)}[/bold]"
+    )
     if ended.failed:
         typer.echo(f"{ended.failed} runs failed; see polarised study status {root}", err=True)
     if not done:
@@ -276,8 +280,11 @@ def _measure(study: "Study", models: Path, root: str, jobs: int, *, quiet: bool)
     screen, count = console(quiet=quiet), 0
     for path, why in measure_models(study, models, root, jobs=jobs or -1):
         count += not why
-        screen.print(f"[red]failed[/] {path.name}: {why}" if why else f"measured {path.name}", soft_wrap=True)
-    screen.print(f"{count} models measured: [bold]{root}[/bold]")
+        screen.print(
+            f"[red]failed[/] {as_it_is(path.name)}: {as_it_is(why)}" if why else f"measured {as_it_is(path.name)}",
+            soft_wrap=True,
+        )
+    screen.print(f"{count} models measured: [bold]{as_it_is(root)}[/bold]")
 
 
 def _executor(name: str, jobs: int, address: str | None, gpus: float) -> dict[str, Any]:
@@ -293,9 +300,9 @@ def _finish(root: str, *, quiet: bool, json: bool) -> None:
         print_json({"folder": root, "results": str(path), "page": page})
     else:
         screen = console(quiet=quiet)
-        screen.print(f"The table: [bold]{path}[/bold]", soft_wrap=True)
+        screen.print(f"The table: [bold]{as_it_is(path)}[/bold]", soft_wrap=True)
         if page is not None:
-            screen.print(f"The page: [bold]{page}[/bold]", soft_wrap=True)
+            screen.print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
 
 
 def _page(root: str, results: Path | str) -> Path | None:

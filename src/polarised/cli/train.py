@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, console, print_json, show_diagnosis
+from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, show_diagnosis
 
 __all__ = ["train"]
 
@@ -35,4 +35,4 @@ def train(
     else:
         screen = console(quiet=quiet)
         show_diagnosis(diagnosis, screen)
-        screen.print(f"\nThe run: [bold]{directory}[/bold]")
+        screen.print(f"\nThe run: [bold]{as_it_is(directory)}[/bold]")

@@ -17,7 +17,7 @@ def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | N
     """Go through a study to its end, showing how it stands; return how it ended (None: there was nothing)."""
     from rich.console import Console
 
-    screen = Console(stderr=True, quiet=quiet, highlight=False)
+    screen = Console(stderr=True, quiet=quiet, highlight=False, emoji=False)
     if quiet or not sys.stderr.isatty():
         return _plainly(progress, screen)
     from rich.live import Live
@@ -65,9 +65,12 @@ def _plainly(progress: Iterable[Progress], screen: "Console") -> Progress | None
 
 
 def _tell_failure(progress: Progress, screen: "Console") -> None:
+    from rich.markup import escape
+
     event = progress.latest
     if event is not None and event.state in ("failed", "lost"):
-        screen.print(f"[red]{event.state}[/] {event.run.name}: {event.reason}", soft_wrap=True)
+        # A reason is whatever some library said, brackets included.
+        screen.print(f"[red]{event.state}[/] {event.run.name}: {escape(event.reason)}", soft_wrap=True)
 
 
 def _line(progress: Progress | None, began: float) -> str:
