@@ -39,6 +39,16 @@ def test_protocols_and_trees() -> None:
     assert scaled.accuracy == pytest.approx(modern.accuracy, abs=0.01)
 
 
+def test_one_strength_is_taken_as_it_is() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    z, factors = coded(300)
+    weak = metrics.logistic_regression(z, factors[:, :1], strengths=(0.01,))
+    known = LogisticRegression(C=0.01, tol=1e-8).fit(z[:200], factors[:200, 0])
+    assert weak.accuracy == known.score(z[200:], factors[200:, 0])
+    assert weak.train_accuracy == known.score(z[:200], factors[:200, 0])
+
+
 def test_boosted_trees_agree_with_exact_ones() -> None:
     z, factors = coded(300)
     assert metrics.boosted_trees(z, factors).accuracy == pytest.approx(

@@ -50,9 +50,9 @@ def demo(
     diagnosis = diagnose_run(directory)
     show_diagnosis(diagnosis, screen)
 
-    keep = sorted(diagnosis.regime.active + diagnosis.regime.mixed)
+    keep = [j for j in range(len(diagnosis.regime.types)) if j not in diagnosis.regime.droppable]
     proof = None
-    if keep and len(keep) < len(diagnosis.regime.types):
+    if keep and diagnosis.regime.droppable:
         vae = load_vae(directory / "model.safetensors")
         smaller = prune(vae, keep)
         proof = pruning_report(vae, smaller, dataset_of(run).sample(2000, seed).images, keep=keep)

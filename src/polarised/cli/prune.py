@@ -15,9 +15,13 @@ def prune(
     out: Annotated[Path, typer.Option(help="Where to write the smaller model (.safetensors).")] = Path(
         "pruned.safetensors"
     ),
-    keep: Annotated[str | None, typer.Option(help="Variables to keep, e.g. 0,3,5; default: active and mixed.")] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="Variables to keep, e.g. 0,3,5; default: not surely passive.")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Images to prove it on; default: the model's own.")] = None,
-    alpha: Annotated[float, typer.Option(help="Threshold of the types.", min=0.001, max=0.499)] = 0.1,
+    alpha: Annotated[
+        float | None, typer.Option(help="Threshold of the types; default: 0.1, or the run's own.", min=0.001, max=0.499)
+    ] = None,
     examples: Annotated[int, typer.Option(help="Images to prove it on.", min=10)] = 3000,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     mean_head: Annotated[str | None, typer.Option(help="Foreign weights: the layer that gives the mean.")] = None,
@@ -34,6 +38,8 @@ def prune(
 ) -> None:
     """Write a smaller model without the passive variables, and show what changed: size, reconstruction, codes.
 
+    Types are those [bold]diagnose[/bold] gives; a variable whose type is in doubt is kept.
+
     Example: [bold]polarised prune runs/my-run --out small.safetensors[/bold]
 
     Weights of your own network (.safetensors, .pt): name the layers around the latents, and what to keep:
@@ -47,7 +53,10 @@ def prune(
     if json:
         print_json({**report, "model": out})
         return
-    screen.print(f"[bold]{len(report['kept'])} variables kept, {len(report['dropped'])} dropped[/bold]")
+    screen.print(f"[bold]{_count(report['kept'], 'kept')}; {_count(report['dropped'], 'dropped')}[/bold]")
+    if report.get("passive but kept"):
+        doubted = ", ".join(map(str, report["passive but kept"]))
+        screen.print(f"Passive, yet kept because that is in doubt: {doubted} (see polarised diagnose; --keep decides)")
     pairs = {name: pair for name, pair in report.items() if isinstance(pair, tuple)}
     rows = [(name, *(f"{value:,.6g}" for value in pair), f"{pair[1] - pair[0]:+,.4g}") for name, pair in pairs.items()]
     screen.print(table("Before and after", ("", "before", "after", "change"), rows))
@@ -57,23 +66,20 @@ def prune(
 
 
 def _own(
-    path: Path, out: Path, keep: str | None, data: str | None, alpha: float, examples: int, seed: int
+    path: Path, out: Path, keep: str | None, data: str | None, alpha: float | None, examples: int, seed: int
 ) -> dict[str, Any]:
     import torch
 
-    from polarised.adapters.native import from_vae
     from polarised.adapters.targets import images_named, open_target
     from polarised.errors import DataError
     from polarised.models.pruning import prune, pruned_config, pruning_report
     from polarised.models.storage import save_vae
-    from polarised.representations import classify
 
     target = open_target(path)
     vae, (config, auxiliary_size) = target.vae(), target.config()
     images = images_named(data) if data is not None else _data_of(target)
-    encodings = from_vae(vae, images, examples=examples, seed=seed)
-    regime = classify(encodings, alpha=alpha, seed=seed)
-    kept = sorted(regime.active + regime.mixed) if keep is None else _numbers(keep)
+    encodings, regime = _typed(target, vae, images, alpha, examples, seed, own=data is None)
+    kept = [j for j in range(vae.latents) if j not in regime.droppable] if keep is None else _numbers(keep)
     if not kept:
         raise DataError("expected a variable that is alive, all are passive; name what to keep with --keep")
     batch = images.sample(min(examples, len(images)), seed)
@@ -83,6 +89,7 @@ def _own(
     report: dict[str, Any] = {
         "kept": list(proof.keep),
         "dropped": list(proof.dropped),
+        "passive but kept": [j for j in regime.passive if keep is None and j not in regime.droppable],
         "parameters": proof.parameters,
         "reconstruction from means (nats)": proof.distortion,
         "reconstruction from samples (nats)": proof.sampled_distortion,
@@ -90,7 +97,7 @@ def _own(
         "largest change of a kept encoding": proof.encodings,
     }
     if encodings.factors is not None:
-        report["accuracy of predicting factors"] = _accuracies(encodings, kept)
+        report["accuracy of predicting factors"] = _accuracies(encodings, kept, examples)
     return report
 
 
@@ -134,22 +141,40 @@ def _data_of(target: Any) -> Any:
     return dataset_of(load_run(target.path))
 
 
-def _accuracies(encodings: Any, kept: list[int]) -> tuple[float, float]:
+def _typed(
+    target: Any, vae: Any, images: Any, alpha: float | None, examples: int, seed: int, *, own: bool
+) -> tuple[Any, Any]:
+    """Return the encodings and types that `diagnose` speaks of: a run's own where it has them."""
+    from polarised.adapters.native import from_vae
+    from polarised.representations import Encodings, classify
+
+    if own and target.kind == "run" and (target.path / "encodings.npz").exists():
+        from polarised.study.run import load_run
+
+        run, encodings = load_run(target.path), Encodings.load(target.path / "encodings.npz")
+        return encodings, classify(encodings, alpha=alpha or run.evaluation.alpha, seed=run.seed)
+    encodings = from_vae(vae, images, examples=examples, seed=seed)
+    return encodings, classify(encodings, alpha=alpha or 0.1, seed=seed)
+
+
+def _accuracies(encodings: Any, kept: list[int], examples: int) -> tuple[float, float]:
     """Return the mean accuracy of predicting every factor from the means of all and of the kept variables."""
-    import numpy as np
+    from polarised.metrics.downstream import logistic_regression
 
-    from polarised.metrics.logistic import linear_classifier
+    rows = slice(0, examples)
+    before, after = (
+        logistic_regression(encodings.mean[rows, variables], encodings.factors[rows], strengths=(1.0,)).accuracy
+        for variables in (slice(None), kept)
+    )
+    return before, after
 
-    cut = len(encodings) * 2 // 3
-    accuracies = []
-    for variables in (list(range(encodings.latents)), kept):
-        codes = encodings.mean[:, variables].astype(np.float64)
-        hits = []
-        for labels in encodings.factors.T:
-            fitted = linear_classifier(codes[:cut], labels[:cut], multiclass="multinomial")
-            hits.append(float((fitted.predict(codes[cut:]) == labels[cut:]).mean()))
-        accuracies.append(float(np.mean(hits)))
-    return accuracies[0], accuracies[1]
+
+def _count(variables: list[int], verb: str) -> str:
+    """Say how many variables were kept or dropped, and which."""
+    if not variables:
+        return f"none {verb}"
+    noun = "variable" if len(variables) == 1 else "variables"
+    return f"{len(variables)} {noun} {verb} ({', '.join(map(str, variables))})"
 
 
 def _numbers(text: str) -> list[int]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from polarised.errors import ConfigError, DataError
 from polarised.metrics.boosting import Trees, boosted_trees_fit
 from polarised.metrics.inputs import Floats, Integers, checked_pair, checked_split
-from polarised.metrics.logistic import cross_validated_classifier
+from polarised.metrics.logistic import Multiclass, cross_validated_classifier, linear_classifier
 from polarised.randomness import stream
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def logistic_regression(
     """Return the accuracy of cross-validated logistic regression, one classifier for each factor.
 
     The authors' protocol (``reference``): 10 strengths C from 1e-4 to 1e4, 5 contiguous folds, one class against the
-    rest with its own C, codes as they are. ``modern``: one multinomial model on standardised codes.
-    [Bonheme2023BeMoreActive, fig. 6; Locatello2019]
+    rest with its own C, codes as they are. ``modern``: one multinomial model on standardised codes. One strength alone
+    is taken as it is, without folds. [Bonheme2023BeMoreActive, fig. 6; Locatello2019]
 
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> logistic_regression(z, (z > 0).astype(int)).accuracy > 0.95
@@ -61,14 +61,14 @@ def logistic_regression(
         scale = array[:split].std(axis=0)
         array = (array - array[:split].mean(axis=0)) / np.where(scale > 0, scale, 1.0)
 
+    multiclass: Multiclass = "one_vs_rest" if protocol == "reference" else "multinomial"
+
     def predict(column: Integers) -> tuple[Integers, Integers]:
-        model = cross_validated_classifier(
-            array[:split],
-            column[:split],
-            multiclass="one_vs_rest" if protocol == "reference" else "multinomial",
-            strengths=strengths,
-            folds=folds,
-        )
+        rows, labels = array[:split], column[:split]
+        if len(strengths) == 1:
+            model = linear_classifier(rows, labels, multiclass=multiclass, strength=strengths[0])
+        else:
+            model = cross_validated_classifier(rows, labels, multiclass=multiclass, strengths=strengths, folds=folds)
         return model.predict(array[:split]), model.predict(array[split:])
 
     return _scored(labels, split, predict)

@@ -1,0 +1,59 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from polarised import Encodings
+from polarised.cli import app
+from polarised.models import load_vae
+from polarised.study import Run, execute
+
+ROWS = 400
+GENERATOR = np.random.default_rng(0)
+ALIVE, FAINT = GENERATOR.standard_normal(ROWS), 0.02 * GENERATOR.standard_normal(ROWS)
+DOUBTFUL = np.where(np.arange(ROWS) < 2, 4.2, 0.0)
+MEAN = np.column_stack([ALIVE, FAINT, DOUBTFUL, GENERATOR.standard_normal(ROWS)])
+VARIANCE = np.column_stack([np.full(ROWS, level) for level in (0.01, 1.0, 1.0, 0.4)])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run whose own encodings say: 0 active, 1 passive, 2 passive only just, 3 mixed."""
+    config = {
+        "dataset": {"name": "dsprites", "size": 32},
+        "model": {"architecture": {"name": "mlp", "widths": [8]}, "latents": 4},
+        "training": {"steps": 2, "batch_size": 8},
+        "evaluation": {"examples": ROWS},
+    }
+    directory = execute(Run.from_config(config), tmp_path_factory.mktemp("runs"))
+    found = Encodings.load(directory / "encodings.npz")
+    stored = Encodings(MEAN, variance=VARIANCE, factors=found.factors, factor_names=found.factor_names)
+    (directory / "encodings.npz").unlink()
+    stored.save(directory / "encodings.npz")
+    return directory
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def test_prune_goes_by_the_types_that_diagnose_gives(finished, tmp_path):
+    diagnosed = json.loads(run("diagnose", finished, "--json"))
+    assert (diagnosed["active"], diagnosed["passive"]) == ([0], [1, 2])
+    report = json.loads(run("prune", finished, "--out", tmp_path / "small.safetensors", "--examples", 50, "--json"))
+    assert report["dropped"] == [1]
+    assert report["passive but kept"] == [2]
+    assert load_vae(tmp_path / "small.safetensors").latents == 3
+
+
+def test_what_is_dropped_and_what_is_in_doubt_is_named(finished, tmp_path):
+    said = " ".join(run("prune", finished, "--out", tmp_path / "small.safetensors", "--examples", 50).split())
+    assert "3 variables kept (0, 2, 3); 1 variable dropped (1)" in said
+    assert "Passive, yet kept because that is in doubt: 2" in said
+    named = ("--keep", "0,1,2,3", "--examples", 50)
+    said = run("prune", finished, "--out", tmp_path / "same.safetensors", *named)
+    assert "none dropped" in said
+    assert "in doubt" not in said
