@@ -62,3 +62,20 @@ def test_passive_variables_make_the_mean_look_correlated_and_the_sample_not(enco
 def test_a_regime_of_another_model_is_refused(encodings):
     with pytest.raises(DataError, match="same 2 variables"):
         compare(encodings.keep([0, 1]), classify(encodings))
+
+
+@pytest.mark.parametrize(
+    ("kept", "alive"), [([0, 1, 2, 3], [0, 1, 2]), ([0, 1, 3, 4], [0, 1]), ([2, 3], [2]), ([3, 4], [])]
+)
+def test_without_passive_is_scored_in_every_model(encodings, kept, alive):
+    own = encodings.keep(kept)
+    scores = compare(own, classify(own), without_passive=True, seed=3)
+    values = {tuple(row[:2]): row[3] for row in scores.iter_rows() if row[2] == "alive"}
+    columns = own.sample(seed=3)[:, [kept.index(j) for j in alive]]
+    assert len(values) == 4 * 2
+    expected = total_correlation(columns) if len(alive) > 1 else 0.0
+    assert values["total_correlation", "sampled"] == pytest.approx(expected)
+    if len(alive) < 2:
+        assert values["mutual_information", "mean"] == values["wasserstein_correlation", "mean"] == 0.0
+        assert values["effective_rank", "mean"] == len(alive)
+    assert "alive" not in compare(own, classify(own))["variables"].to_list()

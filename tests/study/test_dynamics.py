@@ -70,14 +70,17 @@ def test_every_claim_about_learning_can_hold_and_fail(tmp_path: Path, seeds: int
     assert len(holds) == len(fails) == len(CLAIMS)
     assert set(words(holds).values()) == {"confirmed"}, [str(verdict) for verdict in holds]
     assert set(words(fails).values()) == {"not confirmed"}, [str(verdict) for verdict in fails]
-    unit = "a value a model" if seeds >= 3 else f"a value a variable of {seeds} model"
+    unit = f"over {seeds} models" if seeds >= 3 else f"variables of {seeds} model"
     assert all(unit in verdict.evidence for verdict in holds + fails)
 
 
 def test_a_model_without_passive_variables_decides_nothing_about_them(tmp_path: Path) -> None:
-    found = words(check_claims(table(tmp_path, seeds=1, types=("active",) * 5), CLAIMS))
+    verdicts = check_claims(table(tmp_path, seeds=1, types=("active",) * 5), CLAIMS)
+    found = words(verdicts)
     assert found.pop("active_means_stay_uncorrelated") == "confirmed"
     assert set(found.values()) == {"undecided"}
+    assert [verdict.evidence for verdict in verdicts if "nan" in verdict.evidence] == []
+    assert all("no model has a value" in verdict.evidence for verdict in verdicts if verdict.verdict == "undecided")
 
 
 def test_results_without_snapshots_decide_nothing() -> None:

@@ -54,9 +54,32 @@ def test_closed_and_open_gaps_are_told_apart() -> None:
 
 
 def test_uncorrelated_yet_dependent_needs_both() -> None:
+    claim = {"name": "uncorrelated_yet_dependent", "methods": ["DIP"]}
     table = both("DIP", lambda s, i: 0.01, lambda s, i: 0.01)
-    table += rows("DIP", "largest_pair_information", lambda s, i: 0.3 + 0.01 * i, of="mean")
-    assert verdicts(table, {"name": "uncorrelated_yet_dependent", "methods": ["DIP"]}) == ["confirmed", "confirmed"]
+    table += rows("DIP", "largest_excess_information", lambda s, i: 0.3 + 0.01 * i, of="mean")
+    table += rows("RTC", "largest_excess_information", lambda s, i: 0.02, of="mean")
+    assert verdicts(table, claim) == ["confirmed", "confirmed"]
+    assert "RTC 0.02" in check_claims(polars.DataFrame(table), [claim])[1].evidence
+
+
+def test_information_that_correlation_explains_is_no_dependence_beyond_it() -> None:
+    claim = {"name": "uncorrelated_yet_dependent", "methods": ["linear"]}
+    table = both("linear", lambda s, i: 0.01, lambda s, i: 0.01)
+    table += rows("linear", "largest_pair_information", lambda s, i: 0.3 + 0.01 * i, of="mean")
+    table += rows("linear", "largest_excess_information", lambda s, i: 0.001 * i, of="mean")
+    assert verdicts(table, claim) == ["confirmed", "not confirmed"]
+
+
+def test_models_of_one_seed_are_one_value() -> None:
+    # Gaps of all strengths of a seed agree: sixteen models are four values, and their interval is that of four.
+    table = both("open", lambda s, i: 0.1 + 0.1 * i, lambda s, i: 0.0)
+    (verdict,) = check_claims(
+        polars.DataFrame(table), [{"name": "mean_is_more_correlated_than_sample", "method": "open"}]
+    )
+    assert "0.25 [0.15, 0.35] over 4 seeds" in verdict.evidence
+    twice = both("a", lambda s, i: 1.0, lambda s, i: 0.0) + both("b", lambda s, i: 2.0 + 0.1 * i, lambda s, i: 0.0)
+    (verdict,) = check_claims(polars.DataFrame(twice), [{"name": "less_correlated_means", "method": "a", "than": "b"}])
+    assert "over 4 seeds" in verdict.evidence
 
 
 def test_strength_that_helps_reconstruction_does_not_hurt_it() -> None:
@@ -124,5 +147,6 @@ def test_every_study_has_its_scales_and_claims_about_methods_it_has(name: str, s
     found = check_claims(empty, study.claims)
     assert found
     assert {verdict.verdict for verdict in found} == {"undecided"}
+    assert [verdict.evidence for verdict in found if "nan" in verdict.evidence or "the the" in verdict.evidence] == []
     for claim in study.claims:
         assert named(claim) <= methods

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +6,7 @@ import polars
 import pytest
 
 from polarised.errors import DataError
-from polarised.study.claims.verdict import Verdict, above, within
+from polarised.study.claims.verdict import Verdict, above, bootstrap, within
 from polarised.study.grid import load_study
 from polarised.study.results import COLUMNS
 from polarised.study.verify import check_claims, verify
@@ -39,8 +40,8 @@ def table(*, seeds: int = 8, reproduces: bool = True) -> polars.DataFrame:
                 numbers |= {
                     (metric, "mean", "full"): 0.1 + gap,
                     (metric, "sampled", "full"): 0.1,
-                    (metric, "mean", "active_mixed"): 0.1 + left,
-                    (metric, "sampled", "active_mixed"): 0.1 if reproduces else -0.4,
+                    (metric, "mean", "alive"): 0.1 + left,
+                    (metric, "sampled", "alive"): 0.1 if reproduces else -0.4,
                     (metric, "mean", "active"): 0.05 + left,
                     (metric, "sampled", "active"): 0.05,
                 }
@@ -66,10 +67,48 @@ def test_every_claim_is_refused_where_it_does_not_hold() -> None:
     assert words(check_claims(table(reproduces=False), claims())) == {"not confirmed"}
 
 
-def test_two_seeds_decide_nothing_about_strength() -> None:
-    verdicts = check_claims(table(seeds=2), claims()[:3])
+def test_strengths_of_two_seeds_are_not_twelve_seeds() -> None:
+    verdicts = check_claims(table(seeds=2), claims())
     assert words(verdicts) == {"undecided"}
-    assert "only 2 independent values" in verdicts[0].evidence
+    assert all("2 seeds have a value, 3 are needed" in verdict.evidence for verdict in verdicts)
+
+
+def test_an_interval_is_over_seeds_and_not_over_models() -> None:
+    generator = np.random.default_rng(1)
+    own = polars.DataFrame({"seed": range(8), "shift": generator.normal(0, 0.1, 8)})
+    shifted = (
+        table()
+        .join(own, on="seed")
+        .with_columns(
+            value=polars.when((polars.col("variables") == "active") & (polars.col("representation") == "mean"))
+            .then(polars.col("value") + polars.col("shift"))
+            .otherwise("value")
+        )
+    )
+    (verdict,) = check_claims(shifted, ["active_codes_agree"])
+    expected = bootstrap(own["shift"].to_numpy() + 0.001)
+    assert "over 8 seeds" in verdict.evidence
+    assert f"[{expected.low:.3g}, {expected.high:.3g}]" in verdict.evidence
+
+
+def test_runs_without_mixed_variables_count_too() -> None:
+    made = table().with_columns(
+        value=polars.when((polars.col("metric") == "count") & (polars.col("variables") == "mixed"))
+        .then(0.0)
+        .otherwise("value")
+    )
+    closing = [claim for claim in claims() if isinstance(claim, dict) and claim["name"] == "gap_closes_without_passive"]
+    verdicts = check_claims(made, closing)
+    assert words(verdicts) == {"confirmed"}
+    assert all("over 8 seeds" in verdict.evidence for verdict in verdicts)
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_sentences_are_plain(seeds: int) -> None:
+    for verdict in check_claims(table(seeds=seeds), claims()):
+        assert "nan" not in verdict.evidence
+        assert "the the" not in verdict.evidence
+        assert re.search(r"\b1 seeds|\b[023] seed\b", verdict.evidence) is None
 
 
 def test_the_exception_is_a_claim_of_its_own() -> None:

@@ -15,7 +15,7 @@ from polarised.representations.regime import Regime
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["compare", "subsets"]
+__all__ = ["alive", "compare", "subsets"]
 
 Array = NDArray[np.float64]
 
@@ -31,13 +31,28 @@ def subsets(regime: Regime) -> dict[str, list[int]]:
     return {"full": list(range(len(regime.types))), **kinds, **both}
 
 
-def compare(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "polars.DataFrame":
+def alive(regime: Regime) -> list[int]:
+    """Return the variables that are not passive, in their order, whichever of active and mixed there are.
+
+    >>> from polarised.representations import classify
+    >>> alive(classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])))
+    [0]
+    """
+    return sorted(regime.active + regime.mixed)
+
+
+def compare(
+    encodings: Encodings, regime: Regime, *, without_passive: bool = False, seed: int = 0
+) -> "polars.DataFrame":
     """Score the mean and the sampled representation, whole and on every subset of types, with the same four numbers.
 
     Columns: metric (total_correlation, mutual_information, effective_rank, wasserstein_correlation), representation
     (mean, sampled), variables (full, active, mixed, passive, active_mixed, active_passive, mixed_passive), value. The
     covariance and the bins are those of the whole code, so a subset is scored on the very numbers that make up the
     whole [Bonheme2023BeMoreActive, section 4]; a subset of fewer than two variables has no redundancy and no row.
+
+    `without_passive` adds the subset ``alive`` to the paper's seven. It has a row for every model: one variable or none
+    shares nothing, so total correlation, mutual information and Wasserstein correlation are 0 there.
 
     >>> from polarised.representations import classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -52,13 +67,15 @@ def compare(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "polars.D
             "classify the encodings you compare"
         )
     rows: list[tuple[str, str, str, float]] = []
+    scored_of = {name: of for name, of in subsets(regime).items() if len(of) > 1}
+    if without_passive:
+        scored_of["alive"] = alive(regime)
     for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
         matrix, information = covariance(codes), mutual_information_matrix(codes)
-        for variables, indices in subsets(regime).items():
-            if len(indices) > 1:
-                block = np.ix_(indices, indices)
-                scored = _scores(matrix[block], information[block])
-                rows += [(metric, representation, variables, value) for metric, value in scored.items()]
+        for variables, indices in scored_of.items():
+            block = np.ix_(indices, indices)
+            scored = _scores(matrix[block], information[block]) if len(indices) > 1 else _alone(len(indices))
+            rows += [(metric, representation, variables, value) for metric, value in scored.items()]
     schema: dict[str, Any] = {
         "metric": polars.String,
         "representation": polars.String,
@@ -76,3 +93,9 @@ def _scores(matrix: Array, information: Array) -> dict[str, float]:
     }
     scores = {name: score(matrix) for name, score in of_covariance.items()}
     return scores | {"mutual_information": mutual_information_of(information)}
+
+
+def _alone(variables: int) -> dict[str, float]:
+    """Return the scores of one variable, or of none."""
+    nil = {"total_correlation": 0.0, "wasserstein_correlation": 0.0, "mutual_information": 0.0}
+    return {"effective_rank": float(variables), **nil}

@@ -46,6 +46,7 @@ REPRESENTATIONS = {
 
 SUBSETS = {
     "full": "all variables",
+    "alive": "without passive",
     "active": "active",
     "mixed": "mixed",
     "passive": "passive",
@@ -58,10 +59,11 @@ SUBSETS = {
 # A subset of one type looks as the type does; what is none of our variables is faint.
 SUBSET_LOOKS = {
     "full": Look("#1c2026", "#e8eaed", "", "■", "s"),
+    "alive": Look("#7a4fa3", "#c9a8ee", "", "▲", "^", "-."),
     "active": TYPES["active"],
     "mixed": TYPES["mixed"],
     "passive": TYPES["passive"],
-    "active_mixed": Look("#7a4fa3", "#c9a8ee", "", "▲", "^", "-."),
+    "active_mixed": Look("#a8447f", "#ec9cca", "", "◀", "<", "-."),
     "active_passive": Look("#00805f", "#35c9a0", "", "▼", "v", "-."),
     "mixed_passive": Look("#8a6d00", "#e3c24a", "", "✚", "P", "-."),
     "random": Look("#9aa0a8", "#6b7280", "", "–", "", "-"),

@@ -10,7 +10,7 @@ import polars
 from numpy.typing import NDArray
 
 from polarised.data.dataset import Dataset
-from polarised.metrics.comparison import compare, subsets
+from polarised.metrics.comparison import alive, compare, subsets
 from polarised.representations import Encodings, Regime, classify
 from polarised.representations.regime import Rule
 from polarised.study.config import Run
@@ -77,11 +77,13 @@ def types(run: Run, encodings: Encodings) -> polars.DataFrame:
 def scores(run: Run, encodings: Encodings) -> polars.DataFrame:
     """Return the number of variables of each type, the rate, and the scores of both representations by subset.
 
-    Columns: rule (none where the whole code is scored), metric, representation, variables, value.
+    Columns: rule (none where the whole code is scored), metric, representation, variables, value; the subset ``alive``
+    is what is left without passive variables, in every run.
     """
     tables, counts = [], []
     for rule, regime in _regimes(run, encodings).items():
-        tables.append(compare(encodings, regime, seed=run.seed).with_columns(polars.lit(rule).alias("rule")))
+        compared = compare(encodings, regime, without_passive=True, seed=run.seed)
+        tables.append(compared.with_columns(polars.lit(rule).alias("rule")))
         counts += [(rule, "count", None, kind, float(regime.types.count(kind))) for kind in TYPES]
         rate = regime.statistics.kl
         counts += [(rule, "rate", None, name, float(rate[of].sum())) for name, of in subsets(regime).items() if of]
@@ -111,7 +113,7 @@ def downstream(run: Run, encodings: Encodings) -> polars.DataFrame:
         for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=run.seed))):
             known: dict[tuple[int, ...], list[float]] = {}
             for rule, regime in _regimes(run, encodings).items():
-                for variables, indices in subsets(regime).items():
+                for variables, indices in {**subsets(regime), "alive": alive(regime)}.items():
                     key = tuple(sorted(indices))
                     if key and key not in known:
                         known[key] = _accuracies(codes[:, key], encodings.factors, run.evaluation.downstream_strengths)

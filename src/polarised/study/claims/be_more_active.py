@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 import polars
 
-from polarised.study.claims.numbers import by_method, numbers_of, rank_correlation
+from polarised.study.claims.numbers import by_method, by_seed, numbers_of, rank_correlation
 from polarised.study.claims.verdict import Verdict, above, undecided, within
 
 __all__ = [
@@ -50,10 +50,7 @@ def gap_grows_with_passive(table: polars.DataFrame, *, metric: Metric = "total_c
     verdicts = []
     for method, rows in by_method(wide):
         values = [
-            rank_correlation(
-                own["count//passive"].to_numpy(),
-                (own[f"{metric}/mean/full"] - own[f"{metric}/sampled/full"]).to_numpy(),
-            )
+            rank_correlation(own["count//passive"].to_numpy(), own.select(_gap(metric, "full")).to_series().to_numpy())
             for _, own in rows.group_by(["seed", "dataset"], maintain_order=True)
         ]
         statement = f"{method}: the gap in {WORDS[metric]} between mean and sample grows with passive variables"
@@ -70,18 +67,16 @@ def gap_closes_without_passive(
 
     Models with passive variables and a gap above 0.05 nats count; those alive are the active and mixed ones.
     """
-    alive = _alive(table, metric)
     verdicts = []
-    for method, rows in by_method(alive):
-        whole = (rows[f"{metric}/mean/full"] - rows[f"{metric}/sampled/full"]).to_numpy()
-        left = (rows["mean/alive"] - rows["sampled/alive"]).to_numpy()
-        some = (rows["count//passive"].to_numpy() > 0) & (whole > 0.05)
+    gap, left = _gap(metric, "full"), _gap(metric, "alive")
+    for method, rows in by_method(_with_passive(table, metric)):
+        some = rows.filter(gap > 0.05)
         statement = f"{method}: without passive variables the gap in {WORDS[metric]} closes"
         claim = "gap_closes_without_passive"
-        if not some.any():
-            verdicts.append(undecided(claim, statement, "no model with passive variables and a gap"))
+        if some.is_empty():
+            verdicts.append(undecided(claim, statement, "no model with passive variables has a gap"))
             continue
-        closed = 1 - left[some] / whole[some]
+        closed = by_seed(some, 1 - left / gap)
         numbers = f"share of the gap that is gone (median {np.median(closed):.2f})"
         verdicts.append(above(claim, statement, closed, 1 - share, numbers))
     return verdicts
@@ -96,7 +91,7 @@ def active_codes_agree(
         within(
             "active_codes_agree",
             f"{method}: active variables have the same {WORDS[metric]} in mean and sample",
-            (rows[f"{metric}/mean/active"] - rows[f"{metric}/sampled/active"]).to_numpy(),
+            by_seed(rows, _gap(metric, "active")),
             margin,
             "gap of the active variables (nats)",
         )
@@ -106,14 +101,14 @@ def active_codes_agree(
 
 def effective_rank_of_mean_counts_alive(table: polars.DataFrame, *, margin: float = 1.0) -> list[Verdict]:
     """The effective rank of the mean is about the number of variables that are not passive."""
-    wide = numbers_of(
-        table, [("effective_rank", "mean", "full"), *(("count", None, kind) for kind in ("active", "mixed"))]
-    )
+    kinds = ("active", "mixed")
+    wide = numbers_of(table, [("effective_rank", "mean", "full"), *(("count", None, kind) for kind in kinds)])
+    alive = polars.sum_horizontal(f"count//{kind}" for kind in kinds)
     return [
         within(
             "effective_rank_of_mean_counts_alive",
             f"{method}: the effective rank of the mean is the number of variables alive",
-            (rows["effective_rank/mean/full"] - rows["count//active"] - rows["count//mixed"]).to_numpy(),
+            by_seed(rows, polars.col("effective_rank/mean/full") - alive),
             margin,
             "effective rank minus variables alive",
         )
@@ -130,7 +125,7 @@ def effective_rank_of_sample_is_full(table: polars.DataFrame, *, margin: float =
         within(
             "effective_rank_of_sample_is_full",
             f"{method}: the effective rank of the sample is the number of all variables",
-            rows.select(polars.col("effective_rank/sampled/full") - total).to_series().to_numpy(),
+            by_seed(rows, polars.col("effective_rank/sampled/full") - total),
             margin,
             "effective rank minus all variables",
         )
@@ -150,24 +145,25 @@ def passive_means_inform(table: polars.DataFrame, *, margin: float = 0.01) -> li
 
 def total_correlation_of_sample_ignores_passive(table: polars.DataFrame, *, margin: float = 0.05) -> list[Verdict]:
     """Passive variables do not change the total correlation of the sample (nats) [Bonheme2023BeMoreActive, th. 7]."""
-    alive = _alive(table, "total_correlation").filter(polars.col("count//passive") > 0)
+    change = polars.col("total_correlation/sampled/full") - polars.col("total_correlation/sampled/alive")
     return [
         within(
             "total_correlation_of_sample_ignores_passive",
             f"{method}: passive variables do not change the total correlation of the sample",
-            (rows["total_correlation/sampled/full"] - rows["sampled/alive"]).to_numpy(),
+            by_seed(rows, change),
             margin,
             "total correlation with minus without them (nats)",
         )
-        for method, rows in by_method(alive)
+        for method, rows in by_method(_with_passive(table, "total_correlation"))
     ]
 
 
 def _passive_accuracy(table: polars.DataFrame, representation: str, margin: float) -> list[Verdict]:
     wide = numbers_of(table, [("accuracy", representation, "passive"), ("accuracy", representation, "random")])
+    own, chance = (polars.col(f"accuracy/{representation}/{name}") for name in ("passive", "random"))
     verdicts = []
     for method, rows in by_method(wide):
-        gain = (rows[f"accuracy/{representation}/passive"] - rows[f"accuracy/{representation}/random"]).to_numpy()
+        gain = by_seed(rows, own - chance)
         numbers = "accuracy above guessing"
         if representation == "sampled":
             statement = f"{method}: sampled passive variables say nothing about the factors"
@@ -178,29 +174,11 @@ def _passive_accuracy(table: polars.DataFrame, representation: str, margin: floa
     return verdicts
 
 
-def _alive(table: polars.DataFrame, metric: Metric) -> polars.DataFrame:
-    """Return a row a run with the scores of the whole code and of what is left without passive variables.
+def _gap(metric: Metric, variables: str) -> polars.Expr:
+    return polars.col(f"{metric}/mean/{variables}") - polars.col(f"{metric}/sampled/{variables}")
 
-    One variable or none has nothing to share: its score is 0.
-    """
-    whole = [(metric, "mean", "full"), (metric, "sampled", "full")]
-    wide = numbers_of(table, [*whole, *(("count", None, kind) for kind in ("active", "mixed", "passive"))])
-    for representation in ("mean", "sampled"):
-        parts = wide
-        for subset in ("active", "mixed", "active_mixed"):
-            name = f"{metric}/{representation}/{subset}"
-            parts = parts.join(
-                numbers_of(table, [(metric, representation, subset)]).select("run", name), on="run", how="left"
-            )
-        active, mixed = polars.col("count//active"), polars.col("count//mixed")
-        own = (
-            polars.when((active > 0) & (mixed > 0))
-            .then(polars.col(f"{metric}/{representation}/active_mixed"))
-            .when(active > 0)
-            .then(polars.col(f"{metric}/{representation}/active"))
-            .otherwise(polars.col(f"{metric}/{representation}/mixed"))
-        )
-        wide = parts.with_columns(own.fill_null(0.0).alias(f"{representation}/alive")).select(
-            *wide.columns, f"{representation}/alive"
-        )
-    return wide
+
+def _with_passive(table: polars.DataFrame, metric: Metric) -> polars.DataFrame:
+    """Return the runs that have passive variables, with the scores of the whole code and of it without them."""
+    parts = [(metric, of, variables) for variables in ("full", "alive") for of in ("mean", "sampled")]
+    return numbers_of(table, [*parts, ("count", None, "passive")]).filter(polars.col("count//passive") > 0)

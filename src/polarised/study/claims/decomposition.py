@@ -3,7 +3,7 @@
 import numpy as np
 import polars
 
-from polarised.study.claims.numbers import curves, rank_correlation
+from polarised.study.claims.numbers import against, curves, rank_correlation, words
 from polarised.study.claims.verdict import Verdict, above
 
 __all__ = [
@@ -29,7 +29,7 @@ def strength_widens_encoders(
     verdicts = []
     for method in methods:
         found = [_trend(curve) for curve in curves(table, method, metric).values()]
-        statement = f"{method}: {metric.replace('_', ' ')} grows with the strength"
+        statement = f"{method}: {words(metric)} grows with the strength"
         verdicts.append(above("strength_widens_encoders", statement, found, 0.0, "rank correlation with the strength"))
     return verdicts
 
@@ -39,12 +39,12 @@ def strength_does_not_align(
 ) -> list[Verdict]:
     """Beyond a strength of 1 the disentanglement score gains nothing: less than a margin on average, seed by seed."""
     gains = [
-        np.mean([value for strength, value in curve.items() if strength > 1]) - curve[1.0]
+        float(np.mean([value for strength, value in curve.items() if strength > 1]) - curve[1.0])
         for curve in curves(table, method, metric, representation="mean").values()
         if 1.0 in curve and max(curve) > 1
     ]
     statement = f"{method}: more strength than 1 does not raise the score"
-    numbers = f"{margin:g} minus the gain (average gain {np.mean(gains) if gains else float('nan'):.3f})"
+    numbers = f"{margin:g} minus the gain{against(gains)}"
     return [above("strength_does_not_align", statement, margin - np.array(gains), 0.0, numbers)]
 
 
@@ -59,7 +59,7 @@ def aligns_better(
             if key in usual:
                 gains.append(float(np.mean(score - np.interp(loss, *usual[key]))))
         statement = f"{method} scores higher than {than} at the same reconstruction"
-        verdicts.append(above("aligns_better", statement, gains, 0.0, f"gain in {metric}"))
+        verdicts.append(above("aligns_better", statement, gains, 0.0, f"gain in {words(metric)}"))
     return verdicts
 
 
@@ -71,8 +71,8 @@ def heavy_tails_align(table: polars.DataFrame, *, method: str, than: str, metric
         for key, curve in curves(table, method, metric, representation="mean").items()
         if 1.0 in usual.get(key, {})
     ]
-    statement = f"{method} scores higher than {than} by {metric.replace('_', ' ')}"
-    return [above("heavy_tails_align", statement, gains, 0.0, f"gain in {metric}")]
+    statement = f"{method} scores higher than {than} by {words(metric)}"
+    return [above("heavy_tails_align", statement, gains, 0.0, f"gain in {words(metric)}")]
 
 
 def too_much_mismatches(
@@ -84,14 +84,14 @@ def too_much_mismatches(
         for curve in curves(table, method, metric).values()
         if usual in curve and max(curve) > usual
     ]
-    claim = f"{method}: too large a strength drives q(z) away from the prior ({metric.replace('_', ' ')})"
+    claim = f"{method}: too large a strength drives q(z) away from the prior ({words(metric)})"
     return [above("too_much_mismatches", claim, found, 0.0, f"rise from strength {usual:g} to the largest")]
 
 
 def strength_matches_prior(table: polars.DataFrame, *, method: str, metric: str = "mmd") -> list[Verdict]:
     """The larger the strength, the closer q(z) is to the prior: minus the rank correlation, a value a seed."""
     found = [-_trend(curve) for curve in curves(table, method, metric).values()]
-    statement = f"{method}: more strength brings q(z) closer to the prior ({metric.replace('_', ' ')})"
+    statement = f"{method}: more strength brings q(z) closer to the prior ({words(metric)})"
     return [above("strength_matches_prior", statement, found, 0.0, "minus the rank correlation with the strength")]
 
 

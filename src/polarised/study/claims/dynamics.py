@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars
 
-from polarised.study.claims.numbers import by_method
+from polarised.study.claims.numbers import against, by_method
 from polarised.study.claims.verdict import MINIMUM, Verdict, above
 
 __all__ = [
@@ -46,12 +46,11 @@ def active_means_stay_uncorrelated(table: polars.DataFrame, *, share: float = 0.
         found = [_values(rows, "active", "correlated_share_with_active") for rows in models]
         late = [_values(rows, "active", "late_correlated_share_with_active") for rows in models]
         values, unit = _units(found)
-        measured = (
-            f"{share:g} minus the share of correlated pairs "
-            f"({_average(found):.3g}; {_average(late):.3g} in the second half), {unit}"
-        )
+        measured = f"{share:g} minus the share of correlated pairs{against(_means(found))}"
+        if _means(late):
+            measured += f", in the second half of training{against(_means(late))},"
         statement = f"{method}: over training active means remain uncorrelated with each other"
-        verdicts.append(above("active_means_stay_uncorrelated", statement, share - values, 0.0, measured))
+        verdicts.append(above("active_means_stay_uncorrelated", statement, share - values, 0.0, measured, unit=unit))
     return verdicts
 
 
@@ -83,10 +82,10 @@ def active_means_correlate_with_passive(table: polars.DataFrame) -> list[Verdict
         ]
         pairs = [(passive, active) for passive, active in pairs if len(passive) and len(passive) == len(active)]
         values, unit = _units([passive - active for passive, active in pairs])
-        first, second = (_average([pair[side] for pair in pairs]) for side in (0, 1))
+        averages = (_means([pair[side] for pair in pairs]) for side in (0, 1))
         statement = f"{method}: over training active means correlate with passive ones more than with each other"
-        measured = f"average |correlation| beyond ({first:.3g} against {second:.3g}), {unit}"
-        verdicts.append(above("active_means_correlate_with_passive", statement, values, 0.0, measured))
+        measured = f"average |correlation| beyond{against(*averages)}"
+        verdicts.append(above("active_means_correlate_with_passive", statement, values, 0.0, measured, unit=unit))
     return verdicts
 
 
@@ -120,10 +119,8 @@ def _compared(
     pairs = [(_values(rows, *these), _values(rows, *those)) for rows in models]
     pairs = [(own, other) for own, other in pairs if len(own) and len(other)]
     values, unit = _units([own - other.mean() for own, other in pairs])
-    averages = (_average([pair[side] for pair in pairs]) for side in (0, 1))
-    return above(
-        name, claim, values, 0.0, f"{measured} beyond ({' against '.join(f'{a:.3g}' for a in averages)}), {unit}"
-    )
+    averages = (_means([pair[side] for pair in pairs]) for side in (0, 1))
+    return above(name, claim, values, 0.0, f"{measured} beyond{against(*averages)}", unit=unit)
 
 
 def _watched(table: polars.DataFrame) -> Iterator[tuple[str, list[polars.DataFrame]]]:
@@ -139,13 +136,14 @@ def _values(rows: polars.DataFrame, kinds: str, metric: str) -> np.ndarray:
 
 
 def _units(effects: list[np.ndarray]) -> tuple[np.ndarray, str]:
+    """Return the effect of each model, or with few models of each variable, and what there is one of."""
     effects = [own for own in effects if len(own)]
     if len(effects) >= MINIMUM:
-        return np.array([own.mean() for own in effects]), "a value a model"
-    together = np.concatenate(effects) if effects else np.empty(0)
-    return together, f"a value a variable of {len(effects)} model{'' if len(effects) == 1 else 's'}"
+        return np.array(_means(effects)), "model"
+    if not effects:
+        return np.empty(0), "model"
+    return np.concatenate(effects), f"variable of {len(effects)} model{'' if len(effects) == 1 else 's'}"
 
 
-def _average(effects: list[np.ndarray]) -> float:
-    effects = [own for own in effects if len(own)]
-    return float(np.mean([own.mean() for own in effects])) if effects else float("nan")
+def _means(effects: list[np.ndarray]) -> list[float]:
+    return [float(own.mean()) for own in effects if len(own)]

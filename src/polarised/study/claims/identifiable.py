@@ -3,7 +3,7 @@
 import numpy as np
 import polars
 
-from polarised.study.claims.numbers import curves, numbers_of, values_of
+from polarised.study.claims.numbers import against, by_seed, curves, numbers_of, values_of, words
 from polarised.study.claims.verdict import Verdict, above, within
 
 __all__ = [
@@ -26,9 +26,9 @@ def both_kinds_of_variables(table: polars.DataFrame, *, methods: tuple[str, ...]
         above(
             "both_kinds_of_variables",
             f"{method}: there are active and passive variables",
-            np.minimum(_counts(table, method)["active"], _counts(table, method)["passive"]),
+            by_seed(_counts(table, method), polars.min_horizontal("active", "passive")),
             0.5,
-            "the smaller of the two counts",
+            "the smaller of both counts",
         )
         for method in methods
     ]
@@ -38,11 +38,12 @@ def few_mixed_variables(table: polars.DataFrame, *, methods: tuple[str, ...], sh
     """Hardly any variable of an iVAE is mixed: less than a `share` of all; the paper saw none on dSprites."""
     verdicts = []
     for method in methods:
-        counts = _counts(table, method)
-        total = np.maximum(sum(counts.values()), 1.0)
+        mixed = polars.col("mixed") / polars.max_horizontal(polars.sum_horizontal(TYPES), 1.0)
         statement = f"{method}: fewer than {share:.0%} of the variables are mixed"
         numbers = f"{share:g} minus the share of mixed variables"
-        verdicts.append(above("few_mixed_variables", statement, share - counts["mixed"] / total, 0.0, numbers))
+        verdicts.append(
+            above("few_mixed_variables", statement, by_seed(_counts(table, method), share - mixed), 0.0, numbers)
+        )
     return verdicts
 
 
@@ -54,7 +55,7 @@ def passive_priors_are_narrow(table: polars.DataFrame, *, methods: tuple[str, ..
             table.filter(polars.col("method") == method),
             [("prior_variance", None, "active"), ("prior_variance", None, "passive")],
         )
-        ratio = np.log10(rows["prior_variance//active"].to_numpy() / rows["prior_variance//passive"].to_numpy())
+        ratio = by_seed(rows, (polars.col("prior_variance//active") / polars.col("prior_variance//passive")).log10())
         statement = f"{method}: passive variables have a narrower prior than active ones"
         numbers = "log10 of the ratio of prior variances, active to passive"
         verdicts.append(above("passive_priors_are_narrow", statement, ratio, 0.0, numbers))
@@ -111,7 +112,7 @@ def finds_sources_better(
         theirs = curves(table, other, metric, representation="mean")
         gains = [np.mean(list(own[key].values())) - np.mean(list(theirs[key].values())) for key in own if key in theirs]
         statement = f"{method} finds the sources better than {other}"
-        numbers = f"difference in {metric} (average {_average(own):.3f} against {_average(theirs):.3f})"
+        numbers = f"difference in {words(metric)}{against(_values(own), _values(theirs))}"
         verdicts.append(above("finds_sources_better", statement, gains, 0.0, numbers))
     return verdicts
 
@@ -123,18 +124,16 @@ def passive_variables_do_not_matter_for_sources(
     rows = numbers_of(
         table.filter(polars.col("method") == method), [("mcc", "mean", "full"), ("mcc", "mean", "active_mixed")]
     )
-    change = (rows["mcc/mean/full"] - rows["mcc/mean/active_mixed"]).to_numpy()
+    change = by_seed(rows, polars.col("mcc/mean/full") - polars.col("mcc/mean/active_mixed"))
     statement = f"{method}: without its passive variables the sources are found as well"
     claim = "passive_variables_do_not_matter_for_sources"
     return [within(claim, statement, change, margin, "MCC with minus without passive variables")]
 
 
-def _average(found: dict[tuple[str, int], dict[float, float]]) -> float:
-    """Return the average of all curves; NaN where there is none."""
-    every = [value for curve in found.values() for value in curve.values()]
-    return float(np.mean(every)) if every else float("nan")
+def _values(found: dict[tuple[str, int], dict[float, float]]) -> list[float]:
+    return [value for curve in found.values() for value in curve.values()]
 
 
-def _counts(table: polars.DataFrame, method: str) -> dict[str, np.ndarray]:
+def _counts(table: polars.DataFrame, method: str) -> polars.DataFrame:
     rows = numbers_of(table.filter(polars.col("method") == method), [("count_relative", None, kind) for kind in TYPES])
-    return {kind: rows[f"count_relative//{kind}"].to_numpy() for kind in TYPES}
+    return rows.rename({f"count_relative//{kind}": kind for kind in TYPES})

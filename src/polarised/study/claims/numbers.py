@@ -5,7 +5,38 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars
 
-__all__ = ["by_method", "curves", "numbers_of", "rank_correlation", "values_of"]
+__all__ = ["against", "by_method", "by_seed", "curves", "numbers_of", "rank_correlation", "values_of", "words"]
+
+# Where the name of a metric with spaces for underscores is not how one writes it.
+WORDS = {
+    "exclusive_kl": "KL(q || p)",
+    "factor_vae_score": "FactorVAE score",
+    "factor_vae_score_transported": "FactorVAE score of transported codes",
+    "inclusive_kl": "KL(p || q)",
+    "mcc": "MCC",
+    "mcc_spearman": "MCC by rank correlation",
+    "mmd": "MMD",
+}
+
+
+def words(metric: str) -> str:
+    """Return how a sentence names a metric.
+
+    >>> words("mmd"), words("encoder_entropy")
+    ('MMD', 'encoder entropy')
+    """
+    return WORDS.get(metric, metric.replace("_", " "))
+
+
+def against(*groups: Sequence[float]) -> str:
+    """Return the averages of groups of numbers in brackets, for the end of a phrase; nothing where a group is empty.
+
+    >>> against([1.0, 2.0], [0.5]), against([1.0], [])
+    (' (1.5 against 0.5)', '')
+    """
+    if not all(len(group) for group in groups):
+        return ""
+    return f" ({' against '.join(f'{np.mean(group):.3g}' for group in groups)})"
 
 
 def numbers_of(table: polars.DataFrame, wanted: Sequence[tuple[str, str | None, str]]) -> polars.DataFrame:
@@ -24,6 +55,20 @@ def by_method(rows: polars.DataFrame) -> Iterator[tuple[str, polars.DataFrame]]:
     """Yield the rows of each method."""
     for (method,), own in rows.sort("run").group_by(["method"], maintain_order=True):
         yield str(method), own
+
+
+def by_seed(rows: polars.DataFrame, values: polars.Expr) -> np.ndarray:
+    """Return the average of an effect over the models of each dataset and seed.
+
+    Models of one seed begin with the same weights and see the same images, so its strengths are no independent values.
+
+    >>> rows = polars.DataFrame({"dataset": ["a", "a", "a"], "seed": [0, 0, 1], "gap": [1.0, 2.0, 5.0]})
+    >>> by_seed(rows, polars.col("gap")).tolist()
+    [1.5, 5.0]
+    """
+    effects = rows.select("dataset", "seed", values.alias("effect")).filter(polars.col("effect").is_finite())
+    averages = effects.group_by("dataset", "seed").agg(polars.col("effect").mean())
+    return averages.sort("dataset", "seed")["effect"].to_numpy()
 
 
 def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
@@ -59,6 +104,6 @@ def curves(
 def values_of(
     table: polars.DataFrame, method: str, metric: str, *, representation: str | None = None, variables: str = "full"
 ) -> np.ndarray:
-    """Return a metric of all runs of one method."""
+    """Return a metric of one method, averaged over the strengths of each dataset and seed."""
     found = curves(table, method, metric, representation=representation, variables=variables)
-    return np.array([value for curve in found.values() for value in curve.values()])
+    return np.array([np.mean(list(curve.values())) for curve in found.values()])

@@ -57,24 +57,53 @@ def bootstrap(values: ArrayLike, *, draws: int = 2000, seed: int = 0) -> Interva
     return Interval(float(array.mean()), float(low), float(high), len(array))
 
 
-def above(name: str, claim: str, values: ArrayLike, threshold: float, measured: str) -> Verdict:
-    """Confirm that the mean effect is above a threshold; the opposite needs the whole interval below it."""
+def above(name: str, claim: str, values: ArrayLike, threshold: float, measured: str, *, unit: str = "seed") -> Verdict:
+    """Confirm that the mean effect is above a threshold; the opposite needs the whole interval below it.
+
+    `values` are independent of each other, one of each `unit`: a seed of a dataset, a model, a variable.
+
+    >>> above("n", "c", [0.9, 1.0, 1.1], 0.5, "effect").evidence
+    'effect 1 [0.9, 1.1] over 3 seeds, needed > 0.5'
+    >>> above("n", "c", [0.9], 0.5, "effect").evidence
+    'effect: 1 seed has a value, 3 are needed'
+    """
     found = bootstrap(values)
     if found.count < MINIMUM:
-        return undecided(name, claim, f"only {found.count} independent values of the {measured}")
+        return undecided(name, claim, _too_few(found, measured, unit))
     word: Word = "confirmed" if found.low > threshold else "not confirmed" if found.high <= threshold else "undecided"
-    return Verdict(name, claim, word, found.mean, f"{measured} {found} over {found.count}, needed > {threshold:g}")
+    return Verdict(name, claim, word, found.mean, f"{_said(found, measured, unit)}, needed > {threshold:g}")
 
 
-def within(name: str, claim: str, values: ArrayLike, margin: float, measured: str) -> Verdict:
-    """Confirm that the mean effect is nil up to a margin; the opposite needs the whole interval outside it."""
+def within(name: str, claim: str, values: ArrayLike, margin: float, measured: str, *, unit: str = "seed") -> Verdict:
+    """Confirm that the mean effect is nil up to a margin; the opposite needs the whole interval outside it.
+
+    >>> within("n", "c", [0.0, 0.01, 0.02], 0.1, "gap").evidence
+    'gap 0.01 [0, 0.02] over 3 seeds, needed ±0.1'
+    """
     found = bootstrap(values)
     if found.count < MINIMUM:
-        return undecided(name, claim, f"only {found.count} independent values of the {measured}")
+        return undecided(name, claim, _too_few(found, measured, unit))
     inside = -margin < found.low and found.high < margin
     outside = found.low >= margin or found.high <= -margin
     word: Word = "confirmed" if inside else "not confirmed" if outside else "undecided"
-    return Verdict(name, claim, word, found.mean, f"{measured} {found} over {found.count}, needed ±{margin:g}")
+    return Verdict(name, claim, word, found.mean, f"{_said(found, measured, unit)}, needed ±{margin:g}")
+
+
+def _said(found: Interval, measured: str, unit: str) -> str:
+    return f"{measured} {found} over {_many(found.count, unit)}"
+
+
+def _too_few(found: Interval, measured: str, unit: str) -> str:
+    verb = "has" if found.count < 2 else "have"
+    return f"{measured}: {_many(found.count, unit)} {verb} a value, {MINIMUM} are needed"
+
+
+def _many(count: int, unit: str) -> str:
+    """Return a count with its unit, whose first word may need an s."""
+    first, _, rest = unit.partition(" ")
+    if count < 2:
+        return f"{'1' if count else 'no'} {unit}"
+    return f"{count} {first}s{' ' if rest else ''}{rest}"
 
 
 def undecided(name: str, claim: str, evidence: str) -> Verdict:
