@@ -27,7 +27,7 @@ function lines(host, series, label, { xLabel = "step", yLabel = "", height = 220
   usable.forEach((s) => {
     const path = s.points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${inside(b).toFixed(1)}`).join(""), group = svg("g", { class: s.kind || "" });
     if (s.colour) group.style.setProperty("--own", s.colour);
-    group.append(svg("path", { class: "line", d: path, "stroke-dasharray": s.dash || null }));
+    group.append(svg("path", { class: s.points.length > 100 ? "line fine" : "line", d: path, "stroke-dasharray": s.dash || null }));
     if (markers) for (const [a, b] of s.points) group.append(marker(s.mark || 0, x(a), inside(b)));
     drawing.append(group);
   });
