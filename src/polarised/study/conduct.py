@@ -11,13 +11,14 @@ from polarised.errors import DataError
 from polarised.files import replacing
 from polarised.study.config import Run
 from polarised.study.executors import Event
+from polarised.study.failures import FILE as FAILED
 from polarised.study.failures import naming_full_disk, reason
 from polarised.study.grid import Point, Study
 from polarised.study.lock import held, locked
-from polarised.study.places import is_address, write_text
-from polarised.study.run import finished_at, is_done
+from polarised.study.places import at_hand, is_address, listed, read_text, write_text
+from polarised.study.run import finished_at
 
-__all__ = ["Progress", "RunState", "conduct", "enrol", "read_study", "run_states"]
+__all__ = ["Progress", "RunState", "conduct", "enrol", "read_executor", "read_study", "run_states"]
 
 FILE = "study.json"
 
@@ -35,7 +36,10 @@ class RunState:
 
 @dataclass
 class Progress:
-    """What a study has come to so far; `earlier` runs were done by earlier calls, all else is of this one."""
+    """What a study has come to so far; `earlier` runs were done by earlier calls, all else is of this one.
+
+    `running` has the step every run at work stood at when this call began.
+    """
 
     total: int
     done: int = 0
@@ -64,56 +68,70 @@ def conduct(
 
     Runs that failed before are left alone unless `retry`. Nothing stops the rest but a full disk.
     """
-    enrol(study, root)
+    # Wrong use is said before anything is written, also where nothing is left to do.
+    catalogue.complete("polarised.study.executors", executor)
+    enrol(study, root, executor=executor)
     progress = Progress(total=len(study.points))
-    left: list[Run] = []
-    for point in study.points:
-        if is_address(root):
-            left.append(point.run)
-        elif is_done(point.run, root):
+    left: dict[str, Run] = {}
+    begun: dict[str, int] = {}
+    for state in run_states(study.points, root):
+        if state.state == "done":
             progress.earlier += 1
-        elif reason(Path(root) / point.run.name) and not retry:
+        elif state.state == "failed" and not retry:
             progress.failed += 1
         else:
-            left.append(point.run)
-    progress.steps_wanted = sum(run.training.steps for run in left)
+            left[state.point.run.name], begun[state.point.run.name] = state.point.run, state.step
+    progress.steps_wanted = sum(run.training.steps - begun[name] for name, run in left.items())
     yield progress
     if not left:
         return
     # A worker on another machine, or Ray's, does not share our working directory.
     place = str(root) if is_address(root) else str(Path(root).resolve())
-    for event in catalogue.build("polarised.study.executors", executor, left, place, command):
-        progress.latest = event
-        directory = Path(place) / event.run.name
-        if event.state == "started":
-            progress.running[directory] = _step(directory)
+    try:
+        for event in catalogue.build("polarised.study.executors", executor, list(left.values()), place, command):
+            _note(progress, event, Path(place) / event.run.name, begun[event.run.name])
             yield progress
-            continue
-        start = progress.running.pop(directory, 0)
-        if event.state == "done":
-            progress.done += 1
-            progress.steps += event.run.training.steps - start
-            progress.seconds += event.seconds
-        elif event.state == "failed":
-            progress.failed += 1
-        yield progress
+    finally:
+        # Another command on the same folder forgets what of ours it has not seen begin.
+        enrol(study, root, executor=executor)
 
 
-def enrol(study: Study, root: str | Path) -> None:
-    """Write down the runs of a study in its folder, beside those of earlier calls, with the claims to check."""
+def _note(progress: Progress, event: Event, directory: Path, start: int) -> None:
+    progress.latest = event
+    if event.state == "started":
+        progress.running[directory] = start
+        return
+    progress.running.pop(directory, None)
+    if event.state == "done":
+        progress.done += 1
+        progress.steps += event.run.training.steps - start
+        progress.seconds += event.seconds
+    elif event.state == "failed":
+        progress.failed += 1
+        progress.steps_wanted -= event.run.training.steps - start
+
+
+def enrol(study: Study, root: str | Path, *, executor: str | Mapping[str, Any] | None = None) -> None:
+    """Write down the runs of a study in its folder, with the claims to check and the executor that does them.
+
+    Runs of earlier calls stay in the list if anything was done of them; others are forgotten, so that a study whose
+    file was changed has the runs of the file it has now.
+    """
     if is_address(root):
-        write_text(str(root), FILE, json.dumps(_record(study, {})))
+        text = read_text(str(root), FILE)
+        known = {} if text is None else _parsed(text, root)["runs"]
+        write_text(str(root), FILE, json.dumps(_record(study, known, listed(str(root)), executor)))
         return
     root = Path(root)
     root.mkdir(parents=True, exist_ok=True)
     with locked(root, patience=30), naming_full_disk(root), replacing(root / FILE) as temporary:
         known = _read(root)["runs"] if (root / FILE).exists() else {}
-        temporary.write_text(json.dumps(_record(study, known)), encoding="utf-8")
+        temporary.write_text(json.dumps(_record(study, known, listed(root), executor)), encoding="utf-8")
 
 
 def read_study(root: str | Path) -> Study:
-    """Return the study a folder was enrolled with, runs of every call included."""
-    known = _read(Path(root))
+    """Return the study a folder or address was enrolled with, runs of every call included."""
+    known = _read(root)
     return Study(
         name=known["name"],
         scale=known["scale"],
@@ -125,19 +143,30 @@ def read_study(root: str | Path) -> Study:
     )
 
 
+def read_executor(root: str | Path) -> dict[str, Any]:
+    """Return the executor the runs of a folder or address were last done with."""
+    chosen = _read(root).get("executor") or "local"
+    return {"name": chosen} if isinstance(chosen, str) else dict(chosen)
+
+
 def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
-    """Look at the directories of runs: nothing is kept anywhere else."""
-    for point in points:
-        directory = Path(root) / point.run.name
-        if (finished := finished_at(point.run, root)) is not None:
-            yield RunState(point, "done", point.run.training.steps, finished=finished)
-        elif (why := reason(directory)) is not None:
-            yield RunState(point, "failed", _step(directory), why)
-        else:
-            yield RunState(point, "running" if held(directory) else "waiting", _step(directory))
+    """Look at the directories of runs: nothing is kept anywhere else.
+
+    At an address a run is seen when it is done or failed; until then it is called waiting.
+    """
+    with at_hand(root, only=("done.json", FAILED)) as folder:
+        for point in points:
+            directory = folder / point.run.name
+            if (finished := finished_at(point.run, folder)) is not None:
+                yield RunState(point, "done", point.run.training.steps, finished=finished)
+            elif (why := reason(directory)) is not None:
+                yield RunState(point, "failed", _step(directory), why)
+            else:
+                yield RunState(point, "running" if held(directory) else "waiting", _step(directory))
 
 
-def _record(study: Study, known: Mapping[str, Any]) -> dict[str, Any]:
+def _record(study: Study, known: Mapping[str, Any], begun: set[str], executor: Any) -> dict[str, Any]:
+    earlier = {name: one for name, one in known.items() if name in begun}
     own = {point.run.name: {"labels": dict(point.labels), "config": point.run.to_config()} for point in study.points}
     return {
         "name": study.name,
@@ -146,20 +175,27 @@ def _record(study: Study, known: Mapping[str, Any]) -> dict[str, Any]:
         "references": list(study.references),
         "rule": study.rule,
         "claims": list(study.claims),
-        "runs": {**known, **own},
+        "executor": executor,
+        "runs": {**earlier, **own},
     }
 
 
-def _read(root: Path) -> dict[str, Any]:
-    path = root / FILE
+def _read(root: str | Path) -> dict[str, Any]:
+    text = read_text(root, FILE)
+    if text is None:
+        here = is_address(root) or Path(root).exists()
+        lack = f"{root} has no {FILE}" if here else f"{root} does not exist"
+        raise DataError(f"expected the folder of a study, {lack}; start one with polarised study NAME --out {root}")
+    return _parsed(text, root)
+
+
+def _parsed(text: str, root: str | Path) -> dict[str, Any]:
     try:
-        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(
-            f"expected the folder of a study, {root} has no {FILE}; start one with polarised study NAME --out {root}"
-        ) from None
+        known = json.loads(text)
     except ValueError as error:
-        raise DataError(f"expected a study's list of runs, could not read {path}: {error}") from error
+        raise DataError(f"expected a study's list of runs, could not read {FILE} of {root}: {error}") from error
+    if not isinstance(known, dict) or not isinstance(known.get("runs"), dict):
+        raise DataError(f"expected a study's list of runs in {FILE} of {root}, it has none")
     return known
 
 

@@ -157,7 +157,11 @@ def read_config(path: str | Path) -> dict[str, Any]:
         config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"expected a config file, {path} does not exist") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except IsADirectoryError:
+        raise ConfigError(f"expected a file of settings, {path} is a folder; name a YAML file in it") from None
+    except OSError as error:
+        raise ConfigError(f"expected a config file, could not read {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"expected YAML in {path}, could not read it: {error}") from error
     if config is None:
         return {}

@@ -21,9 +21,10 @@ from typing import Any, Literal, NamedTuple
 from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError
 from polarised.study.config import Run
+from polarised.study.failures import FILE as FAILED
 from polarised.study.failures import DiskFullError, record_failure
 from polarised.study.lock import BusyError
-from polarised.study.places import is_address, work_at
+from polarised.study.places import is_address, work_at, write_text
 
 __all__ = ["local", "ray"]
 
@@ -222,8 +223,11 @@ def _lost(run: Run, root: str, losses: Counter[str], attempts: int) -> Outcome:
     if losses[run.name] < attempts:
         return Outcome("lost", "its worker process was killed; the run is continued by another")
     reason = f"its worker process was killed {attempts} times; is there enough memory?"
-    if not is_address(root):
+    words = f"TrainingError: {reason}\n"
+    if is_address(root):
+        write_text(root, f"{run.name}/{FAILED}", words)
+    else:
         directory = Path(root) / run.name
         directory.mkdir(parents=True, exist_ok=True)
-        record_failure(directory, f"TrainingError: {reason}\n")
+        record_failure(directory, words)
     return Outcome("failed", reason)

@@ -3,14 +3,17 @@
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from polarised.errors import ConfigError
 from polarised.study.config import Run
+from polarised.study.failures import FILE as FAILED
 from polarised.study.run import execute, is_done
 
-__all__ = ["fetch", "is_address", "work_at", "write_text"]
+__all__ = ["at_hand", "fetch", "is_address", "listed", "read_text", "work_at", "write_text"]
 
 
 def is_address(root: str | Path) -> bool:
@@ -25,7 +28,8 @@ def is_address(root: str | Path) -> bool:
 def work_at(run: Run, root: str, command: str) -> None:
     """Do a run and leave its directory at `root`; at an address, a finished run is copied there, ``done.json`` last.
 
-    Until then it lives in a folder of this machine named after the address, so that a second attempt continues.
+    Until then it lives in a folder of this machine named after the address, so that a second attempt continues. Of a
+    failed one the reason is copied.
     """
     if not is_address(root):
         if not is_done(run, root):
@@ -43,30 +47,86 @@ def work_at(run: Run, root: str, command: str) -> None:
         if done:
             return
         fetch(root, desk, run.name)
-    directory = execute(run, desk, command=command)
+    try:
+        directory = execute(run, desk, command=command)
+    except Exception:
+        if (desk / run.name / FAILED).exists():
+            write_text(root, f"{run.name}/{FAILED}", (desk / run.name / FAILED).read_text(encoding="utf-8"))
+        raise
     files = sorted((path for path in directory.iterdir() if path.name[0] != "."), key=lambda p: p.name == "done.json")
     system.makedirs(target, exist_ok=True)
     for path in files:
         system.put(str(path), f"{target}/{path.name}")
+    if system.exists(f"{target}/{FAILED}"):
+        system.rm(f"{target}/{FAILED}")
     shutil.rmtree(directory)
 
 
-def fetch(root: str, folder: Path, name: str = "", *, without: tuple[str, ...] = ()) -> None:
-    """Copy what lies at an address (or one run of it) into a folder, except files of some names."""
+@contextmanager
+def at_hand(root: str | Path, *, only: Collection[str] | None = None, without: Collection[str] = ()) -> Iterator[Path]:
+    """Give a folder of this machine with the files of a place: itself, or for this block a copy of an address.
+
+    >>> with at_hand("runs/study") as folder:
+    ...     print(folder)
+    runs/study
+    """
+    if not is_address(root):
+        yield Path(root)
+        return
+    with tempfile.TemporaryDirectory() as desk:
+        fetch(str(root), Path(desk), only=only, without=without)
+        yield Path(desk)
+
+
+def listed(root: str | Path) -> set[str]:
+    """Return the names of what lies at a place: the runs of which anything was done among them."""
+    if not is_address(root):
+        return {path.name for path in Path(root).iterdir()}
+    system, base = _filesystem(str(root))
+    try:
+        return {path.rstrip("/").rpartition("/")[2] for path in system.ls(base, detail=False)}
+    except FileNotFoundError:
+        return set()
+
+
+def fetch(
+    root: str, folder: Path, name: str = "", *, only: Collection[str] | None = None, without: Collection[str] = ()
+) -> None:
+    """Copy what lies at an address (or one run of it) into a folder: files of some names, or all but some."""
     system, base = _filesystem(root)
-    for path in system.find(f"{base}/{name}".rstrip("/")):
-        relative = path.removeprefix(base).lstrip("/")
-        if Path(relative).name not in without:
-            target = folder / relative
-            target.parent.mkdir(parents=True, exist_ok=True)
-            system.get(path, str(target))
+    found = [
+        path
+        for path in system.find(f"{base}/{name}".rstrip("/"))
+        if (only is None or Path(path).name in only) and Path(path).name not in without
+    ]
+    targets = [folder / path.removeprefix(base).lstrip("/") for path in found]
+    for target in targets:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if found:
+        system.get(found, [str(target) for target in targets])
+
+
+def read_text(root: str | Path, name: str) -> str | None:
+    """Return a small file of a place, or None where there is none.
+
+    >>> read_text("nowhere", "study.json") is None
+    True
+    """
+    try:
+        if not is_address(root):
+            return (Path(root) / name).read_text(encoding="utf-8")
+        system, base = _filesystem(str(root))
+        return str(system.cat_file(f"{base}/{name}").decode())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def write_text(root: str, name: str, text: str) -> None:
     """Write a small file at an address."""
     system, base = _filesystem(root)
-    system.makedirs(base, exist_ok=True)
-    system.pipe_file(f"{base}/{name}", text.encode())
+    path = f"{base}/{name}"
+    system.makedirs(path.rpartition("/")[0], exist_ok=True)
+    system.pipe_file(path, text.encode())
 
 
 def _filesystem(root: str) -> tuple[Any, str]:
@@ -74,5 +134,8 @@ def _filesystem(root: str) -> tuple[Any, str]:
         import fsspec
     except ImportError as error:
         raise ConfigError(f"results at {root} need fsspec: pip install 'polarised[ray]', or give a folder") from error
-    system, base = fsspec.core.url_to_fs(root)
+    try:
+        system, base = fsspec.core.url_to_fs(root)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"expected an address fsspec can open, got {root}: {error}") from error
     return system, base.rstrip("/")

@@ -1,6 +1,5 @@
 """Run directories → one tidy table: a row a number, the same columns whatever the study."""
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from polarised.representations.regime import Rule
 from polarised.study.conduct import read_study
 from polarised.study.dynamics import dynamics_of
 from polarised.study.failures import naming_full_disk
-from polarised.study.grid import Point, Study
-from polarised.study.places import fetch, is_address
+from polarised.study.grid import Point
+from polarised.study.places import at_hand, is_address
 from polarised.study.run import is_done
 
 __all__ = ["COLUMNS", "collect", "results_of"]
@@ -30,25 +29,22 @@ def collect(root: str | Path, *, rule: Rule | None = None) -> Path:
     axis, and `variable` where runs were watched while they trained: the numbers of single variables. `rule` says by
     which rule variables have their types; by default the one the study names.
     """
+    study = read_study(root)
+    with at_hand(root, without=LARGE) as folder:
+        table = results_of(study.points, folder, rule=rule or study.rule, named=root)
     if is_address(root):
-        with tempfile.TemporaryDirectory() as desk:
-            fetch(str(root), Path(desk), without=LARGE)
-            table = _table(read_study(desk), desk, rule)
         path = Path(f"results-{str(root).rstrip('/').rpartition('/')[2]}.parquet")
     else:
-        table = _table(read_study(root), root, rule)
         path = Path(root) / "results.parquet"
     with naming_full_disk(path.parent), replacing(path) as temporary:
         table.write_parquet(temporary)
     return path
 
 
-def _table(study: Study, root: str | Path, rule: Rule | None) -> polars.DataFrame:
-    return results_of(study.points, root, rule=rule or study.rule)
-
-
-def results_of(points: Sequence[Point], root: str | Path, *, rule: Rule = "relative") -> polars.DataFrame:
-    """Return the tidy table of the runs that are done."""
+def results_of(
+    points: Sequence[Point], root: str | Path, *, rule: Rule = "relative", named: str | Path | None = None
+) -> polars.DataFrame:
+    """Return the tidy table of the runs that are done; `named` is what an error calls the folder."""
     parts = []
     for point in points:
         if not is_done(point.run, root):
@@ -60,7 +56,8 @@ def results_of(points: Sequence[Point], root: str | Path, *, rule: Rule = "relat
         labels = [polars.lit(_number(value)).alias(name) for name, value in point.labels.items()]
         parts.append(table.filter(mine).drop("rule").with_columns(polars.lit(directory.name).alias("run"), *labels))
     if not parts:
-        raise DataError(f"expected finished runs in {root}, there is none yet; see polarised study status {root}")
+        place = named or root
+        raise DataError(f"expected finished runs in {place}, there is none yet; see polarised study status {place}")
     joined = polars.concat(parts, how="diagonal_relaxed")
     others = [name for name in joined.columns if name not in COLUMNS]
     return joined.select(*COLUMNS, *others).with_columns(polars.col("seed").cast(polars.Int64))

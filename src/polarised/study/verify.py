@@ -11,22 +11,26 @@ from polarised.errors import DataError
 from polarised.study.claims.verdict import Verdict, undecided
 from polarised.study.conduct import read_study
 from polarised.study.grid import study_claims
+from polarised.study.places import is_address
 from polarised.study.results import COLUMNS, collect
 
 __all__ = ["check_claims", "verify"]
 
 
 def verify(results: str | Path, *, study: str | None = None) -> list[Verdict]:
-    """Check the claims of a study on its folder (collected anew) or on a table of results.
+    """Check the claims of a study on its folder or address (collected anew) or on a table of results.
 
     `study` names whose claims to check; without it they are those the folder was started with.
     """
-    results = Path(results)
-    folder = results if results.is_dir() else results.parent
-    claims = study_claims(study) if study else read_study(folder).claims
-    if not results.exists():
+    path = Path(results)
+    whole = is_address(results) or path.is_dir()
+    if not whole and not path.exists():
         raise DataError(f"expected a study's folder or table of results, {results} does not exist")
-    table = polars.read_parquet(collect(results) if results.is_dir() else results)
+    claims = study_claims(study) if study else read_study(results if whole else path.parent).claims
+    try:
+        table = polars.read_parquet(collect(results) if whole else path)
+    except polars.exceptions.ComputeError as error:
+        raise DataError(f"expected a study's folder or its results.parquet, could not read {path}: {error}") from error
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
         raise DataError(f"expected a table of results with {', '.join(COLUMNS)}; {results} lacks {', '.join(missing)}")
