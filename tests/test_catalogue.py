@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from polarised import catalogue
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,3 +64,16 @@ def test_a_users_own_module_plugs_in():
     assert catalogue.build("polarised.objectives.papers", {"name": "a_page:Penalty", "weight": 3}) == Penalty(
         weight=3.0
     )
+
+
+def test_code_in_a_config_that_came_in_a_file_is_refused(monkeypatch):
+    same = ["a_page:network"]
+    for _ in range(40):
+        same = [same, same]
+    for config in ("a_page:network", {"a": {"name": "a_page:network"}}, {"a": [{"b": ("a_page:network",)}]}, same):
+        monkeypatch.setattr(catalogue, "_used", set())
+        with pytest.raises(DataError, match=r"a_page:network.*POLARISED_TRUST=a_page"):
+            catalogue.refuse_code(config, "config.yaml")
+        catalogue.entry("a_page", "a_page:network")
+        catalogue.refuse_code(config, "config.yaml")
+    catalogue.refuse_code({"name": "from_npz", "path": "s3://bucket/file.npz", "n": 3, "more": None}, "config.yaml")

@@ -9,15 +9,20 @@ import difflib
 import functools
 import importlib
 import inspect
+import os
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, DataError
 
-__all__ = ["build", "complete", "entry", "names", "nearest", "settings"]
+__all__ = ["build", "complete", "entry", "names", "nearest", "refuse_code", "settings"]
 
 Spec = str | Mapping[str, Any]
+
+# The code of others that this process was told to use, by a config or a call of its user.
+_used: set[str] = set()
 
 
 def names(page: str) -> tuple[str, ...]:
@@ -44,6 +49,7 @@ def entry(page: str, name: str) -> Callable[..., Any]:
                 f"expected an importable 'module:name', got {name!r}: {error}; "
                 "check the spelling and that the module is on PYTHONPATH"
             ) from error
+        _used.add(name)
         return typing.cast(Callable[..., Any], found)
     offered = names(page)
     if name not in offered:
@@ -83,6 +89,34 @@ def build(page: str, spec: Spec, *supplied: Any) -> Any:
     """
     _, values, callable_ = _read_checked(page, spec)
     return callable_(*supplied, **values)
+
+
+def refuse_code(config: Any, where: str | Path) -> None:
+    """Refuse a config that lies beside somebody's model and names code as ``module:name``: reading it would run it.
+
+    Let through is what this process uses already, and the packages in the environment variable POLARISED_TRUST.
+
+    >>> refuse_code({"prior": {"name": "os:system"}}, "model.safetensors")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    polarised.errors.DataError: expected only names of polarised in model.safetensors, it names os:system, ...
+    """
+    trusted = {package.strip() for package in os.environ.get("POLARISED_TRUST", "").split(",")}
+    seen: set[int] = set()
+    waiting: list[tuple[Any, Any]] = [("", config)]
+    while waiting:
+        key, value = waiting.pop()
+        # Any text with a colon may be read as module:name, but for that of a path.
+        if isinstance(value, str) and ":" in value and key != "path" and value not in _used:
+            package = value.partition(":")[0].partition(".")[0]
+            if package not in trusted:
+                raise DataError(
+                    f"expected only names of polarised in {where}, it names {value}, which would be imported and run; "
+                    f"if you trust that code, set POLARISED_TRUST={package}"
+                )
+        elif isinstance(value, Mapping | list | tuple) and id(value) not in seen:
+            # YAML can name the same list a billion times in ten lines; each is looked at once.
+            seen.add(id(value))
+            waiting += value.items() if isinstance(value, Mapping) else ((key, each) for each in value)
 
 
 def nearest(name: str, offered: Iterable[str]) -> str:

@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -129,3 +130,54 @@ def test_the_number_of_latents_is_counted_and_drawn(tmp_path):
 def test_help_shows_an_example():
     for command in ("diagnose", "prune", "dimensions"):
         assert "Example" in run(command, "--help").output
+
+
+def published(reference):
+    signs = ("yanndubs/*/model.pt", "disentanglement_lib/*/types.json")
+    return [file.parent for sign in signs for file in sorted((reference / "models").glob(sign))]
+
+
+@pytest.mark.slow
+def test_published_models_are_diagnosed_from_their_folders_alone(reference):
+    folders = [folder for folder in published(reference) if "mnist" not in folder.name]
+    assert len(folders) == 11
+    for folder in folders:
+        said = run("diagnose", folder, "--examples", 500, "--no-page").output
+        assert f"{folder.name}, 500 inputs" in said
+        assert re.search(r"\d of 10 latent variables (is|are) active", said)
+        assert "noise share" in said
+        assert "• Use the means of" in said
+        assert "What the decoder loses" in said
+
+
+def test_a_model_whose_data_is_not_here_takes_other_images(reference, tmp_path, monkeypatch):
+    monkeypatch.setenv("POLARISED_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("polarised.data.download._retrieved", _no_network)
+    folder = reference / "models" / "yanndubs" / "VAE_mnist"
+    refused = run("diagnose", folder, code=1)
+    assert refused.stderr.startswith("error: expected the dataset mnist, on which VAE_mnist was trained, in ")
+    assert refused.stderr.count("\n") == 1
+    np.savez(tmp_path / "digits.npz", images=GENERATOR.uniform(size=(50, 1, 32, 32)).astype(np.float32))
+    report = json.loads(run("diagnose", folder, "--data", tmp_path / "digits.npz", "--json").output)
+    assert report["inputs"] == 50
+
+
+def _no_network(*_):
+    raise OSError("no network")
+
+
+def test_a_run_of_somebody_else_runs_no_code(codes, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (tmp_path / "hostile.py").write_text("raise SystemExit('code of the run was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    (folder / "encodings.npz").write_bytes(codes.read_bytes())
+    for config in (
+        "dataset: hostile:run",
+        "model: {prior: {name: hostile:run}}",
+        "evaluation: {further: [hostile:run]}",
+    ):
+        (folder / "config.yaml").write_text(config)
+        assert "names hostile:run, which would be imported and run" in run("diagnose", folder, code=1).stderr
+    (folder / "config.yaml").write_text("[" * 10_000)
+    assert run("diagnose", folder, code=1).stderr.startswith("error: expected YAML")

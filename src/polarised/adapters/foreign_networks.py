@@ -28,10 +28,10 @@ def network_with(
 
     The last two of the encoder are the heads of mean and log-variance; they say how many latent variables there are.
 
-    >>> network_with({}, "burgess_conv", encoder=["e1", "m", "v"], decoder=["d1"], side=64, where=Path("model.pt"))
+    >>> network_with({}, "mlp", encoder=["e", "m", "v"], decoder=["d"], side=64, where=Path("a"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    polarised.errors.DataError: expected the networks of burgess_conv in model.pt, e1 and 3 more are missing; ...
+    polarised.errors.DataError: expected the networks of mlp in a, e and 3 more are missing; ...
     """
     names = [*encoder, *decoder]
     missing = [name for name in names if f"{name}.weight" not in weights or f"{name}.bias" not in weights]

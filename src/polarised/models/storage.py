@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from polarised import catalogue
 from polarised.errors import DataError
 from polarised.files import replacing
 from polarised.models.vae import VAE, build_vae
@@ -34,15 +36,22 @@ def save_vae(vae: VAE, path: str | Path, *, config: Mapping[str, Any], auxiliary
 
 
 def load_vae(path: str | Path) -> VAE:
-    """Read back a model written by `save_vae`, ready to encode; nothing in the file is ever executed."""
+    """Read back a model written by `save_vae`, ready to encode; code it names is refused (`catalogue.refuse_code`)."""
     path = Path(path)
     if not path.exists():
         raise DataError(f"expected a trained model, {path} does not exist; let its run finish first")
     try:
         with safe_open(path, framework="pt") as archive:
             header = json.loads((archive.metadata() or {})["polarised"])
+            catalogue.refuse_code(header, path)
             weights = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
-        vae = build_vae(header["config"], tuple(header["shape"]), header["auxiliary_size"])
+        network = header["config"], tuple(header["shape"]), header["auxiliary_size"]
+        # Sizes are the file's word: they are held against its weights before anything is allocated.
+        with torch.device("meta"):
+            asked = sum(value.numel() for value in build_vae(*network).state_dict().values())
+        if asked != sum(value.numel() for value in weights.values()):
+            raise DataError(f"expected the weights of its network in {path}, its config asks for {asked} numbers")
+        vae = build_vae(*network)
         vae.load_state_dict(weights)
     except DataError:
         raise

@@ -84,9 +84,10 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
 
 
 def load_run(directory: str | Path) -> Run:
-    """Read back the run a directory was made by."""
+    """Read back the run a directory was made by; code it names is refused (`catalogue.refuse_code`)."""
     config = read_config(Path(directory) / "config.yaml")
     config.pop("made", None)
+    catalogue.refuse_code(config, Path(directory) / "config.yaml")
     return Run.from_config(config)
 
 
