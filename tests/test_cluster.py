@@ -1,0 +1,146 @@
+"""A real Ray cluster that is somebody else's: found by its address, worked on, and left running."""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+from polars.testing import assert_frame_equal
+
+from polarised.cluster import ray_cluster
+from polarised.errors import ConfigError
+
+pytest.importorskip("ray")
+GENERATOR = np.random.default_rng(0)
+STUDY = """
+name: tiny
+base:
+  dataset: {name: dsprites, size: 32}
+  model: {architecture: {name: mlp, widths: [8]}, latents: 3}
+  objective: {name: BetaVAE}
+  training: {steps: 200, batch_size: 8}
+  evaluation: {examples: 60}
+axes:
+  strength: {objective.beta: [1, 4]}
+scales:
+  smoke: {base: {training: {steps: 10}}}
+"""
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def polarised(*arguments, folder, **environment):
+    command = [sys.executable, "-c", "from polarised.cli import main; main()", *map(str, arguments)]
+    settings = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", **environment}
+    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The address of a cluster of two workers in a process of its own, and what a driver needs to be let in."""
+    address = f"127.0.0.1:{free_port()}"
+    # Ray's sockets live below its folder, and their paths may be no longer than 107 characters.
+    folder = tmp_path_factory.mktemp("ray")
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    ray = "from ray.scripts.scripts import main; main()"
+    options = f"start --head --block --num-cpus 2 --include-dashboard=false --port {address.rpartition(':')[2]}"
+    command = [sys.executable, "-c", ray, *options.split(), "--disable-usage-stats", "--temp-dir", str(folder)]
+    with (folder / "said.txt").open("w") as said:
+        head = subprocess.Popen(command, env={**os.environ, **token}, stdout=said, stderr=said, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        while "Ray runtime started" not in (folder / "said.txt").read_text():
+            assert head.poll() is None, (folder / "said.txt").read_text()
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.2)
+        yield address, token
+        assert head.poll() is None, "the cluster was ended by somebody who only worked on it"
+    finally:
+        head.terminate()
+        try:
+            head.wait(timeout=60)
+        finally:
+            # The session is the head's own, so nobody else's processes are in its group.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(head.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def shards(tmp_path):
+    for number, rows in enumerate((50, 700, 300)):
+        mean = GENERATOR.normal(size=(rows, 3)) * [1.0, 0.02, 0.7]
+        np.savez(tmp_path / f"{number}.npz", mean=mean, variance=np.tile([0.01, 1.0, 0.5], (rows, 1)))
+    return sorted(tmp_path.glob("*.npz"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_shards_diagnosed_on_two_workers_are_the_single_pass(shards, tmp_path, cluster, elsewhere):
+    address, token = cluster
+    alone = polarised("diagnose", *shards, "--json", folder=tmp_path)
+    more = ("--address", address) if elsewhere else ()
+    options = ("--executor", "ray", *more, "--json")
+    together = polarised("diagnose", *shards, *options, folder=tmp_path, **(token if elsewhere else {}))
+    assert together.returncode == 0, together.stderr
+    found, expected = json.loads(together.stdout), json.loads(alone.stdout)
+    assert (found["active"], found["mixed"], found["passive"], found["inputs"]) == ([0], [2], [1], 1050)
+    assert found == expected
+
+
+@pytest.mark.slow
+def test_a_study_on_somebodys_cluster_gives_the_table_of_this_machine(tmp_path, cluster):
+    address, token = cluster
+    (tmp_path / "tiny.yaml").write_text(STUDY)
+    study = ("study", "tiny.yaml", "--scale", "smoke")
+    tables = []
+    # The folder is named as a user would, relative to where the driver is and the workers are not.
+    for options in (("--executor", "ray", "--address", address), ("--jobs", "1")):
+        out = Path(options[1])
+        done = polarised(*study, *options, "--out", out, folder=tmp_path, **token)
+        assert done.returncode == 0, done.stderr
+        tables.append(polars.read_parquet(tmp_path / out / "results.parquet").sort(polars.all()))
+    assert set(tables[0]["strength"]) == {1.0, 4.0}
+    assert_frame_equal(*tables, check_exact=True)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_does_not_let_us_in_is_named(shards, tmp_path, cluster):
+    address, token = cluster
+    wrong = {**token, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    refused = polarised("diagnose", *shards, "--executor", "ray", "--address", address, folder=tmp_path, **wrong)
+    assert refused.returncode == 1
+    assert f"error: expected a Ray cluster at {address}, could not connect" in refused.stderr
+    assert "RAY_AUTH_MODE=token" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_wrong_address_is_one_sentence_at_once(shards, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(STUDY)
+    nobody = ("--executor", "ray", "--address", f"127.0.0.1:{free_port()}")
+    for command in (("diagnose", *shards), ("study", "tiny.yaml", "--scale", "smoke")):
+        began = time.monotonic()
+        refused = polarised(*command, *nobody, folder=tmp_path)
+        assert time.monotonic() - began < 30
+        assert refused.returncode == 1
+        assert refused.stderr.startswith("error: expected a Ray cluster at 127.0.0.1:")
+        assert "nobody answers there" in refused.stderr
+        assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("address", ["nobody", "127.0.0.1", "127.0.0.1:port", "ray://", "[::1"])
+def test_what_is_no_address_is_refused_before_ray_is_asked(address):
+    with pytest.raises(ConfigError, match="as host:port"), ray_cluster(address):
+        pass
