@@ -256,8 +256,8 @@ def mlp(
 ) -> Halves:
     """Build fully connected networks for data of any shape; u is joined to x.
 
-    The decoder mirrors the encoder unless it has its own settings. Widths (1200, 1200) against (1200, 1200, 1200)
-    with tanh are those of [Higgins2017]; xtanh is the activation of the first iVAE [Khemakhem2020].
+    The decoder mirrors the encoder unless it has its own settings. "xtanh" is the activation of the first iVAE
+    [Khemakhem2020]. Widths (1200, 1200) against (1200, 1200, 1200) with tanh are those of [Higgins2017].
 
     >>> encoder, decoder = mlp((1, 32, 32), 10)
     >>> encoder.mean_head

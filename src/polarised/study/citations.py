@@ -1,6 +1,8 @@
 """What to cite: the works behind exactly the data, networks, objectives and metrics that a run used.
 
-The keys are those of the docstrings, so a catalogue entry is cited from the day it is written.
+The keys are those of the docstrings, so a catalogue entry is cited from the day it is written: the first reference
+in brackets says whose the entry is. A later one is a remark, unless a setting in quotes stands before it: ``"shared" is
+one number, trained [Dai2018]`` is cited by the runs that choose "shared".
 """
 
 import inspect
@@ -40,9 +42,8 @@ def citation_keys(runs: Iterable[Run]) -> list[str]:
     """
     used: dict[str, None] = {}
     for run in runs:
-        for entry in _entries(run):
-            found = re.findall(r"\b[A-Z][A-Za-z]*\d{4}[A-Za-z]*\b", inspect.getdoc(entry) or "")
-            used.update(dict.fromkeys(key for key in found if key in bibliography()))
+        for page, spec in _specs(run):
+            used.update(dict.fromkeys(_keys(catalogue.entry(page, spec["name"]), spec)))
     return ["Bonheme2023BeMoreActive", *(key for key in used if key != "Bonheme2023BeMoreActive")]
 
 
@@ -51,13 +52,26 @@ def bibtex(keys: Iterable[str]) -> str:
     return "\n".join(bibliography()[key] for key in keys)
 
 
-def _entries(run: Run) -> Iterable[Any]:
-    yield catalogue.entry("polarised.objectives.papers", run.objective["name"])
-    yield catalogue.entry("polarised.data.datasets", run.dataset["name"])
-    for part in ("architecture", "prior", "likelihood"):
-        page = {"architecture": "architectures", "prior": "priors", "likelihood": "likelihoods"}[part]
-        yield catalogue.entry(f"polarised.models.{page}", run.model[part]["name"])
+def _specs(run: Run) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """Yield each page with what a run takes from it: a name and its settings."""
+    yield "polarised.objectives.papers", run.objective
+    yield "polarised.data.datasets", run.dataset
+    yield "polarised.models.architectures", run.model["architecture"]
+    yield "polarised.models.priors", run.model["prior"]
+    yield "polarised.models.likelihoods", run.model["likelihood"]
     for metric in _METRICS:
-        yield catalogue.entry("polarised.metrics.redundancy", metric)
+        yield "polarised.metrics.redundancy", {"name": metric}
     for measure in run.evaluation.further:
-        yield catalogue.entry("polarised.study.further", measure["name"])
+        yield "polarised.study.further", measure
+
+
+def _keys(entry: Any, settings: Mapping[str, Any]) -> Iterable[str]:
+    text = inspect.getdoc(entry) or ""
+    end, first = 0, True
+    for group in re.finditer(r"\[([^\]]*)\]", text):
+        found = [key for key in re.findall(r"\b[A-Z][A-Za-z]*\d{4}[A-Za-z]*\b", group[1]) if key in bibliography()]
+        if found:
+            quoted = re.findall(r'"([\w-]+)"', text[end : group.start()])
+            if quoted[-1] in settings.values() if quoted else first:
+                yield from found
+            end, first = group.end(), False

@@ -60,7 +60,9 @@ def dsprites(
 
 
 def color_dsprites() -> Dataset:
-    """Return dSprites in a random colour on black: x = mask * u, u ~ Uniform(0.5, 1) a channel [Locatello2019].
+    """Return dSprites in a random colour on black [Locatello2019; Matthey2017].
+
+    x = mask * u, u ~ Uniform(0.5, 1) a channel
 
     >>> color_dsprites().images[[0]].max(axis=(2, 3)).round(2)
     array([[0.71, 0.74, 0.61]], dtype=float32)
@@ -69,7 +71,9 @@ def color_dsprites() -> Dataset:
 
 
 def noisy_dsprites() -> Dataset:
-    """Return dSprites in white on noise: x = min(mask + u, 1), u ~ Uniform(0, 1) a pixel and channel [Locatello2019].
+    """Return dSprites in white on noise [Locatello2019; Matthey2017].
+
+    x = min(mask + u, 1), u ~ Uniform(0, 1) a pixel and channel
 
     >>> noisy_dsprites().batch(0, 2, 0).images.shape
     (2, 3, 64, 64)
@@ -78,7 +82,9 @@ def noisy_dsprites() -> Dataset:
 
 
 def scream_dsprites(*, path: str | None = None) -> Dataset:
-    """Return dSprites cut out of The Scream: background = (crop + tint) / 2, sprite = 1 - background [Locatello2019].
+    """Return dSprites cut out of The Scream [Locatello2019; Matthey2017].
+
+    background = (crop + tint) / 2, sprite = 1 - background
 
     The picture comes from `path` or the data folder, is shrunk into 350x274 and cropped anywhere, tint ~ Uniform(0, 1)
     a channel.

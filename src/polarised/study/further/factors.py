@@ -66,7 +66,7 @@ def factor_information(
     threshold: float = 0.1,
     kind: Literal["discrete", "continuous"] = "continuous",
 ) -> Rows:
-    """Score what single variables know of single factors: SAP, MIG, and how many factors are disintegrated.
+    """Score what single variables know of single factors: SAP, MIG, disintegration [Kumar2018; Chen2018; Cheng2021].
 
     A factor is disintegrated if several mutually uncorrelated variables each have R^2 (or normalised mutual
     information) above `threshold` with it [Cheng2021, section 6.3].
