@@ -53,3 +53,16 @@ def test_glorot_start_of_the_reference():
 def test_whole_model_runs_in_double():
     vae = build_vae({"architecture": "mlp", "prior": "Sparse"}, (5,)).double()
     assert vae.reconstruct(torch.rand(2, 5).double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels", "widths"),
+    [("locatello_conv", [4, 4, 2, 2], [64, 64, 32, 32, 1]), ("shapes_conv", [4, 4, 4, 4], [64, 64, 64, 32, 1])],
+)
+def test_convolutions_of_the_papers(name, kernels, widths):
+    vae = build_vae({"architecture": name, "latents": 5}, (1, 64, 64))
+    down = [layer for layer in vae.encoder.modules() if isinstance(layer, torch.nn.Conv2d)]
+    assert [layer.kernel_size[0] for layer in down] == kernels
+    assert [layer.out_channels for layer in down] == [32, 32, 64, 64]
+    up = [value.shape for key, value in vae.decoder.state_dict().items() if value.ndim == 4]
+    assert [shape[0] for shape in up] + [up[-1][1]] == widths

@@ -5,6 +5,7 @@ Convolutional ones take any number of channels and a side of 16, 32, 64 or 128; 
 """
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 from torch import nn
@@ -52,34 +53,12 @@ def locatello_conv(
     >>> sum(p.numel() for p in encoder.parameters()), sum(p.numel() for p in decoder.parameters())
     (309204, 381313)
     """
-    channels, side = square_image(shape, "locatello_conv")
-    last = side // 16
-    encoder = Encoder(
-        nn.Sequential(
-            *convolution(channels, 32),
-            *convolution(32, 32),
-            *convolution(32, 64, kernel=2),
-            *convolution(64, 64, kernel=2),
-            nn.Flatten(),
-        ),
-        dense(64 * last**2 + auxiliary_size, hidden),
-        nn.Linear(hidden, latents),
-        nn.Linear(hidden, latents),
-        shape=shape,
-        auxiliary_size=auxiliary_size,
-    )
-    decoder = Decoder(
-        nn.Linear(latents, 256),
-        nn.Sequential(
-            nn.ReLU(inplace=True),
-            *dense(256, 64 * last**2),
-            nn.Unflatten(1, (64, last, last)),
-            *transposed(64, 64),
-            *transposed(64, 32),
-            *transposed(32, 32),
-            Pixels(32, channels * outputs_per_value),
-        ),
-        shape=shape,
+    encoder, decoder = _four_convolutions(
+        ("locatello_conv", shape, latents, outputs_per_value, auxiliary_size),
+        kernel=2,
+        hidden=dense,
+        widths=(hidden, 256),
+        back=(64, 64, 32, 32),
     )
     glorot(encoder, decoder)
     return encoder, decoder
@@ -139,36 +118,13 @@ def shapes_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1
     >>> encoder.hidden
     Linear(in_features=1024, out_features=128, bias=True)
     """
-    channels, side = square_image(shape, "shapes_conv")
-    last = side // 16
-    encoder = Encoder(
-        nn.Sequential(
-            *convolution(channels, 32),
-            *convolution(32, 32),
-            *convolution(32, 64),
-            *convolution(64, 64),
-            nn.Flatten(),
-        ),
-        nn.Linear(64 * last**2 + auxiliary_size, 128),
-        nn.Linear(128, latents),
-        nn.Linear(128, latents),
-        shape=shape,
-        auxiliary_size=auxiliary_size,
+    return _four_convolutions(
+        ("shapes_conv", shape, latents, outputs_per_value, auxiliary_size),
+        kernel=4,
+        hidden=nn.Linear,
+        widths=(128, 128),
+        back=(64, 64, 64, 32),
     )
-    decoder = Decoder(
-        nn.Linear(latents, 128),
-        nn.Sequential(
-            nn.ReLU(inplace=True),
-            *dense(128, 64 * last**2),
-            nn.Unflatten(1, (64, last, last)),
-            *transposed(64, 64),
-            *transposed(64, 64),
-            *transposed(64, 32),
-            Pixels(32, channels * outputs_per_value),
-        ),
-        shape=shape,
-    )
-    return encoder, decoder
 
 
 def rtc_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
@@ -304,6 +260,46 @@ def pinwheel_mlp(
     """
     encoder, decoder = mlp(shape, latents, outputs_per_value, auxiliary_size, widths=(width,))
     encoder.scale = "softplus"
+    return encoder, decoder
+
+
+def _four_convolutions(
+    asked: tuple[str, tuple[int, ...], int, int, int],
+    *,
+    kernel: int,
+    hidden: Callable[[int, int], nn.Module],
+    widths: tuple[int, int],
+    back: tuple[int, int, int, int],
+) -> Halves:
+    """Build convolutions 32, 32 (4x4), 64, 64 (`kernel`), a dense layer each way, and `back` by transposed ones."""
+    name, shape, latents, outputs_per_value, auxiliary_size = asked
+    channels, side = square_image(shape, name)
+    last = side // 16
+    encoder = Encoder(
+        nn.Sequential(
+            *convolution(channels, 32),
+            *convolution(32, 32),
+            *convolution(32, 64, kernel=kernel),
+            *convolution(64, 64, kernel=kernel),
+            nn.Flatten(),
+        ),
+        hidden(64 * last**2 + auxiliary_size, widths[0]),
+        nn.Linear(widths[0], latents),
+        nn.Linear(widths[0], latents),
+        shape=shape,
+        auxiliary_size=auxiliary_size,
+    )
+    decoder = Decoder(
+        nn.Linear(latents, widths[1]),
+        nn.Sequential(
+            nn.ReLU(inplace=True),
+            *dense(widths[1], 64 * last**2),
+            nn.Unflatten(1, (64, last, last)),
+            *[layer for a, b in pairwise(back) for layer in transposed(a, b)],
+            Pixels(back[-1], channels * outputs_per_value),
+        ),
+        shape=shape,
+    )
     return encoder, decoder
 
 
