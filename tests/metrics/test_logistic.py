@@ -17,8 +17,10 @@ def blobs(rows: int = 400, classes: int = 4, seed: int = 0) -> tuple[np.ndarray,
     return centres[labels] + generator.normal(size=(rows, 3)), labels * 10
 
 
-def test_multinomial_is_the_minimum_scikit_learn_looks_for() -> None:
-    z, labels = blobs()
+@pytest.mark.parametrize(("rows", "dtype"), [(400, np.float64), (8_000, np.float64), (8_000, np.float32)])
+def test_multinomial_is_the_minimum_scikit_learn_looks_for(rows: int, dtype: type) -> None:
+    z, labels = blobs(rows)
+    z = z.astype(dtype)
     ours = linear_classifier(z, labels, multiclass="multinomial")
     theirs = LogisticRegression(tol=1e-10, max_iter=10_000).fit(z, labels)
     np.testing.assert_allclose(ours.weights, theirs.coef_, atol=2e-3)
