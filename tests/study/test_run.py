@@ -7,11 +7,14 @@ import polars
 import pytest
 
 from polarised.errors import TrainingError
-from polarised.study import Run, execute, load_run
+from polarised.models import load_vae
+from polarised.representations import Encodings
+from polarised.study import Run, execute, load_run, measures
 from polarised.study.config import Evaluation
 from polarised.study.failures import DiskFullError, reason, recording_failure
+from polarised.study.grid import load_study
 from polarised.study.lock import BusyError, held, locked
-from polarised.study.run import is_done
+from polarised.study.run import dataset_of, is_done
 from study.workshop import notes, study_config
 
 
@@ -50,6 +53,34 @@ def test_downstream_has_a_random_baseline(finished: Path) -> None:
     table = polars.read_parquet(finished / "downstream.parquet")
     random = table.filter((polars.col("variables") == "random") & (polars.col("metric") == "accuracy_shape"))
     assert random["value"].to_list() == [1 / 3, 1 / 3]
+
+
+def test_accuracy_is_that_on_the_unseen_inputs() -> None:
+    known = np.random.default_rng(0).choice([-1.0, 1.0], size=(120, 1))
+    labels = (known > 0).astype(np.int64)
+    seen, other = (Encodings(sign * known, variance=np.full((120, 1), 0.01), factors=labels) for sign in (1, -1))
+    run = replace(tiny(), evaluation=Evaluation(downstream=True, downstream_strengths=(1.0,)))
+
+    def accuracy(*encodings: Encodings) -> set[float]:
+        table = measures.downstream(run, *encodings).filter(polars.col("variables") == "full")
+        return set(table.filter(polars.col("metric") == "accuracy")["value"])
+
+    assert accuracy(seen) == accuracy(seen, seen) == {1.0}
+    assert accuracy(seen, other) == {0.0}
+
+
+def test_the_published_protocol_tests_on_a_draw_of_its_own(tmp_path: Path) -> None:
+    paper, laptop = (load_study("be_more_active", scale=scale).runs[0].evaluation for scale in ("paper", "laptop"))
+    assert (paper.examples, paper.downstream_test, laptop.downstream_test) == (10_000, 5_000, 0)
+    run = replace(tiny(), evaluation=replace(tiny().evaluation, downstream_test=30))
+    assert run.name == tiny().name
+    directory = execute(run, tmp_path)
+    unseen = measures.encode_unseen(run, load_vae(directory / "model.safetensors"), dataset_of(run))
+    assert len(unseen) == 30
+    seen = Encodings.load(directory / "encodings.npz")
+    expected = measures.downstream(run, seen, unseen)
+    assert polars.read_parquet(directory / "downstream.parquet").equals(expected)
+    assert not expected.equals(measures.downstream(run, seen))
 
 
 def test_histograms_count_every_example(finished: Path) -> None:

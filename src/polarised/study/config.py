@@ -47,14 +47,16 @@ class Snapshots:
 class Evaluation:
     """What to measure on the trained model, on how many inputs.
 
-    `downstream` predicts the factors from the codes by logistic regression, trained on the first two thirds of the
-    inputs, with the best of `downstream_strengths` (C) by cross-validation; one alone is taken as it is.
+    `downstream` predicts the factors from the codes by logistic regression with the best of `downstream_strengths` (C)
+    by cross-validation; one alone is taken as it is. It is trained on the inputs and tested on `downstream_test` more,
+    drawn on their own; where that is 0, it is trained on the first two thirds of the inputs and tested on the rest.
     `further` names measures of the page `polarised.study.further`, as a config names an objective.
     """
 
     examples: int = 10_000
     alpha: float = 0.1
     downstream: bool = False
+    downstream_test: int = 0
     downstream_strengths: tuple[float, ...] = tuple(10.0 ** (-4 + 8 * i / 9) for i in range(10))
     further: tuple[Any, ...] = ()
 

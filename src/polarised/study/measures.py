@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars
-from numpy.typing import NDArray
 
 from polarised.data.dataset import Dataset
 from polarised.metrics.comparison import alive, compare, subsets
+from polarised.randomness import seed_for
 from polarised.representations import Encodings, Regime, classify
 from polarised.representations.regime import Rule
 from polarised.study.config import Run
@@ -18,7 +18,17 @@ from polarised.study.config import Run
 if TYPE_CHECKING:
     from polarised.models import VAE
 
-__all__ = ["BINS", "downstream", "encode", "reconstruction", "save_histograms", "scores", "snapshot_hooks", "types"]
+__all__ = [
+    "BINS",
+    "downstream",
+    "encode",
+    "encode_unseen",
+    "reconstruction",
+    "save_histograms",
+    "scores",
+    "snapshot_hooks",
+    "types",
+]
 
 BINS = 20
 RULES: tuple[Rule, ...] = ("relative", "standard")
@@ -39,6 +49,14 @@ def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
     return from_vae(vae, dataset, examples=run.evaluation.examples, seed=run.seed, device=run.training.device)
 
 
+def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
+    """Encode the inputs that predicted factors are tested on, of a draw of their own."""
+    from polarised.adapters import from_vae
+
+    seed = seed_for(run.seed, "downstream test")
+    return from_vae(vae, dataset, examples=run.evaluation.downstream_test, seed=seed, device=run.training.device)
+
+
 def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
     """Return what looks at the regime while a run trains, if it asks for that."""
     if not run.snapshots.every:
@@ -51,8 +69,6 @@ def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
 def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
     """Return E[-log p(x|z)] in nats an image with z the mean and z sampled, on the evaluation images."""
     import torch
-
-    from polarised.randomness import seed_for
 
     batch = dataset.sample(run.evaluation.examples, run.seed)
     generator = torch.Generator().manual_seed(seed_for(run.seed, "reconstruction"))
@@ -100,23 +116,30 @@ def save_histograms(run: Run, encodings: Encodings, path: Path) -> None:
     np.savez(path, allow_pickle=False, counts=counts, edges=edges, of=np.array(["mean", "variance", "sampled"]))
 
 
-def downstream(run: Run, encodings: Encodings) -> polars.DataFrame:
+def downstream(run: Run, encodings: Encodings, unseen: Encodings | None = None) -> polars.DataFrame:
     """Return the accuracy with which each subset of variables predicts the factors, on inputs it was not fitted to.
 
-    Metrics: accuracy (mean over factors) and accuracy_<factor>; variables ``random`` is guessing uniformly
-    [Bonheme2023BeMoreActive, section 4.2].
+    Those are `unseen`, or the last third where there is none. Metrics: accuracy (mean over factors) and
+    accuracy_<factor>; variables ``random`` is guessing uniformly [Bonheme2023BeMoreActive, section 4.2].
     """
+    from polarised.metrics.downstream import logistic_regression
+
     rows: list[tuple[str | None, str, str, str, float]] = []
     if run.evaluation.downstream and encodings.factors is not None:
         names = encodings.factor_names
         guess = [1 / len(np.unique(column)) for column in encodings.factors.T]
-        for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=run.seed))):
+        n_train = None if unseen is None else len(encodings)
+        whole = encodings if unseen is None else _joined(encodings, unseen)
+        factors = np.asarray(whole.factors)
+        for representation, codes in (("mean", whole.mean), ("sampled", whole.sample(seed=run.seed))):
             known: dict[tuple[int, ...], list[float]] = {}
             for rule, regime in _regimes(run, encodings).items():
                 for variables, indices in {**subsets(regime), "alive": alive(regime)}.items():
                     key = tuple(sorted(indices))
                     if key and key not in known:
-                        known[key] = _accuracies(codes[:, key], encodings.factors, run.evaluation.downstream_strengths)
+                        strengths = run.evaluation.downstream_strengths
+                        scored = logistic_regression(codes[:, key], factors, n_train=n_train, strengths=strengths)
+                        known[key] = [float(value) for value in scored.by_factor]
                     if key:
                         rows += _accuracy_rows(rule, representation, variables, names, known[key])
             rows += _accuracy_rows(None, representation, "random", names, guess)
@@ -124,18 +147,13 @@ def downstream(run: Run, encodings: Encodings) -> polars.DataFrame:
     return _without_rule_of_whole(table)
 
 
-def _accuracies(codes: NDArray[Any], factors: NDArray[np.int64], strengths: tuple[float, ...]) -> list[float]:
-    from polarised.metrics.downstream import logistic_regression
-    from polarised.metrics.logistic import linear_classifier
-
-    if len(strengths) > 1:
-        return [float(value) for value in logistic_regression(codes, factors, strengths=strengths).by_factor]
-    cut, codes = len(codes) * 2 // 3, codes.astype(np.float64)
-    accuracies = []
-    for labels in factors.T:
-        fitted = linear_classifier(codes[:cut], labels[:cut], multiclass="one_vs_rest", strength=strengths[0])
-        accuracies.append(float((fitted.predict(codes[cut:]) == labels[cut:]).mean()))
-    return accuracies
+def _joined(first: Encodings, second: Encodings) -> Encodings:
+    return Encodings(
+        np.concatenate([first.mean, second.mean]),
+        variance=np.concatenate([first.variance, second.variance]),
+        factors=np.concatenate([first.factors, second.factors]),
+        factor_names=first.factor_names,
+    )
 
 
 def _accuracy_rows(

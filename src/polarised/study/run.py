@@ -72,12 +72,16 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
     def encodings() -> Encodings:
         return Encodings.load(directory / "encodings.npz")
 
+    def unseen() -> Encodings | None:
+        wanted = run.evaluation.downstream and run.evaluation.downstream_test > 0
+        return measures.encode_unseen(run, model(), dataset_of(run)) if wanted else None
+
     _stage(directory / "encodings.npz", lambda path: measures.encode(run, model(), dataset_of(run)).save(path))
     _table(directory / "reconstruction.parquet", lambda: measures.reconstruction(run, model(), dataset_of(run)))
     _table(directory / "regime.parquet", lambda: measures.types(run, encodings()))
     _stage(directory / "histograms.npz", lambda path: measures.save_histograms(run, encodings(), path))
     _table(directory / "scores.parquet", lambda: measures.scores(run, encodings()))
-    _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings()))
+    _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), unseen()))
     if run.evaluation.further:
         _table(directory / "further.parquet", lambda: further_scores(run, model(), dataset_of(run), encodings()))
     _stage(directory / "done.json", lambda path: _write_done(run, path, time.time() - began))
