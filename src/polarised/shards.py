@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised.adapters.array_chunks import Chunk, chunks_of_file
 from polarised.adapters.array_files import open_arrays
-from polarised.adapters.arrays import Chunk, chunks_of_file
 from polarised.adapters.spread import Second
 from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError, DataError, PolarisedError

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polarised.adapters import from_arrays
-from polarised.adapters.arrays import Names, chunks_of_file
+from polarised.adapters.array_chunks import chunks_of_file
 from polarised.errors import DataError
 
 GENERATOR = np.random.default_rng(0)
@@ -81,15 +81,6 @@ def test_saved_encodings_are_read_back(tmp_path):
     np.testing.assert_array_equal(found.variance, saved.variance)
     assert found.factor_names == ("a", "b")
     assert found.has_standard_prior
-
-
-@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
-def test_chunks_are_consecutive_rows(tmp_path, write):
-    write(tmp_path / "codes.npz", mean=MEAN, variance=VARIANCE, factors=FACTORS)
-    chunks = list(chunks_of_file(tmp_path / "codes.npz", rows=7))
-    assert [len(chunk.mean) for chunk in chunks] == [7] * 7 + [1]
-    np.testing.assert_array_equal(np.concatenate([chunk.variance for chunk in chunks]), VARIANCE)
-    np.testing.assert_array_equal(np.concatenate([chunk.factors for chunk in chunks]), FACTORS)
 
 
 def test_npy_files_of_a_folder_and_neighbours(tmp_path):
@@ -213,23 +204,6 @@ def test_a_file_of_noise_is_refused_in_words(tmp_path, name):
         from_arrays(tmp_path / name)
     with pytest.raises(DataError, match="does not exist"):
         from_arrays(tmp_path / f"no-{name}")
-
-
-def test_a_prior_spread_names_its_own_kind():
-    names = Names.among(("mean", "variance", "prior_logvar"), "x")
-    assert (names.prior_spread, names.prior_second) == ("prior_logvar", "log_variance")
-
-
-@pytest.mark.parametrize("name", ["codes.npz", "codes.parquet"])
-def test_wide_rows_make_small_chunks(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("polarised.adapters.arrays.LARGEST_CHUNK", 10 * 8 * 3)
-    if name == "codes.npz":
-        npz(tmp_path, mean=MEAN, variance=VARIANCE)
-    else:
-        polars.DataFrame({"mean": MEAN.tolist(), "variance": VARIANCE.tolist()}).write_parquet(tmp_path / name)
-    chunks = list(chunks_of_file(tmp_path / name))
-    assert [len(chunk.mean) for chunk in chunks] == [10] * 5
-    np.testing.assert_array_equal(np.concatenate([chunk.mean for chunk in chunks]), MEAN)
 
 
 @pytest.mark.parametrize("values", [VARIANCE.astype(str), VARIANCE.astype("M8[s]"), VARIANCE + 1j])

@@ -1,0 +1,21 @@
+import pytest
+
+from polarised.adapters.array_names import Names
+from polarised.errors import DataError
+
+
+def test_a_prior_spread_names_its_own_kind():
+    names = Names.among(("mean", "variance", "prior_logvar"), "x")
+    assert (names.prior_spread, names.prior_second) == ("prior_logvar", "log_variance")
+
+
+def test_factors_and_means_go_by_many_names():
+    names = Names.among(("Z_Mean", "latents_classes", "qz_v"), "x")
+    assert (names.mean, names.spread, names.second, names.factors) == ("Z_Mean", "qz_v", "variance", "latents_classes")
+
+
+def test_what_is_missing_is_said_with_what_is_there():
+    with pytest.raises(DataError, match="it has codes, labels"):
+        Names.among(("codes", "labels"), "x")
+    with pytest.raises(DataError, match="it has nothing"):
+        Names.among((), "x")
