@@ -1,9 +1,12 @@
+from dataclasses import replace
 from pathlib import Path
 
 import polars
 import pytest
 
+from polarised.catalogue import complete
 from polarised.errors import DataError
+from polarised.study.conduct import enrol
 from polarised.study.config import Evaluation
 from polarised.study.grid import load_study
 from polarised.study.models import measure_models, published_point
@@ -16,8 +19,8 @@ def test_published_models_are_measured_and_skipped_when_done(tmp_path: Path, ref
     study = load_study("be_more_active", scale="smoke", settings=["evaluation.examples=300"])
     folder = reference / "models" / "disentanglement_lib"
     outcomes = dict(measure_models(study, folder, tmp_path))
-    failed = {path.name for path, why in outcomes.items() if why}
-    assert failed == {"README.md"}
+    # The README beside them is no model and no failure.
+    assert set(outcomes.values()) == {""}
     table = polars.read_parquet(collect(tmp_path))
     counts = table.filter((polars.col("metric") == "count") & (polars.col("variables") == "passive"))
     passive = {(row["method"], row["strength"]): row["value"] for row in counts.iter_rows(named=True)}
@@ -34,6 +37,36 @@ def test_runs_of_ours_are_measured_elsewhere(tmp_path: Path) -> None:
     assert [why for _, why in outcomes] == [""]
     assert not list((tmp_path / "measured").rglob("model.safetensors"))
     assert len(polars.read_parquet(collect(tmp_path / "measured")))
+
+
+OBJECTIVES = (
+    {"name": "AnnealedVAE", "c_max": 5, "iteration_threshold": 1},
+    {"name": "BetaTCVAE", "beta": 8},
+    {"name": "DIPVAE", "variant": "I", "lambda_od": 2},
+    {"name": "DIPVAE", "variant": "II", "lambda_od": 2},
+)
+EXPECTED = {("annealed VAE", 5.0), ("beta-TCVAE", 8.0), ("DIP-VAE-I", 2.0), ("DIP-VAE-II", 2.0)}
+
+
+def test_runs_of_ours_have_the_methods_and_strengths_of_the_study(tmp_path: Path) -> None:
+    config = study_config(runs=1, steps=2)
+    config["axes"] = {"seed": 1}
+    study = load_study(write_study(tmp_path / "tiny.yaml", config))
+    for objective in OBJECTIVES:
+        execute(replace(study.runs[0], objective=complete("polarised.objectives.papers", objective)), tmp_path / "ours")
+    assert [why for _, why in measure_models(study, tmp_path / "ours", tmp_path / "measured")] == [""] * 4
+    table = polars.read_parquet(collect(tmp_path / "measured"))
+    assert set(table.select("method", "strength").unique().iter_rows()) == EXPECTED
+
+
+def test_a_folder_of_a_study_gives_its_own_labels(tmp_path: Path) -> None:
+    config = study_config(runs=1, steps=2)
+    config["axes"] = {"method": {"mine, wide": {"model": {"latents": 4}}}}
+    study = load_study(write_study(tmp_path / "tiny.yaml", config))
+    enrol(study, tmp_path / "ours")
+    execute(study.runs[0], tmp_path / "ours")
+    list(measure_models(study, tmp_path / "ours", tmp_path / "measured"))
+    assert polars.read_parquet(collect(tmp_path / "measured"))["method"].unique().to_list() == ["mine, wide"]
 
 
 def test_dip_vae_has_its_second_strength_from_the_factor() -> None:

@@ -13,6 +13,7 @@ import yaml
 
 from polarised import catalogue
 from polarised.errors import ConfigError
+from polarised.study.labels import words_of
 
 __all__ = ["Evaluation", "Run", "Snapshots", "Training", "overridden", "read_config", "read_evaluation"]
 
@@ -129,7 +130,7 @@ class Run:
 
     @functools.cached_property
     def name(self) -> str:
-        """A readable prefix and a hash of all that differs from the defaults: the name of the run's directory.
+        """Method, strength, dataset, seed and a hash of all that differs from the defaults: the directory's name.
 
         Defaults are left out, so that a setting added to the library later does not rename the runs made before.
         """
@@ -148,9 +149,8 @@ class Run:
             "seed": self.seed,
         }
         digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:10]
-        numbers = [f"{k}{v:g}" for k, v in chosen["objective"].items() if isinstance(v, int | float)]
-        words = [self.objective["name"], *numbers[:1], self.dataset["name"], f"seed{self.seed}"]
-        return re.sub(r"[^A-Za-z0-9.-]+", "_", "-".join(words)) + f"-{digest}"
+        words = "-".join(words_of(self, chosen["model"]["prior"]))
+        return re.sub(r"[^A-Za-z0-9.-]+", "_", words) + f"-{digest}"
 
 
 def read_config(path: str | Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from polarised.catalogue import nearest
 from polarised.errors import ConfigError
 from polarised.representations.regime import Rule
 from polarised.study.config import Run, overridden, read_config
+from polarised.study.labels import labels_of
 
 __all__ = ["Point", "Study", "load_study", "study_claims", "study_names"]
 
@@ -102,7 +103,7 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
         # Settings given by hand can make two points of the grid the same run; it is done once.
         if run.name not in names:
             names.add(run.name)
-            points.append(Point({**_default_labels(run), **labels}, run))
+            points.append(Point({**labels_of(run), **labels}, run))
     if not points:
         raise ConfigError(f"{name} has no run: an axis is empty; give every axis at least one value")
     return Study(
@@ -192,14 +193,3 @@ def _merged(base: Any, change: Mapping[str, Any]) -> dict[str, Any]:
         deeper = isinstance(value, Mapping) and isinstance(below, Mapping | str)
         merged[key] = _merged(below, value) if deeper else value
     return merged
-
-
-def _default_labels(run: Run) -> dict[str, Any]:
-    settings = [value for key, value in run.objective.items() if key != "name"]
-    strength = next((value for value in settings if isinstance(value, int | float)), None)
-    return {
-        "method": run.objective["name"],
-        "strength": strength,
-        "dataset": run.dataset["name"],
-        "seed": run.seed,
-    }

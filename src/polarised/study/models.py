@@ -3,23 +3,24 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from polarised.adapters.published_config import literal, read_config
 from polarised.errors import DataError, PolarisedError
-from polarised.study.conduct import enrol
+from polarised.study.conduct import FILE, enrol, read_study
 from polarised.study.config import Evaluation, Run
 from polarised.study.failures import recording_failure
 from polarised.study.grid import Point, Study
+from polarised.study.labels import labels_of
 from polarised.study.lock import locked
 from polarised.study.run import load_run, measure, write_config
 
 __all__ = ["measure_models", "published_point"]
 
-# The study's names of its methods and of their strengths, and ours [Locatello2019, table 2].
+# The study's names of its methods and of their settings, and ours [Locatello2019, table 2].
 PUBLISHED = {
-    "beta_vae": ("beta-VAE", "BetaVAE", {"vae.beta": "beta"}),
+    "beta_vae": ("BetaVAE", {"vae.beta": "beta"}),
     "annealed_vae": (
-        "annealed VAE",
         "AnnealedVAE",
         {
             "annealed_vae.c_max": "c_max",
@@ -27,17 +28,18 @@ PUBLISHED = {
             "annealed_vae.iteration_threshold": "iteration_threshold",
         },
     ),
-    "factor_vae": ("FactorVAE", "FactorVAE", {"factor_vae.gamma": "gamma"}),
-    "beta_tc_vae": ("beta-TCVAE", "BetaTCVAE", {"beta_tc_vae.beta": "beta"}),
-    "dip_vae_i": ("DIP-VAE-I", "DIPVAE", {"dip_vae.lambda_od": "lambda_od"}),
-    "dip_vae_ii": ("DIP-VAE-II", "DIPVAE", {"dip_vae.lambda_od": "lambda_od"}),
+    "factor_vae": ("FactorVAE", {"factor_vae.gamma": "gamma"}),
+    "beta_tc_vae": ("BetaTCVAE", {"beta_tc_vae.beta": "beta"}),
+    "dip_vae_i": ("DIPVAE", {"dip_vae.lambda_od": "lambda_od"}),
+    "dip_vae_ii": ("DIPVAE", {"dip_vae.lambda_od": "lambda_od"}),
 }
 
 
 def measure_models(study: Study, folder: str | Path, root: str | Path, *, jobs: int = 1) -> Iterator[tuple[Path, str]]:
     """Measure every model of a folder as the runs of a study are; yield (model, why it failed or nothing).
 
-    What is measured already is skipped, so the same call after a kill goes on.
+    A model is a folder or a zip; other files are passed over. What is measured already is skipped, so the same call
+    after a kill goes on.
     """
     import joblib
 
@@ -47,10 +49,15 @@ def measure_models(study: Study, folder: str | Path, root: str | Path, *, jobs: 
     if not study.points:
         raise DataError(f"expected a study with runs to take the evaluation from, {study.name} has none")
     evaluation = study.points[0].run.evaluation
+    # A folder of a study knows what its own study calls them.
+    ours = read_study(folder).points if (folder / FILE).exists() else ()
+    known = {point.run.name: point.labels for point in ours}
     points, paths = [], []
     for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or not (path.is_dir() or path.suffix == ".zip"):
+            continue
         try:
-            points.append(_point(path, evaluation))
+            points.append(_point(path, evaluation, known))
             paths.append(path)
         except PolarisedError as error:
             yield path, str(error)
@@ -77,7 +84,7 @@ def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
     name = values.get("model.name")
     if name not in PUBLISHED:
         raise DataError(f"expected a method of the study ({', '.join(PUBLISHED)}), the model says {name!r}")
-    method, objective, settings = PUBLISHED[str(name)]
+    objective, settings = PUBLISHED[str(name)]
     chosen = {ours: values[theirs] for theirs, ours in settings.items() if theirs in values}
     if objective == "DIPVAE":
         variant = "I" if name == "dip_vae_i" else "II"
@@ -98,20 +105,17 @@ def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
             "seed": values.get("model.random_seed", 0),
         }
     )
-    strength = next(iter(chosen.values()), None)
-    return Point({"method": method, "strength": strength, "dataset": dataset, "seed": run.seed}, run)
+    return Point(labels_of(run), run)
 
 
-def _point(path: Path, evaluation: Evaluation) -> Point:
+def _point(path: Path, evaluation: Evaluation, known: Mapping[str, Mapping[str, Any]]) -> Point:
     from polarised.adapters.archives import Folder
     from polarised.adapters.targets import open_target
 
     target = open_target(path)
     if target.kind == "run":
         run = replace(load_run(path), evaluation=evaluation)
-        strength = next((v for v in list(run.objective.values())[1:] if isinstance(v, int | float)), None)
-        labels = {"method": run.objective["name"], "strength": strength}
-        return Point({**labels, "dataset": run.dataset["name"], "seed": run.seed}, run)
+        return Point(known.get(run.name, labels_of(run)), run)
     if target.kind != "disentanglement_lib":
         raise DataError(f"expected a run of disentanglement_lib or of ours, {path} is {target.kind}")
     return published_point(read_config(Folder(path), ["model/results/json/train_config.json"]), evaluation)
