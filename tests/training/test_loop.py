@@ -111,13 +111,21 @@ class Diverging(ELBO):
 
 def test_a_term_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(tmp_path):
     settings = {"steps": 20, "batch_size": 8, "checkpoint_every": 3, "directory": tmp_path, "progress": False}
-    with pytest.raises(TrainingError, match="penalty became nan at step 8"):
+    with pytest.raises(TrainingError, match=r"penalty became nan at step 8; .*; the checkpoint of step 6 is kept"):
         train(model(), Diverging(), DATA, **settings)
     vae = model()
     optimiser = torch.optim.Adam(vae.parameters())
     found = checkpoint.load(tmp_path, {}, {"vae": vae}, optimiser)
     assert found.step == 6
     assert all(torch.isfinite(p).all() for p in vae.parameters())
+
+
+@pytest.mark.parametrize("where", ["nowhere", "folder"])
+def test_no_checkpoint_is_promised_where_there_is_none(tmp_path, where):
+    directory = tmp_path if where == "folder" else None
+    settings = {"steps": 20, "batch_size": 8, "checkpoint_every": 10, "directory": directory, "progress": False}
+    with pytest.raises(TrainingError, match="no checkpoint had been written yet"):
+        train(model(), Diverging(), DATA, **settings)
 
 
 class Watching:

@@ -34,14 +34,14 @@ def save(
 ) -> Path:
     """Write weights, optimiser state and `checkpoint` to ``checkpoint.safetensors`` in `directory`.
 
-    Weights that are not finite are refused: the last good checkpoint stays.
+    Weights that are not finite are refused, and an earlier checkpoint stays as it is.
     """
     tensors = {f"modules.{name}": value for name, value in _weights(modules)}
     for name, value in tensors.items():
         if value.is_floating_point() and not torch.isfinite(value).all():
             raise TrainingError(
                 f"expected finite weights at step {checkpoint.step}, {name.removeprefix('modules.')} is not; "
-                "the last good checkpoint is kept: lower the learning rate and start again"
+                "lower the learning rate and start again"
             )
     tensors |= {f"optimiser.{name}": value for name, value in _states(modules, optimiser)}
     arrays = {name: value.detach().cpu().contiguous().numpy() for name, value in tensors.items()}

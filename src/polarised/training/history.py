@@ -74,8 +74,7 @@ class Records:
             row, column = (int(axis[0]) for axis in np.nonzero(~np.isfinite(fresh)))
             raise TrainingError(
                 f"training diverged: {self.names[column]} became {fresh[row, column]} at step "
-                f"{self._last - len(fresh) + row + 1}; the last good checkpoint is kept, "
-                "lower the learning rate or the strength of the penalty"
+                f"{self._last - len(fresh) + row + 1}; lower the learning rate or the strength of the penalty"
             )
         self._values = np.concatenate([self._values.reshape(-1, fresh.shape[1]), fresh])
 

@@ -3,7 +3,7 @@
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from polarised.data.dataset import Batch, Dataset
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, TrainingError
 from polarised.models.networks import seeded_weights
 from polarised.models.vae import VAE
 from polarised.objectives.step import Objective, Precision, take_step
@@ -117,14 +117,22 @@ def train(
         for hook in hooks:
             hook(0, vae)
 
+    kept = start
+
     def save(step: int) -> None:
+        nonlocal kept
         records.flush()
         if folder is not None:
             arrays = records.state() | {f"hooks.{i}.{k}": v for i, h in enumerate(hooks) for k, v in h.state().items()}
             checkpoint.save(folder, checkpoint.Checkpoint(step, identity, arrays), modules, optimiser)
+            kept = step
 
     generator = torch.Generator(device)
-    with _interruptible() as interrupted, reporting(start, steps, visible=progress) as report:
+    with (
+        _interruptible() as interrupted,
+        _saying_what_is_kept(lambda: kept),
+        reporting(start, steps, visible=progress) as report,
+    ):
         # On a CPU the threads of the step are busy on every core: a batch drawn beside them would hold them up.
         for step, batch in _batches(
             dataset, range(start, steps), batch_size, seed, ahead=generator.device.type != "cpu"
@@ -200,6 +208,16 @@ def _batches(dataset: Dataset, steps: range, batch_size: int, seed: int, *, ahea
 
 def _layout(images: np.ndarray[Any, Any]) -> torch.memory_format:
     return torch.channels_last if images.ndim == 4 else torch.contiguous_format
+
+
+@contextmanager
+def _saying_what_is_kept(step: Callable[[], int]) -> Iterator[None]:
+    """Add to the error of a diverged run from which step it could go on."""
+    try:
+        yield
+    except TrainingError as error:
+        kept = f"the checkpoint of step {step()} is kept" if step() else "no checkpoint had been written yet"
+        raise TrainingError(f"{error}; {kept}") from error
 
 
 @contextmanager
