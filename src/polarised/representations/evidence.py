@@ -80,7 +80,7 @@ class Evidence:
     >>> evidence.classify().types
     ('active', 'passive')
     >>> evidence.covariance.round(3).tolist()
-    [[1.143, 0.001], [0.001, 0.0]]
+    [[1.143, -0.006], [-0.006, 0.0]]
     """
 
     def __init__(self, *, covariance: bool = False) -> None:
