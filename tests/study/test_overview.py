@@ -1,12 +1,15 @@
 import io
 from pathlib import Path
+from typing import Any
 
+import pytest
 from rich.console import Console
+from rich.text import Text
 
 from polarised.study.conduct import Progress
 from polarised.study.executors import Event
 from polarised.study.grid import load_study
-from polarised.study.overview import _tell_failure
+from polarised.study.overview import _line, _tell_failure
 from study.workshop import study_config, write_study
 
 
@@ -17,3 +20,30 @@ def test_brackets_in_a_reason_are_told_as_they_are(tmp_path: Path) -> None:
         screen = Console(file=said, width=200, highlight=False, emoji=False)
         _tell_failure(Progress(total=1, latest=Event("failed", run, reason)), screen)
         assert said.getvalue().splitlines()[-1] == f"failed {run.name}: {reason}"
+
+
+def progress(**numbers: Any) -> Progress:
+    return Progress(**{"total": 1500, "done": 700, "seconds": 9100.0, "steps": 2_100_000, **numbers})
+
+
+def test_the_line_says_what_is_left() -> None:
+    said = _line(progress(steps_wanted=4_500_000, failed=2, running={Path("a"): 0, Path("b"): 0}), 4200.0, 200)
+    assert Text.from_markup(said).plain == (
+        "700 of 1500 done · 2 running · 2 failed · 13 s a run · 600 runs an hour · 500 steps/s · 1 h 20 min left · "
+        "1 h 10 min so far"
+    )
+
+
+def test_nothing_is_left_when_the_rest_failed() -> None:
+    said = _line(progress(total=2, done=1, failed=1, steps=60, steps_wanted=60), 30.0, 200)
+    assert "left" not in said
+    assert "[red]1 failed[/]" in said
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+def test_the_line_is_one_line(width: int) -> None:
+    said = Text.from_markup(_line(progress(steps_wanted=4_500_000, failed=2, running={Path("a"): 0}), 4200.0, width))
+    assert said.cell_len <= width
+    assert said.plain.startswith("700 of 1500 done")
+    assert "2 failed" in said.plain
+    assert ("1 h 20 min left" in said.plain) == (width >= 60)

@@ -108,8 +108,8 @@ class Run:
             },
             objective=_completed("polarised.objectives.papers", config.get("objective", "BetaVAE")),
             auxiliary=None if auxiliary is None else list(auxiliary),
-            training=_section(Training, config.get("training", {}), "training"),
-            snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots"),
+            training=_section(Training, config.get("training", {}), "training", TRAINING),
+            snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
             evaluation=read_evaluation(config.get("evaluation", {})),
             seed=seed,
         )
@@ -178,7 +178,7 @@ def read_evaluation(settings: Any) -> Evaluation:
     >>> read_evaluation({"examples": 100}).alpha
     0.1
     """
-    evaluation = _section(Evaluation, settings, "evaluation")
+    evaluation = _section(Evaluation, settings, "evaluation", EVALUATION)
     further = [_completed("polarised.study.further", spec) for spec in evaluation.further]
     return replace(evaluation, further=tuple(further))
 
@@ -218,17 +218,30 @@ def _check_keys(given: Any, known: Sequence[str], where: str) -> None:
             raise ConfigError(f"{where} has no setting {key!r}{hint}; its settings are: {', '.join(known)}")
 
 
-def _section(kind: type[S], given: Any, where: str) -> S:
+# The smallest value of a setting that makes sense, so that a study of a thousand runs says so before the first.
+TRAINING = {"steps": 1, "batch_size": 2, "learning_rate": 0.0, "checkpoint_every": 1, "log_every": 1}
+SNAPSHOTS = {"every": 0, "examples": 2}
+EVALUATION = {"examples": 2, "alpha": 0.0}
+
+
+def _section(kind: type[S], given: Any, where: str, least: Mapping[str, float]) -> S:
     import pydantic
 
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     _check_keys(given, known, where)
     try:
-        return _adapter(kind).validate_python(dict(given))  # type: ignore[arg-type, no-any-return]
+        section: S = _adapter(kind).validate_python(dict(given))  # type: ignore[arg-type]
     except pydantic.ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, (where, *problem["loc"])))
         raise ConfigError(f"{place}: {problem['msg'].lower()}, got {problem['input']!r}") from error
+    for name, smallest in least.items():
+        value = getattr(section, name)
+        # Not the other way round: a rate that is no number is not above zero either.
+        if not (value > smallest if isinstance(value, float) else value >= smallest):
+            words = f"above {smallest:g}" if isinstance(value, float) else f"of at least {smallest:g}"
+            raise ConfigError(f"expected {where}.{name} {words}, got {value!r}")
+    return section
 
 
 @functools.lru_cache

@@ -23,7 +23,9 @@ def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | N
     from rich.live import Live
 
     began, last = time.monotonic(), None
-    with Live(console=screen, refresh_per_second=4, get_renderable=lambda: _line(last, began)):
+    with Live(
+        console=screen, refresh_per_second=4, get_renderable=lambda: _line(last, time.monotonic() - began, screen.width)
+    ):
         for last in progress:
             _tell_failure(last, screen)
     return last
@@ -73,18 +75,27 @@ def _tell_failure(progress: Progress, screen: "Console") -> None:
         screen.print(f"[red]{event.state}[/] {event.run.name}: {escape(event.reason)}", soft_wrap=True)
 
 
-def _line(progress: Progress | None, began: float) -> str:
+def _line(progress: Progress | None, elapsed: float, width: int) -> str:
+    """Return how a study stands in one line of `width` characters: what matters least goes first where room is short."""
+    from rich.text import Text
+
     if progress is None:
         return "looking at what is done …"
-    elapsed = time.monotonic() - began
-    finished = progress.done + progress.earlier
-    text = f"[bold]{finished}[/] of {progress.total} done · "
-    text += f"{len(progress.running)} running · " if progress.running else ""
-    text += f"[red]{progress.failed} failed[/]" if progress.failed else "none failed"
+    # (how much it matters, what is said), in the order it is read.
+    parts = [(9, f"[bold]{progress.done + progress.earlier}[/] of {progress.total} done")]
+    if progress.running:
+        parts.append((5, f"{len(progress.running)} running"))
+    parts.append((8, f"[red]{progress.failed} failed[/]") if progress.failed else (4, "none failed"))
     if progress.done:
-        text += f" · {progress.seconds / progress.done:.0f} s a run · {3600 * progress.done / elapsed:.0f} runs an hour"
+        parts.append((2, f"{progress.seconds / progress.done:.0f} s a run"))
+        parts.append((1, f"{3600 * progress.done / elapsed:.0f} runs an hour"))
     steps = progress.steps_taken()
     if steps:
-        rate = steps / elapsed
-        text += f" · {rate:.0f} steps/s · {duration(max(0, progress.steps_wanted - steps) / rate)} left"
-    return f"{text} · {duration(elapsed)}"
+        parts.append((3, f"{steps / elapsed:.0f} steps/s"))
+    left = progress.steps_wanted - steps
+    if steps and left > 0:
+        parts.append((7, f"{duration(left * elapsed / steps)} left"))
+    parts.append((6, f"{duration(elapsed)} so far"))
+    while len(parts) > 1 and Text.from_markup(" · ".join(words for _, words in parts)).cell_len > width:
+        parts.remove(min(parts))
+    return " · ".join(words for _, words in parts)

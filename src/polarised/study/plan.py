@@ -2,7 +2,6 @@
 
 import functools
 import time
-from collections import Counter
 from dataclasses import dataclass, replace
 
 from polarised import catalogue
@@ -17,11 +16,12 @@ __all__ = ["Cost", "Plan", "plan"]
 
 @dataclass(frozen=True)
 class Cost:
-    """What runs of one kind cost on one core of this machine."""
+    """What runs of one kind cost on one core of this machine; `longest` is the most steps one of them has."""
 
     kind: str
     runs: int
     steps: int
+    longest: int
     seconds_per_step: float
     evaluation_seconds: float
 
@@ -29,6 +29,11 @@ class Cost:
     def core_seconds(self) -> float:
         """The time of all these runs on one core."""
         return self.steps * self.seconds_per_step + self.runs * self.evaluation_seconds
+
+    @property
+    def longest_seconds(self) -> float:
+        """The time of the longest of these runs."""
+        return self.longest * self.seconds_per_step + self.evaluation_seconds
 
 
 @dataclass(frozen=True)
@@ -53,20 +58,28 @@ class Plan:
         return sum(cost.core_seconds for cost in self.costs) / 3600
 
     def days(self, workers: int) -> float:
-        """Return how long `workers` cores like this one would need, in days."""
-        return self.core_hours / 24 / workers
+        """Return how long `workers` cores like this one would need, in days: at least as long as the longest run.
+
+        >>> two = Plan((Cost("BetaVAE", runs=2, steps=86_400, longest=43_200, seconds_per_step=1, evaluation_seconds=0),))
+        >>> two.days(1), two.days(2), two.days(64)
+        (1.0, 0.5, 0.5)
+        """
+        longest = max((cost.longest_seconds for cost in self.costs), default=0.0)
+        return max(self.core_hours / 24 / workers, longest / 86_400)
 
 
 def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     """Count the runs and steps of a study and time a few steps and a small evaluation of every kind of run.
 
-    Kinds differ in dataset, network or objective. One thread is used, as the workers of a study do.
+    Kinds differ in dataset, network, objective or how often they are looked at. One thread is used, as the workers of a study do.
     """
     import torch
 
     groups: dict[str, list[Run]] = {}
     for run in study.runs:
         kind = f"{run.objective['name']} · {run.model['architecture']['name']} · {run.dataset['name']}"
+        if run.snapshots.every:
+            kind += f" · a look every {run.snapshots.every} steps"
         groups.setdefault(kind, []).append(run)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -74,14 +87,14 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
         measured = {kind: _calibrated(runs[0], calibration_steps) for kind, runs in groups.items()}
     finally:
         torch.set_num_threads(threads)
-    counted = Counter({kind: sum(run.training.steps for run in runs) for kind, runs in groups.items()})
-    return Plan(tuple(Cost(kind, len(runs), counted[kind], *measured[kind]) for kind, runs in groups.items()))
+    steps = {kind: [run.training.steps for run in runs] for kind, runs in groups.items()}
+    return Plan(tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items()))
 
 
 def _calibrated(run: Run, steps: int) -> tuple[float, float]:
     """Return processor seconds a step and an evaluation, which others on this machine do not lengthen.
 
-    The first steps warm caches and are not counted.
+    The first steps warm caches and are not counted; a look at the regime is shared among the steps between two.
     """
     import warnings
 
@@ -101,6 +114,12 @@ def _calibrated(run: Run, steps: int) -> tuple[float, float]:
             began = time.process_time()
             brief(steps=count, progress=False)
             clock.append(time.process_time() - began)
+    looks = 0.0
+    for hook in measures.snapshot_hooks(run, dataset):
+        hook(0, vae)
+        began = time.process_time()
+        hook(hook.every, vae)
+        looks += (time.process_time() - began) / hook.every
     share = 10
     small = replace(run, evaluation=replace(run.evaluation, examples=max(200, run.evaluation.examples // share)))
     began = time.process_time()
@@ -112,4 +131,4 @@ def _calibrated(run: Run, steps: int) -> tuple[float, float]:
     began = time.process_time()
     further_scores(small, vae, dataset, encodings)
     further = time.process_time() - began
-    return max(clock[2] - clock[1], 0.0) / steps, per_example * run.evaluation.examples + further
+    return max(clock[2] - clock[1], 0.0) / steps + looks, per_example * run.evaluation.examples + further

@@ -1,0 +1,43 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polarised.errors import ConfigError
+from polarised.study.config import Run
+from polarised.study.grid import load_study
+from polarised.study.plan import Cost, Plan, plan
+from study.workshop import study_config, write_study
+
+
+def test_more_workers_than_runs_do_not_help() -> None:
+    short = Cost("a", runs=3, steps=300, longest=100, seconds_per_step=1.0, evaluation_seconds=20.0)
+    long = Cost("b", runs=1, steps=1000, longest=1000, seconds_per_step=1.0, evaluation_seconds=80.0)
+    both = Plan((short, long))
+    assert both.days(1) * 86_400 == pytest.approx(360 + 1080)
+    assert both.days(2) * 86_400 == both.days(100) * 86_400 == pytest.approx(1080)
+
+
+def test_looks_while_training_are_counted(tmp_path: Path) -> None:
+    config = study_config(runs=1, steps=1000)
+    rare = plan(load_study(write_study(tmp_path / "a.yaml", config)), calibration_steps=20)
+    config["base"]["snapshots"] = {"every": 1, "examples": 2000}
+    often = plan(load_study(write_study(tmp_path / "b.yaml", config)), calibration_steps=20)
+    assert often.costs[0].seconds_per_step > 2 * rare.costs[0].seconds_per_step
+    assert often.costs[0].kind.endswith("snapshots.every=1")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"training": {"steps": -1}}, "training.steps of at least 1, got -1"),
+        ({"training": {"batch_size": 1}}, "training.batch_size of at least 2, got 1"),
+        ({"training": {"learning_rate": 0}}, "training.learning_rate above 0, got 0.0"),
+        ({"training": {"learning_rate": float("nan")}}, "training.learning_rate above 0, got nan"),
+        ({"snapshots": {"every": -5}}, "snapshots.every of at least 0, got -5"),
+        ({"evaluation": {"examples": 0}}, "evaluation.examples of at least 2, got 0"),
+    ],
+)
+def test_a_number_without_sense_is_refused_before_a_run_starts(settings: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Run.from_config(settings)
