@@ -23,9 +23,11 @@ def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | N
     from rich.live import Live
 
     began, last = time.monotonic(), None
-    with Live(
-        console=screen, refresh_per_second=4, get_renderable=lambda: _line(last, time.monotonic() - began, screen.width)
-    ):
+
+    def line() -> str:
+        return _line(last, time.monotonic() - began, screen.width)
+
+    with Live(console=screen, refresh_per_second=4, get_renderable=line):
         for last in progress:
             _tell_failure(last, screen)
     return last
@@ -76,7 +78,7 @@ def _tell_failure(progress: Progress, screen: "Console") -> None:
 
 
 def _line(progress: Progress | None, elapsed: float, width: int) -> str:
-    """Return how a study stands in one line of `width` characters: what matters least goes first where room is short."""
+    """Return how a study stands in a line of `width` characters; where room is short, what matters least is left out."""
     from rich.text import Text
 
     if progress is None:

@@ -60,7 +60,8 @@ class Plan:
     def days(self, workers: int) -> float:
         """Return how long `workers` cores like this one would need, in days: at least as long as the longest run.
 
-        >>> two = Plan((Cost("BetaVAE", runs=2, steps=86_400, longest=43_200, seconds_per_step=1, evaluation_seconds=0),))
+        >>> cost = Cost("mlp", runs=2, steps=86_400, longest=43_200, seconds_per_step=1, evaluation_seconds=0)
+        >>> two = Plan((cost,))
         >>> two.days(1), two.days(2), two.days(64)
         (1.0, 0.5, 0.5)
         """
@@ -71,7 +72,8 @@ class Plan:
 def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     """Count the runs and steps of a study and time a few steps and a small evaluation of every kind of run.
 
-    Kinds differ in dataset, network, objective or how often they are looked at. One thread is used, as the workers of a study do.
+    Kinds differ in dataset, network, objective or how often they are looked at. One thread is used, as the workers of
+    a study do.
     """
     import torch
 
@@ -79,7 +81,7 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     for run in study.runs:
         kind = f"{run.objective['name']} · {run.model['architecture']['name']} · {run.dataset['name']}"
         if run.snapshots.every:
-            kind += f" · a look every {run.snapshots.every} steps"
+            kind += f" · snapshots.every={run.snapshots.every}"
         groups.setdefault(kind, []).append(run)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
