@@ -125,6 +125,7 @@ def test_the_number_of_latents_is_counted_and_drawn(tmp_path):
     assert len(report["one_shot"]["each"]) == 2
     assert report["fondue"] is None
     assert (tmp_path / "sizes.png").stat().st_size > 5000
+    assert "expected --plot as a .png" in run("dimensions", "dsprites", "--plot", "sizes.xls", code=1).stderr
 
 
 def test_help_shows_an_example():

@@ -26,7 +26,7 @@ def dimensions(
     architecture: Annotated[str, typer.Option(help="Network of the short runs.")] = "locatello_conv",
     steps: Annotated[int, typer.Option(help="Training steps of each run.", min=1)] = 2000,
     examples: Annotated[int, typer.Option(help="Images to encode.", min=50)] = 5000,
-    plot: Annotated[Path | None, typer.Option(help="Write the curves to this image file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the curves to this file (.png, .svg, .pdf).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     quiet: Quiet = False,
     json: Json = False,
@@ -38,9 +38,10 @@ def dimensions(
     from polarised.adapters.targets import images_named
     from polarised.representations.dimensions import fondue as search_of
     from polarised.representations.dimensions import one_shot_count
-    from polarised.study.sizing import Trainer, data_dimension, draw
+    from polarised.study.sizing import Trainer, data_dimension
 
     screen = console(quiet=quiet or json)
+    kind = None if plot is None else _picture(plot)
     dataset = images_named(data)
     measured = data_dimension(dataset, estimator="twonn" if estimator == "twonn" else "mle", seed=seed)
     screen.print(f"Intrinsic dimension of {as_it_is(dataset.name)}: {measured:.1f}")
@@ -63,11 +64,24 @@ def dimensions(
         visits = [(str(v.latents), f"{v.sampled:.2f}", f"{v.mean:.2f}", f"{v.difference:.2f}") for v in search.visits]
         screen.print(table("FONDUE, models in the order trained", ("latents", "sampled", "mean", "difference"), visits))
         screen.print(f"[bold]FONDUE keeps {search.latents}.[/bold]")
-    drawn = None if plot is None else draw(plot, regimes=regimes, count=count, search=search)
-    if drawn is not None:
-        screen.print(f"\nThe curves: [bold]{as_it_is(drawn)}[/bold]")
+    if plot is not None and kind is not None:
+        from polarised.report import save
+        from polarised.report.sizes import sizes
+
+        save(sizes(regimes, count, search, seed=seed), plot.with_suffix(""), formats=[kind])
+        screen.print(f"\nThe curves: [bold]{as_it_is(plot)}[/bold]", soft_wrap=True)
     if json:
-        print_json(_plain(measured, size, count, search, drawn))
+        print_json(_plain(measured, size, count, search, plot))
+
+
+def _picture(path: Path) -> Literal["png", "svg", "pdf"]:
+    """Refuse a picture nobody can write before hours of training, not after them."""
+    from polarised.errors import ConfigError
+
+    kinds: dict[str, Literal["png", "svg", "pdf"]] = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
+    if path.suffix not in kinds:
+        raise ConfigError(f"expected --plot as a .png, .svg or .pdf file, got {path.name}; name it sizes.png")
+    return kinds[path.suffix]
 
 
 def _show_count(screen: "Console", size: int, count: "OneShot", seed: int) -> None:

@@ -1,20 +1,18 @@
 """How many latents does a dataset need: short trainings at chosen sizes, for the one-shot count and for FONDUE."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from polarised import catalogue
 from polarised.data.dataset import Dataset
-from polarised.files import replacing
 from polarised.randomness import stream
 from polarised.representations import Encodings, Regime, classify
-from polarised.representations.dimensions import Fondue, OneShot, intrinsic_dimension_mle, intrinsic_dimension_twonn
+from polarised.representations.dimensions import intrinsic_dimension_mle, intrinsic_dimension_twonn
 
-__all__ = ["Trainer", "data_dimension", "draw"]
+__all__ = ["Trainer", "data_dimension"]
 
 
 @dataclass
@@ -82,30 +80,3 @@ def data_dimension(dataset: Dataset, *, points: int = 2000, estimator: str = "ml
     if estimator == "twonn":
         return intrinsic_dimension_twonn(images)
     return intrinsic_dimension_mle(images, neighbours=min(20, len(images) - 2), seed=seed)
-
-
-def draw(path: str | Path, *, regimes: Sequence[Regime], count: OneShot, search: Fondue | None) -> Path:
-    """Draw KL of each variable of the over-sized runs, and the search, to an image file."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9 if search is not None else 5, 3.4), layout="constrained")
-    axes = figure.subplots(1, 2 if search is not None else 1, squeeze=False)[0]
-    for i, regime in enumerate(regimes):
-        axes[0].plot(np.sort(regime.statistics.kl)[::-1], marker="o", markersize=3, label=f"seed {i}")
-    axes[0].axvline(count.latents - 0.5, color="0.4", linestyle="--")
-    axes[0].set(xlabel="latent variable, by KL", ylabel="KL (nats)", title=f"one shot: {count.latents} are alive")
-    axes[0].legend(frameon=False, fontsize="small")
-    if search is not None:
-        visits = sorted(search.visits)
-        sizes = [visit.latents for visit in visits]
-        axes[1].plot(sizes, [visit.sampled for visit in visits], marker="o", label="sampled")
-        axes[1].plot(sizes, [visit.mean for visit in visits], marker="s", label="mean")
-        axes[1].axvline(search.latents, color="0.4", linestyle="--")
-        axes[1].set(xlabel="latents", ylabel="estimate on the codes", title=f"FONDUE: {search.latents}")
-        axes[1].legend(frameon=False, fontsize="small")
-    for axis in axes:
-        axis.xaxis.get_major_locator().set_params(integer=True)
-    path = Path(path)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=150)
-    return path
