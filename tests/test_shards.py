@@ -46,7 +46,7 @@ def test_many_files_in_chunks_are_one_array(files, rows):
     totals = totals_of(files, rows=rows)
     whole = Encodings(MEAN, variance=VARIANCE, factors=FACTORS)
     same(totals.evidence.classify(), classify(whole))
-    np.testing.assert_allclose(totals.moments.covariance, np.cov(MEAN.T), rtol=1e-9)
+    np.testing.assert_allclose(totals.evidence.covariance, np.cov(MEAN.T), rtol=1e-9)
     np.testing.assert_allclose(totals.largest_mean(), np.abs(MEAN).max(axis=0))
     assert len(totals.sample()) == N
 
@@ -103,7 +103,7 @@ def test_two_ray_workers_give_the_single_pass(files, tmp_path):
         alone, together = (totals_of(files, executor=executor, rows=500) for executor in ("local", "ray"))
         same(alone.evidence.classify(), together.evidence.classify())
         np.testing.assert_array_equal(alone.evidence.classify().confidence, together.evidence.classify().confidence)
-        np.testing.assert_array_equal(alone.moments.covariance, together.moments.covariance)
+        np.testing.assert_array_equal(alone.evidence.covariance, together.evidence.covariance)
         np.testing.assert_array_equal(alone.sample().mean, together.sample().mean)
         (tmp_path / "bad.npz").write_bytes(b"noise")
         with pytest.raises(DataError, match="plain arrays"):

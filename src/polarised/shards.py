@@ -1,7 +1,7 @@
 """Diagnosis of encodings that do not fit in memory, in one pass over files, here or on a Ray cluster.
 
-Each file is read in chunks into accumulators: the evidence for the types, the covariance of the means, their range, and
-a uniform sample of inputs. Those of many files, workers or machines merge into the result of a single pass.
+Each file is read in chunks into accumulators: the evidence for the types with the covariance of the means, their range,
+and a uniform sample of inputs. Those of many files, workers or machines merge into the result of a single pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError, DataError, PolarisedError
 from polarised.metrics.comparison import subsets
 from polarised.metrics.gaussian import effective_rank_of, total_correlation_of, wasserstein_correlation_of
-from polarised.metrics.streaming import Moments, Ranges
+from polarised.metrics.streaming import Ranges
 from polarised.randomness import stream
 from polarised.representations import Encodings, Evidence, Regime
 from polarised.representations.encodings import gaussians
@@ -49,8 +49,7 @@ class Totals:
     (3, 3)
     """
 
-    evidence: Evidence = field(default_factory=Evidence)
-    moments: Moments = field(default_factory=Moments)
+    evidence: Evidence = field(default_factory=lambda: Evidence(covariance=True))
     ranges: Ranges = field(default_factory=Ranges)
     factor_names: list[str] | None = None
     _order: Array = field(default_factory=lambda: np.zeros(0))
@@ -61,7 +60,6 @@ class Totals:
         # Convolutional latents become a row for each position here, as they do in Encodings.
         mean, variance, repeats = gaussians(chunk.mean, chunk.variance, None)
         self.evidence.update(mean, variance=variance, prior_mean=chunk.prior_mean, prior_variance=chunk.prior_variance)
-        self.moments.update(mean)
         self.ranges.update(mean)
         rows: dict[str, Array] = {"mean": mean, "variance": variance}
         rows["prior_mean"] = np.broadcast_to(chunk.prior_mean, mean.shape)
@@ -73,7 +71,6 @@ class Totals:
     def merge(self, other: Self) -> Self:
         """Add what another process saw; returns itself."""
         self.evidence.merge(other.evidence)
-        self.moments.merge(other.moments)
         self.ranges.merge(other.ranges)
         self.factor_names = self.factor_names or other.factor_names
         self._keep(other._order, other._rows)
@@ -108,7 +105,7 @@ class Totals:
         """
         import polars
 
-        mean = self.moments.covariance
+        mean = self.evidence.covariance
         sampled = mean + np.diag(regime.statistics.variance_mean)
         rows = [
             (metric, representation, variables, score(matrix[np.ix_(chosen, chosen)]))
