@@ -148,3 +148,18 @@ def test_what_is_no_study_is_said_so(tmp_path: Path) -> None:
         verify(tmp_path / "table.parquet", study="be_more_active")
     with pytest.raises(ConfigError, match="is a folder; name a YAML file"):
         load_study(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["run", "claim", "executor"])
+def test_a_list_handed_over_cannot_name_code_to_be_run(tmp_path: Path, place: str) -> None:
+    enrol(study_of(tmp_path, "mine.yaml", runs=1, steps=12), tmp_path)
+    known = json.loads((tmp_path / "study.json").read_text())
+    if place == "run":
+        next(iter(known["runs"].values()))["config"]["objective"] = "hostile:run"
+    elif place == "claim":
+        known["claims"] = [{"name": "hostile:run"}]
+    else:
+        known["executor"] = {"name": "hostile:run"}
+    (tmp_path / "study.json").write_text(json.dumps(known))
+    with pytest.raises(DataError, match=r"names hostile:run.*POLARISED_TRUST=hostile"):
+        (read_executor if place == "executor" else read_study)(tmp_path)

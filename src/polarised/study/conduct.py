@@ -130,8 +130,9 @@ def enrol(study: Study, root: str | Path, *, executor: str | Mapping[str, Any] |
 
 
 def read_study(root: str | Path) -> Study:
-    """Return the study a folder or address was enrolled with, runs of every call included."""
+    """Return the study a folder or address was enrolled with; code it names is refused (`catalogue.refuse_code`)."""
     known = _read(root)
+    catalogue.refuse_code([known["claims"], [one["config"] for one in known["runs"].values()]], f"study.json of {root}")
     return Study(
         name=known["name"],
         scale=known["scale"],
@@ -146,7 +147,9 @@ def read_study(root: str | Path) -> Study:
 def read_executor(root: str | Path) -> dict[str, Any]:
     """Return the executor the runs of a folder or address were last done with."""
     chosen = _read(root).get("executor") or "local"
-    return {"name": chosen} if isinstance(chosen, str) else dict(chosen)
+    spec = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
+    catalogue.refuse_code(spec["name"], f"study.json of {root}")
+    return spec
 
 
 def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
