@@ -121,7 +121,7 @@ def test_a_cluster_that_does_not_let_us_in_is_named(shards, tmp_path, cluster):
     address, token = cluster
     wrong = {**token, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     refused = polarised("diagnose", *shards, "--executor", "ray", "--address", address, folder=tmp_path, **wrong)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert f"error: expected a Ray cluster at {address}, could not connect" in refused.stderr
     assert "RAY_AUTH_MODE=token" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -134,7 +134,7 @@ def test_a_wrong_address_is_one_sentence_at_once(shards, tmp_path):
         began = time.monotonic()
         refused = polarised(*command, *nobody, folder=tmp_path)
         assert time.monotonic() - began < 30
-        assert refused.returncode == 1
+        assert refused.returncode == 2
         assert refused.stderr.startswith("error: expected a Ray cluster at 127.0.0.1:")
         assert "nobody answers there" in refused.stderr
         assert refused.stderr.count("\n") == 1

@@ -29,7 +29,7 @@ def test_help_shows_an_example(command):
 
 def test_a_config_that_does_not_exist_is_one_sentence(tmp_path):
     shown = RUNNER.invoke(app, ["train", str(tmp_path / "absent.yaml")])
-    assert shown.exit_code == 1
+    assert shown.exit_code == 2
     assert shown.stderr.startswith("error: expected a config file")
     assert shown.stderr.count("\n") == 1
 
@@ -51,7 +51,7 @@ def test_a_wrong_setting_names_the_right_one(tmp_path, setting, says):
 
     (tmp_path / "run.yaml").write_text("objective: {name: BetaVAE, beta: 4}\n")
     shown = RUNNER.invoke(app, ["train", str(tmp_path / "run.yaml"), setting, "--out", str(tmp_path / "runs")])
-    assert shown.exit_code == 1
+    assert shown.exit_code == 2
     assert re.search(says, shown.stderr)
     assert not (tmp_path / "runs").exists()
 

@@ -50,7 +50,7 @@ def test_a_study_among_models_is_refused(tmp_path: Path) -> None:
     tidy().write_parquet(tmp_path / "results.parquet")
     targets = [str(tmp_path / "results.parquet"), str(arrays(tmp_path / "codes.npz"))]
     result = CliRunner().invoke(app, ["report", *targets])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "one study or several models" in result.output
 
 

@@ -1,5 +1,7 @@
-"""What the commands about studies say, on folders written by hand: nothing is trained here."""
+"""What the commands about studies say and how they end, on folders written by hand or runs of a few steps."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -32,10 +34,95 @@ def test_status_shows_reasons_as_they_are(tmp_path: Path, study: Study) -> None:
     record_failure(directory, "OSError: cannot open [/data/x]\n")
     said = said_by("status", root)
     assert f"failed {directory.name}: OSError: cannot open [/data/x]\n" in said
-    assert f"polarised study retry {root}" in said.replace("\n", "")
+    assert f"polarised study retry '{root}'\n" in said
 
 
 def test_verify_shows_claims_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = Verdict("calibrated", "E[r] + E[s] is 1", "undecided", None, "mean |E[r] + E[s] - 1| is 0.3")
     monkeypatch.setattr("polarised.study.verify.verify", lambda *_, **__: [verdict])
     assert said_by("verify", tmp_path) == f"undecided: {verdict.claim}\n    {verdict.evidence}\n"
+
+
+HERE = ("--executor", "study.test_conduct:here")
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Path:
+    """A study of which one run succeeds and one fails."""
+    config = study_config(runs=2, steps=8, notes=str(tmp_path / "notes"))
+    config["axes"]["strength"]["objective.diverge_at"] = [1_000_000, 3]
+    return write_study(tmp_path / "failing.yaml", config)
+
+
+def test_failed_runs_end_in_failure_with_the_table_of_the_others(tmp_path: Path, failing: Path) -> None:
+    said = said_by("run", failing, "--out", tmp_path / "runs", *HERE, code=1)
+    assert "1 of 2 runs done, 1 failed" in said
+    assert "1 run failed; see polarised study status" in said
+    assert (tmp_path / "runs" / "results.parquet").exists()
+    arguments = ["study", "run", str(failing), "--out", str(tmp_path / "runs"), *HERE, "--json"]
+    again = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert again["failed"] == 1
+
+
+def test_retry_goes_on_as_the_study_was_done(tmp_path: Path, failing: Path) -> None:
+    said_by("run", failing, "--out", tmp_path / "runs", *HERE, "--quiet", code=1)
+    before = (tmp_path / "notes").read_text().splitlines()
+    said_by("retry", tmp_path / "runs", "--quiet", code=1)
+    steps = (tmp_path / "notes").read_text().splitlines()[len(before) :]
+    # In this very process, and of the run that failed alone.
+    assert {tuple(line.split()[::2]) for line in steps} == {("1", str(os.getpid()))}
+
+
+def test_every_command_takes_an_address(tmp_path: Path, failing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    address = f"file://{tmp_path}/bucket"
+    assert f"see polarised study status {address}" in said_by("run", failing, "--out", address, *HERE, code=1)
+    assert "1 done · 0 running · 0 waiting · 1 failed of 2" in said_by("status", address)
+    said_by("retry", address, "--quiet", code=1)
+    said_by("collect", address)
+    said_by("verify", address)
+    published: list[list[str]] = []
+
+    def publish(folder: Path, out: Path, **_: object) -> Path:
+        published.append(sorted(path.name for path in folder.iterdir()))
+        return out / "README.md"
+
+    monkeypatch.setattr("polarised.report.publish.publish", publish)
+    said_by("publish", address, "--out", tmp_path / "page")
+    assert published == [sorted(path.name for path in (tmp_path / "bucket").iterdir())]
+    assert "study.json" in published[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nosuch"], "expected a study file or one of"),
+        (["{folder}"], "is a folder; name a YAML file"),
+        (["{file}", "training.steps=-1"], "training.steps of at least 1"),
+        (["{file}", "--executor", "rayy"], "did you mean 'ray'"),
+        (["{file}", "--gpus", "1"], "together with --executor ray"),
+        (["{file}", "--models", "{folder}", "--out", "file:///bucket"], "as a folder of this machine"),
+        (["plan", "{file}", "--scale", "huge"], "no scale 'huge'"),
+    ],
+)
+def test_wrong_use_ends_with_two_and_writes_nothing(
+    tmp_path: Path, failing: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    filled = [one.format(folder=tmp_path / "folder", file=failing) for one in arguments]
+    assert words in said_by(*filled, code=2)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "nowhere does not exist" in said_by("verify", tmp_path / "nowhere", code=1)
+    assert "nowhere does not exist" in said_by("status", tmp_path / "nowhere", code=1)
+
+
+@pytest.mark.parametrize("command", ["train", "cite"])
+def test_a_folder_in_place_of_a_config_is_wrong_use(tmp_path: Path, command: str) -> None:
+    result = CliRunner().invoke(app, [command, str(tmp_path)])
+    assert result.exit_code == 2
+    assert "is a folder; name a YAML file" in result.stderr

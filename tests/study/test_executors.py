@@ -1,13 +1,18 @@
 import os
 import signal
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars
 import pytest
 from polars.testing import assert_frame_equal
 
+from polarised.errors import ConfigError
 from polarised.study.conduct import conduct, run_states
-from polarised.study.executors import Event, local
+from polarised.study.config import Run
+from polarised.study.executors import Event, local, ray
 from polarised.study.grid import Study, load_study
 from polarised.study.results import COLUMNS, collect, results_of
 from study.workshop import notes, study_config, until, workers_of, write_study
@@ -80,3 +85,42 @@ def test_stopping_early_saves_what_is_running(tmp_path: Path) -> None:
     (state,) = run_states(study.points, root)
     assert state.state == "waiting"
     assert state.step > 0
+
+
+class Cluster:
+    """What the executor asks of Ray, doing nothing: it counts the tasks in flight."""
+
+    exceptions = SimpleNamespace(RayError=RuntimeError)
+
+    def __init__(self) -> None:
+        self.options: dict[str, float] = {}
+        self.flying = self.most = 0
+
+    def remote(self, **options: float) -> Callable[[object], SimpleNamespace]:
+        self.options = options
+        return lambda _: SimpleNamespace(remote=self.start)
+
+    def start(self, *_: object) -> object:
+        self.flying += 1
+        self.most = max(self.most, self.flying)
+        return object()
+
+    def wait(self, references: list[object], num_returns: int) -> tuple[list[object], list[object]]:
+        return references[:num_returns], references[num_returns:]
+
+    def get(self, _: object) -> tuple[str, str, float]:
+        self.flying -= 1
+        return "done", "", 1.0
+
+
+@pytest.mark.parametrize(("jobs", "most"), [(0, 5), (2, 2)])
+def test_ray_is_asked_for_what_was_asked_of_us(monkeypatch: pytest.MonkeyPatch, jobs: int, most: int) -> None:
+    cluster = Cluster()
+    monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(cluster))
+    runs = [Run.from_config({"seed": seed}) for seed in range(5)]
+    events = list(ray(runs, "nowhere", jobs=jobs, num_cpus=2, num_gpus=0.25))
+    assert [event.state for event in events] == ["done"] * 5
+    assert cluster.most == most
+    assert cluster.options == {"num_cpus": 2, "num_gpus": 0.25, "max_retries": 2}
+    with pytest.raises(ConfigError, match="num_gpus from 0"):
+        list(ray(runs, "nowhere", num_gpus=-1))

@@ -15,7 +15,7 @@ from polarised.cli.prune import prune
 from polarised.cli.report import explore, report
 from polarised.cli.study import app as study
 from polarised.cli.train import train
-from polarised.errors import PolarisedError
+from polarised.errors import ConfigError, PolarisedError
 
 __all__ = ["app", "main"]
 
@@ -28,7 +28,8 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except PolarisedError as error:
             typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
-            ctx.exit(1)
+            # A setting that does not exist is wrong use, as an option that does not exist is.
+            ctx.exit(2 if isinstance(error, ConfigError) else 1)
         except KeyboardInterrupt as interrupt:
             typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
             ctx.exit(130)

@@ -40,8 +40,11 @@ Settings = Annotated[
     list[str] | None, typer.Argument(help="key=value for every run (training.steps=100) or an axis (axes.seed=2).")
 ]
 Scale = Annotated[str | None, typer.Option(help="smoke, laptop, small or paper, as the study has them.")]
-Folder = Annotated[Path, typer.Argument(help="The folder of a study.")]
-Jobs = Annotated[int, typer.Option(help="Runs at a time; 0: one a core.", min=0)]
+Folder = Annotated[str, typer.Argument(help="The folder (or fsspec address) of a study.")]
+Jobs = Annotated[int, typer.Option(help="Runs at a time; 0: one a core, with ray what the cluster takes.", min=0)]
+Address = Annotated[str | None, typer.Option(help="A running Ray cluster; none: one is started here.")]
+Cpus = Annotated[float | None, typer.Option(help="Processors a run takes under Ray (1).", min=0)]
+Gpus = Annotated[float | None, typer.Option(help="GPUs a run takes under Ray (0).", min=0)]
 
 
 @app.callback()
@@ -59,9 +62,10 @@ def run(
     scale: Scale = None,
     executor: Annotated[str, typer.Option(help="local, ray, or 'module:name' of yours.")] = "local",
     jobs: Jobs = 0,
-    address: Annotated[str | None, typer.Option(help="A running Ray cluster; none: one is started here.")] = None,
-    gpus: Annotated[float, typer.Option(help="GPUs a run takes under Ray.", min=0)] = 0.0,
-    out: Annotated[str | None, typer.Option(help="Folder (or, with ray, fsspec address) of the results.")] = None,
+    address: Address = None,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
+    out: Annotated[str | None, typer.Option(help="Folder or fsspec address of the results.")] = None,
     models: Annotated[Path | None, typer.Option(help="Measure the trained models of this folder instead.")] = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -75,11 +79,12 @@ def run(
     study = load_study(name, scale=scale, settings=settings or [])
     kind = "models" if models is not None else study.scale
     root = out or str(Path("runs") / "-".join(filter(None, (study.name, kind))))
+    chosen = _executor(executor, jobs, address, cpus, gpus)
     if models is not None:
-        _measure(study, models, root, jobs, quiet=quiet or json)
+        failed = _measure(study, models, root, jobs, quiet=quiet or json)
     else:
-        _conduct(study, root, _executor(executor, jobs, address, gpus), retry=False, quiet=quiet or json)
-    _finish(root, quiet=quiet, json=json)
+        failed = _conduct(study, root, chosen, retry=False, quiet=quiet or json)
+    _finish(root, failed, quiet=quiet, json=json)
 
 
 @app.command()
@@ -122,7 +127,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     screen = console()
     screen.print(table(as_it_is(f"{study.name}, scale {study.scale}"), columns, rows))
     screen.print(
-        f"{result.runs:,} runs, {result.steps:,} steps: about {result.core_hours:.1f} core-hours, "
+        f"{_many(result.runs, 'run')}, {_many(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
 
@@ -162,7 +167,8 @@ def status(folder: Folder, json: Json = False) -> None:
         if state.state == "failed":
             screen.print(f"[red]failed[/] {state.point.run.name}: {as_it_is(state.reason)}", soft_wrap=True)
     if counts["failed"]:
-        screen.print(f"Try them again with [bold]polarised study retry {as_it_is(folder)}[/bold]", soft_wrap=True)
+        command = f"polarised study retry {shlex.quote(folder)}"
+        screen.print(f"Try them again with [bold]{as_it_is(command)}[/bold]", soft_wrap=True)
 
 
 STATES = ("done", "running", "waiting", "failed")
@@ -171,9 +177,11 @@ STATES = ("done", "running", "waiting", "failed")
 @app.command()
 def retry(
     folder: Folder,
-    executor: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    executor: Annotated[str | None, typer.Option(help="local, ray or 'module:name'; none: as it was done.")] = None,
     jobs: Jobs = 0,
-    address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
+    address: Address = None,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -181,16 +189,16 @@ def retry(
 
     Example: [bold]polarised study retry runs/be_more_active-laptop[/bold]
     """
-    from polarised.study.conduct import read_study
+    from polarised.study.conduct import read_executor, read_study
 
-    spec = _executor(executor, jobs, address, 0.0)
-    _conduct(read_study(folder), str(folder), spec, retry=True, quiet=quiet or json)
-    _finish(str(folder), quiet=quiet, json=json)
+    study, before = read_study(folder), read_executor(folder)
+    chosen = _executor(executor or before["name"], jobs, address, cpus, gpus, before=before)
+    _finish(folder, _conduct(study, folder, chosen, retry=True, quiet=quiet or json), quiet=quiet, json=json)
 
 
 @app.command()
 def collect(
-    folder: Annotated[str, typer.Argument(help="The folder (or fsspec address) of a study.")],
+    folder: Folder,
     rule: Annotated[str | None, typer.Option(help="standard or relative, instead of the study's own rule.")] = None,
     json: Json = False,
 ) -> None:
@@ -213,7 +221,7 @@ def collect(
 
 @app.command()
 def verify(
-    results: Annotated[Path, typer.Argument(help="A study's folder, or its results.parquet.")],
+    results: Annotated[str, typer.Argument(help="A study's folder or fsspec address, or its results.parquet.")],
     study: Annotated[str | None, typer.Option(help="The study whose claims to check; none: the folder's.")] = None,
     json: Json = False,
 ) -> None:
@@ -248,61 +256,82 @@ def publish(
     Example: [bold]polarised study publish runs/rtc_vae-small --out docs/results/rtc_vae[/bold]
     """
     from polarised.report.publish import publish as published
+    from polarised.study.places import at_hand
 
-    page = published(folder, out, formats=("png", "svg", "pdf") if vector else ("png",))
+    with at_hand(folder) as here:
+        page = published(here, out, formats=("png", "svg", "pdf") if vector else ("png",))
     if json:
         print_json({"page": str(page)})
     else:
         console().print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
 
 
-def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool, quiet: bool) -> None:
+def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool, quiet: bool) -> int:
+    """Do what is left of a study; return how many runs failed."""
     from polarised.study.conduct import conduct
     from polarised.study.overview import follow
 
     command = shlex.join(["polarised", *sys.argv[1:]])
     ended = follow(conduct(study, root, executor=executor, retry=retry, command=command), quiet=quiet)
     if ended is None:
-        return
+        return 0
     done = ended.done + ended.earlier
-    console(quiet=quiet).print(
-        f"{done} of {ended.total} runs done, {ended.failed} failed: [bold]{as_it_is(root)}[/bold]"
-    )
+    words = f"{done} of {_many(ended.total, 'run')} done, {ended.failed} failed"
+    console(quiet=quiet).print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
     if ended.failed:
-        typer.echo(f"{ended.failed} runs failed; see polarised study status {root}", err=True)
+        typer.echo(f"{_many(ended.failed, 'run')} failed; see polarised study status {shlex.quote(root)}", err=True)
     if not done:
         raise typer.Exit(1)
+    return ended.failed
 
 
-def _measure(study: "Study", models: Path, root: str, jobs: int, *, quiet: bool) -> None:
+def _measure(study: "Study", models: Path, root: str, jobs: int, *, quiet: bool) -> int:
+    """Measure the models of a folder; return how many failed."""
+    from polarised.errors import ConfigError
     from polarised.study.models import measure_models
+    from polarised.study.places import is_address
 
-    screen, count = console(quiet=quiet), 0
+    if is_address(root):
+        raise ConfigError(f"expected --out as a folder of this machine with --models, got {root}")
+    screen, reasons = console(quiet=quiet), []
     for path, why in measure_models(study, models, root, jobs=jobs or -1):
-        count += not why
-        screen.print(
-            f"[red]failed[/] {as_it_is(path.name)}: {as_it_is(why)}" if why else f"measured {as_it_is(path.name)}",
-            soft_wrap=True,
-        )
-    screen.print(f"{count} models measured: [bold]{as_it_is(root)}[/bold]")
+        reasons.append(why)
+        words = f"[red]failed[/] {as_it_is(f'{path.name}: {why}')}" if why else f"measured {as_it_is(path.name)}"
+        screen.print(words, soft_wrap=True)
+    failed = sum(map(bool, reasons))
+    words = f"{len(reasons) - failed} of {_many(len(reasons), 'model')} measured"
+    screen.print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
+    return failed
 
 
-def _executor(name: str, jobs: int, address: str | None, gpus: float) -> dict[str, Any]:
-    return {"name": name, "address": address, "num_gpus": gpus} if name == "ray" else {"name": name, "jobs": jobs}
+def _executor(
+    name: str, jobs: int, address: str | None, cpus: float | None, gpus: float | None, *, before: Any = None
+) -> dict[str, Any]:
+    """Return the executor a user asks for; what is not said is as `before`, if that was the same one."""
+    from polarised.errors import ConfigError
+
+    given = {"jobs": jobs or None, "address": address, "num_cpus": cpus, "num_gpus": gpus}
+    chosen = {key: value for key, value in given.items() if value is not None}
+    if name == "local" and (set(chosen) - {"jobs"}):
+        raise ConfigError("expected --address, --cpus and --gpus together with --executor ray, got them with local")
+    same = before is not None and before["name"] == name
+    return {**(before if same else {"name": name}), **chosen}
 
 
-def _finish(root: str, *, quiet: bool, json: bool) -> None:
+def _finish(root: str, failed: int, *, quiet: bool, json: bool) -> None:
     from polarised.study.results import collect as collected
 
     path = collected(root)
     page = _page(root, path)
     if json:
-        print_json({"folder": root, "results": str(path), "page": page})
+        print_json({"folder": root, "results": str(path), "page": page, "failed": failed})
     else:
         screen = console(quiet=quiet)
         screen.print(f"The table: [bold]{as_it_is(path)}[/bold]", soft_wrap=True)
         if page is not None:
             screen.print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
 
 
 def _page(root: str, results: Path | str) -> Path | None:
@@ -315,3 +344,7 @@ def _page(root: str, results: Path | str) -> Path | None:
     if is_address(root) or not polars.scan_parquet(results).head(1).collect().height:
         return None
     return report_on([root])
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

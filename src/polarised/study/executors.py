@@ -91,15 +91,22 @@ def ray(
     command: str = "",
     *,
     address: str | None = None,
+    jobs: int = 0,
     num_cpus: float = 1.0,
     num_gpus: float = 0.0,
     attempts: int = 3,
 ) -> Iterator[Event]:
     """Do the runs as plain Ray tasks, on the cluster at `address` or on one started here.
 
+    Ray does as many at a time as it has room for tasks of `num_cpus` and `num_gpus`, at most `jobs` (0: no limit).
     `root` is a folder every node sees, or an fsspec address such as ``s3://bucket/study``. Ray itself starts
     a task again whose worker or node was lost.
     """
+    if jobs < 0 or attempts < 1 or num_cpus < 0 or num_gpus < 0:
+        raise ConfigError(
+            "expected jobs, num_cpus and num_gpus from 0 and attempts from 1, got "
+            f"{jobs}, {num_cpus:g}, {num_gpus:g} and {attempts}"
+        )
     with ray_cluster(address) as cluster:
         # The package travels by import, not by value: every node needs polarised installed.
         task = cluster.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=attempts - 1)(_work)
@@ -107,7 +114,7 @@ def ray(
         at_work: dict[Any, Run] = {}
         try:
             while waiting or at_work:
-                while waiting:
+                while waiting and (not jobs or len(at_work) < jobs):
                     run = waiting.popleft()
                     # Only Ray knows when it starts, so nothing is said before it is done.
                     at_work[task.remote(run.to_config(), root, command)] = run

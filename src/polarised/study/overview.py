@@ -78,7 +78,7 @@ def _tell_failure(progress: Progress, screen: "Console") -> None:
 
 
 def _line(progress: Progress | None, elapsed: float, width: int) -> str:
-    """Return how a study stands in a line of `width` characters; where room is short, what matters least is left out."""
+    """Return how a study stands in a line of `width` characters; where room is short, the least of it is left out."""
     from rich.text import Text
 
     if progress is None:

@@ -54,15 +54,19 @@ def execute(run: Run, root: str | Path, *, progress: bool = False, command: str 
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory), recording_failure(directory):
         write_config(run, directory, command)
+        began = time.monotonic()
         _stage(directory / "model.safetensors", lambda path: _train(run, directory, path, progress))
         (directory / "checkpoint.safetensors").unlink(missing_ok=True)
-        measure(run, directory)
+        measure(run, directory, training_seconds=time.monotonic() - began)
     return directory
 
 
-def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
-    """Measure the model of a directory, stage by stage; `vae` stands in for a model trained elsewhere."""
-    began = time.time()
+def measure(run: Run, directory: Path, vae: "VAE | None" = None, *, training_seconds: float = 0.0) -> None:
+    """Measure the model of a directory, stage by stage; `vae` stands in for a model trained elsewhere.
+
+    `training_seconds` are those its training took in this process, written down beside those of the evaluation.
+    """
+    began = time.monotonic()
 
     def model() -> "VAE":
         from polarised.models.storage import load_vae
@@ -84,7 +88,7 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
     _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), unseen()))
     if run.evaluation.further:
         _table(directory / "further.parquet", lambda: further_scores(run, model(), dataset_of(run), encodings()))
-    _stage(directory / "done.json", lambda path: _write_done(run, path, time.time() - began))
+    _stage(directory / "done.json", lambda path: _write_done(run, path, training_seconds, time.monotonic() - began))
 
 
 def load_run(directory: str | Path) -> Run:
@@ -168,8 +172,16 @@ def _write_made(run: Run, path: Path, command: str | None) -> None:
     path.write_text(yaml.safe_dump({**run.to_config(), "made": made}, sort_keys=False), encoding="utf-8")
 
 
-def _write_done(run: Run, path: Path, seconds: float) -> None:
-    done = {"evaluation": asdict(run.evaluation), "time": time.time(), "evaluation_seconds": round(seconds, 3)}
+def _write_done(run: Run, path: Path, training: float, evaluation: float) -> None:
+    now = time.time()
+    done = {
+        "evaluation": asdict(run.evaluation),
+        "time": now,
+        # From the first attempt to now, whatever was done in between.
+        "seconds": round(now - (path.parent / "config.yaml").stat().st_mtime, 3),
+        "training_seconds": round(training, 3),
+        "evaluation_seconds": round(evaluation, 3),
+    }
     path.write_text(json.dumps(done), encoding="utf-8")
 
 
