@@ -42,7 +42,8 @@ def test_mean_and_sample_agree_only_where_their_scores_do():
     weak = [(ACTIVE[0] + 0.01 * GENERATOR.standard_normal(N), np.full(N, 0.5)) for _ in range(4)]
     advice = diagnose(encodings_of(*weak)).advice
     assert not any("agree" in sentence for sentence in advice)
-    assert "the noise of the mixed variables 0, 1, 2 and 3 hides how correlated the means are" in advice[1]
+    assert "the noise of the mixed variables hides how correlated the means are" in advice[1]
+    assert advice[2].startswith("All variables are mixed (weak for all inputs)")
     twins = [(ACTIVE[0] + 0.01 * GENERATOR.standard_normal(N), np.full(N, 0.02)) for _ in range(3)]
     advice = diagnose(encodings_of(*twins)).advice
     assert "even the little noise of active variables hides" in advice[1]
@@ -52,9 +53,40 @@ def test_mean_and_sample_agree_only_where_their_scores_do():
     assert "the noise of the mixed variables 3 and 4 hides" in among[1]
 
 
+def test_means_that_follow_from_each_other_do_not_agree_with_their_sample():
+    copied = diagnose(encodings_of(ACTIVE, ACTIVE)).advice[1]
+    assert "is infinite (some follow exactly from others) against" in copied
+    assert "agree" not in copied
+
+
+def test_a_total_correlation_of_few_inputs_comes_with_what_chance_would_show():
+    means = np.random.default_rng(2).standard_normal((100, 20))
+    said = diagnose(Encodings(means, variance=np.full((100, 20), 0.01))).advice[1]
+    assert said.endswith("With so few inputs 20 independent variables would show about 0.95.")
+    assert not any("so few" in sentence for sentence in diagnose(encodings_of(ACTIVE, OTHER)).advice)
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (HALF, "on for some inputs, noise for others"),
+        ((0.6 * ACTIVE[0], np.full(N, 0.6)), "weak for all inputs"),
+        ((ACTIVE[0], np.full(N, 1.0)), "no less noisy than the prior, yet different from it"),
+    ],
+)
+def test_a_mixed_variable_is_told_how_it_is_mixed(column, words):
+    assert any(f"Variable 1 is mixed ({words})" in said for said in diagnose(encodings_of(OTHER, column)).advice)
+
+
+def test_rules_part_once_for_many_variables():
+    noise = (0.001 * ACTIVE[0], np.full(N, 0.05))
+    parting = [sentence for sentence in diagnose(encodings_of(ACTIVE, noise, noise)).advice if "part on" in sentence]
+    assert parting == ["The relative and the standard rule part on 1 and 2 (passive here, active there)."]
+
+
 def test_one_variable_is_spoken_of_in_the_singular():
     assert diagnose(encodings_of(ACTIVE)).headline == "The only latent variable is active."
-    assert diagnose(encodings_of(ACTIVE)).advice == ("Use the mean of variable 0: none is passive.",)
+    assert diagnose(encodings_of(ACTIVE)).advice == ("Use the mean, it is not noise.",)
     assert diagnose(encodings_of(PASSIVE)).headline.startswith("Collapsed: the only latent variable is passive")
     assert diagnose(encodings_of(ACTIVE, PASSIVE)).advice[0] == "Use the mean of variable 0; 1 is passive: drop it."
 

@@ -48,6 +48,13 @@ def test_sigma_is_a_question(tmp_path):
     np.testing.assert_allclose(from_arrays(path, second="std").variance, VARIANCE**2)
 
 
+def test_a_spread_that_was_named_is_taken_at_its_word(tmp_path):
+    path = npz(tmp_path, mu=MEAN, logvar=VARIANCE)
+    with pytest.raises(DataError, match="--second variance"):
+        from_arrays(path)
+    np.testing.assert_allclose(from_arrays(path, second="log_variance").variance, np.exp(VARIANCE), rtol=1e-6)
+
+
 def test_missing_arrays_are_named(tmp_path):
     with pytest.raises(DataError, match="called mean"):
         from_arrays(npz(tmp_path, z=MEAN))

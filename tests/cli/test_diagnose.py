@@ -149,7 +149,7 @@ def test_published_models_are_diagnosed_from_their_folders_alone(reference):
         said = run("diagnose", folder, "--examples", 500, "--no-page").output
         assert f"{folder.name}, 500 inputs" in said
         assert re.search(r"\d of 10 latent variables (is|are) active", said)
-        assert "noise share" in said
+        assert "KL, nats" in said
         assert "• Use the means of" in said
         assert "What the decoder loses" in said
 

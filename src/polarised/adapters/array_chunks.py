@@ -75,7 +75,7 @@ def chunks_of_file(
     wanted = length if examples is None else min(examples, length)
     for number, parts in enumerate(file.chunks(each, rows, wanted)):
         # One look at the first chunk settles what the numbers are; a small last one could mislead.
-        yield _chunk({**constant, **parts}, names, certain=certain or number > 0)
+        yield _chunk({**constant, **parts}, names, certain=certain or second is not None or number > 0)
 
 
 def _chunk(parts: Mapping[str, Array], names: Names, *, certain: bool) -> Chunk:

@@ -50,7 +50,7 @@ class Names:
             if second is None:
                 raise DataError(
                     f"sigma in {where} is a variance in some papers and a standard deviation in others: which is it? "
-                    "Say second='variance' or second='std'"
+                    "Say second='variance' or second='std' (on the command line --second std)"
                 )
             found = [(second, by_name["sigma"])]
         if not found:

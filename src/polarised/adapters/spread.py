@@ -37,13 +37,14 @@ def as_variance(values: Array, second: Second, *, certain: bool = False) -> Arra
     if second in ("variance", "std") and lowest < 0:
         raise DataError(
             f"a {second} is never negative, but this one falls to {lowest:.4g}: is it the log-variance (or log_std)? "
-            "say so with second='log_variance' or 'log_std'"
+            "Say so with second='log_variance' or 'log_std' (on the command line --second log_variance)"
         )
     if second in ("log_variance", "log_std") and not certain and lowest >= 0:
         other = second.removeprefix("log_")
         raise DataError(
             f"this {second} is never below zero (average {average:.3g}), so no variable would be narrower than its "
-            f"prior: is it the {other} itself? Then say second={other!r}; if it is right, certain=True"
+            f"prior: is it the {other} itself? Then say second={other!r} (on the command line --second {other}); "
+            f"if it is right, certain=True (--second {second})"
         )
     wide = values.astype(np.float64) if np.abs(values).max(initial=0) > 40 else values
     with np.errstate(over="ignore"):
@@ -51,6 +52,7 @@ def as_variance(values: Array, second: Second, *, certain: bool = False) -> Arra
     if not certain and float(np.median(variance)) > 1e4:
         raise DataError(
             f"read as {second}, half of the posterior variances exceed {np.median(variance):.3g}: are mean and "
-            f"{second} swapped, or is it something else? If it is right, certain=True"
+            f"{second} swapped, or is it something else? If it is right, certain=True (on the command line --second "
+            f"{second})"
         )
     return variance

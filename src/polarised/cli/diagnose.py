@@ -136,20 +136,21 @@ def _show_decoder_use(diagnosis: "Diagnosis", screen: "Console") -> None:
 
 
 def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:
+    from polarised.representations.advice import listed
+
     if diagnosis.other_rules is not None:
         frame = diagnosis.other_rules
         counted = [
-            (words, ", ".join(str(j) for j in frame.filter(frame[rule])["variable"]), str(int(frame[rule].sum())))
+            (words, listed(frame.filter(frame[rule])["variable"].to_list()) or "none", str(int(frame[rule].sum())))
             for rule, words in RULES.items()
             if rule in frame.columns
         ]
         screen.print(table("Which variables count, by whose rule", ("rule", "variables", "count"), counted, left=2))
     if diagnosis.sensitivity is not None:
         letters = {"active": "A", "mixed": "M", "passive": "p"}
-        changing = [
-            (str(variable), *(letters[kind] for kind in kinds))
-            for variable, *kinds in diagnosis.sensitivity.iter_rows()
-        ]
+        # Those that change come first: of many variables only some are shown.
+        rows = sorted(diagnosis.sensitivity.iter_rows(), key=lambda row: len(set(row[1:])), reverse=True)
+        changing = [(str(variable), *(letters[kind] for kind in kinds)) for variable, *kinds in rows]
         title = "Type at other values of alpha (A active, M mixed, p passive)"
         columns = tuple(column.removeprefix("alpha ") for column in diagnosis.sensitivity.columns)
         screen.print(table(title, columns, changing))
@@ -158,10 +159,10 @@ def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:
             str(row["variable"]),
             MARKS[row["type"]],
             f"{row['distance']:.3f}",
-            f"{row['distance_errors']:.0f}",
+            f"{row['distance_errors']:.0f}" if row["distance_errors"] < 1000 else "> 999",
             f"{row['confidence']:.1%}",
         )
-        for row in diagnosis.regime.table().iter_rows(named=True)
+        for row in diagnosis.regime.table().sort("distance_errors", maintain_order=True).iter_rows(named=True)
     ]
     columns = ("variable", "type", "distance to a threshold", "in standard errors", "survives resampling")
-    screen.print(table("How certain", columns, certain, left=2))
+    screen.print(table("How certain, the least first", columns, certain, left=2))

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     import polars
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
     from polarised.diagnosis import Diagnosis
@@ -18,6 +18,7 @@ __all__ = [
     "Json",
     "Quiet",
     "as_it_is",
+    "bullets",
     "console",
     "print_json",
     "regime_table",
@@ -31,6 +32,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for ma
 
 # A mark beside the colour, so that the type is never told by colour alone.
 MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◐ mixed[/]", "passive": "[dim]○ passive[/]"}
+COLUMNS = (
+    "ratio: posterior variance / prior variance, mean over inputs; spread: its variance; noise: share of the code's "
+    "variance that is noise; sure: how often the type survives other draws of the inputs"
+)
 METRICS = {
     "total_correlation": "total correlation",
     "mutual_information": "mutual information",
@@ -62,68 +67,83 @@ def print_json(values: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(values, indent=2, default=str))
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> "Table":
-    """Return a small table; the first `left` columns are words, the rest numbers."""
+def table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, note: str = ""
+) -> "RenderableType":
+    """Return a small table under its title; the first `left` columns are words, the rest numbers.
+
+    Of more than 60 rows the first 40 are shown, and how many are left out.
+    """
     from rich.box import SIMPLE_HEAD
+    from rich.console import Group
     from rich.table import Table
 
-    drawn = Table(title=title, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    shown = rows[:40] if len(rows) > 60 else rows
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(columns):
         drawn.add_column(column, justify="left" if i < left else "right")
-    for row in rows:
+    for row in shown:
         drawn.add_row(*row)
+    hidden = f"… and {len(rows) - len(shown)} more, all of them with --json" if len(shown) < len(rows) else ""
+    notes = [f"[dim]{line}[/dim]\n" for line in (hidden, note) if line]
+    return Group(f"[bold]{title}[/bold]", drawn, *notes)
+
+
+def bullets(sentences: Sequence[str]) -> "Table":
+    """Return sentences as a list whose lines stand under each other."""
+    from rich.table import Table
+
+    drawn = Table.grid(padding=(0, 1))
+    for sentence in sentences:
+        drawn.add_row("•", as_it_is(sentence))
     return drawn
 
 
-def regime_table(regime: "Regime") -> "Table":
+def regime_table(regime: "Regime") -> "RenderableType":
     """Return the variables, alive ones first, each with the evidence for its type."""
     order = ["active", "mixed", "passive"]
     records = sorted(regime.table().iter_rows(named=True), key=lambda row: (order.index(row["type"]), -row["kl"]))
     rows = [
         (
             str(row["variable"]),
-            MARKS[row["type"]],
+            MARKS[row["type"]] + (", prior-driven" if row["prior_driven"] else ""),
             f"{row['ratio_mean']:.3f}",
             f"{row['ratio_variance']:.3f}",
             f"{row['kl']:.2f}",
             f"{row['noise_share']:.2f}",
             f"{row['confidence']:.0%}",
-            " ".join(flag.replace("_", "-") for flag in ("prior_driven",) if row[flag]),
         )
         for row in records
     ]
-    columns = ("variable", "type", "ratio", "spread", "KL, nats", "noise share", "sure", "")
-    return table("Latent variables", columns, rows, left=2)
+    columns = ("variable", "type", "ratio", "spread", "KL, nats", "noise", "sure")
+    return table("Latent variables", columns, rows, left=2, note=COLUMNS)
 
 
-def scores_table(scores: "polars.DataFrame") -> "Table":
-    """Return each metric for mean and sample: all variables, and without the passive ones."""
+def scores_table(scores: "polars.DataFrame", *, passive: bool = True) -> "RenderableType | None":
+    """Return each metric for mean and sample: all variables, and without the passive ones where there are some.
+
+    None where there is nothing to compare: one variable shares nothing with another.
+    """
     values = {(r["metric"], r["representation"], r["variables"]): r["value"] for r in scores.iter_rows(named=True)}
     alive = next((name for name in ("active_mixed", "active", "mixed") if any(k[2] == name for k in values)), None)
 
-    def cell(metric: str, representation: str, variables: str | None) -> str:
-        value = values.get((metric, representation, variables or ""))
-        return "–" if value is None else f"{value:.3f}"
-
+    subsets = ["full"] if alive is None or not passive else ["full", alive]
+    keys = [(representation, variables) for variables in subsets for representation in ("mean", "sampled")]
     rows = [
-        (
-            words,
-            cell(metric, "mean", "full"),
-            cell(metric, "sampled", "full"),
-            cell(metric, "mean", alive),
-            cell(metric, "sampled", alive),
-        )
+        (words, *(f"{values[metric, *key]:.3f}" if (metric, *key) in values else "–" for key in keys))
         for metric, words in METRICS.items()
         if (metric, "mean", "full") in values
     ]
     columns = ("", "mean", "sampled", "mean, alive", "sampled, alive")
-    return table("Mean or sample?", columns, rows)
+    note = "alive: without the passive variables" if len(subsets) > 1 else ""
+    return table("Mean or sample?", columns[: 1 + len(keys)], rows, note=note) if rows else None
 
 
 def show_diagnosis(diagnosis: "Diagnosis", screen: "Console") -> None:
     """Print the headline, both tables and the advice."""
     screen.print(f"\n[bold]{as_it_is(diagnosis.headline)}[/bold]\n")
     screen.print(regime_table(diagnosis.regime))
-    screen.print(scores_table(diagnosis.scores))
-    for sentence in diagnosis.advice:
-        screen.print(f"• {as_it_is(sentence)}", soft_wrap=False)
+    compared = scores_table(diagnosis.scores, passive=bool(diagnosis.regime.passive))
+    if compared is not None:
+        screen.print(compared)
+    screen.print(bullets(diagnosis.advice))

@@ -10,7 +10,7 @@ from polarised.representations.regime import Regime, Rule
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["advice", "headline"]
+__all__ = ["advice", "headline", "listed"]
 
 Pair = tuple[float, float]
 
@@ -64,14 +64,16 @@ def advice(regime: Regime, scores: "polars.DataFrame", decoder_use: "polars.Data
 
 def _what_to_use(regime: Regime, dropped: list[int]) -> str:
     alive = _alive(regime)
-    use = f"Use the {'mean' if len(alive) == 1 else 'means'} of {_variables(alive)}"
     if not regime.passive:
-        return f"{use if len(alive) == 1 else 'Use the means of all variables'}: none is passive."
+        return (
+            "Use the mean, it is not noise." if len(alive) == 1 else "Use the means of all variables: none is passive."
+        )
+    use = f"Use the {'mean' if len(alive) == 1 else 'means'} of {_variables(alive)}"
     if not dropped:
         are, _, them = _verbs(regime.passive)
-        return f"{use}; {_listed(regime.passive)} {are} passive, but read on before dropping {them}."
+        return f"{use}; {listed(regime.passive)} {are} passive, but read on before dropping {them}."
     are, _, them = _verbs(dropped)
-    return f"{use}; {_listed(dropped)} {are} passive: drop {them}."
+    return f"{use}; {listed(dropped)} {are} passive: drop {them}."
 
 
 def _mean_or_sample(regime: Regime, scores: "polars.DataFrame") -> list[str]:
@@ -88,25 +90,41 @@ def _mean_or_sample(regime: Regime, scores: "polars.DataFrame") -> list[str]:
     said = f"The total correlation of the means is {_against(whole)}"
     if regime.passive and lasting is not None:
         said += f"; without the passive variables it is {_against(lasting)}"
+    total = len(regime.types)
+    # Of independent Gaussian variables the estimate is about this much too large.
+    floor = total * (total - 1) / (4 * regime.rows)
+    few = f" With so few inputs {total} independent variables would show about {floor:.2g}." if floor >= 0.1 else ""
     if lasting is None or _agree(lasting):
-        return [f"{said}{'' if regime.passive else ': mean and sample agree'}."]
+        return [f"{said}{'' if regime.passive else ': mean and sample agree'}.{few}"]
     if not regime.mixed:
         reason = "the means are nearly dependent, which even the little noise of active variables hides"
     elif len(regime.active) < 2 or ("active" in pairs and _agree(pairs["active"])):
-        reason = f"the noise of the mixed {_variables(regime.mixed)} hides how correlated the means are"
+        named = "mixed variables" if len(regime.mixed) == len(regime.types) else f"mixed {_variables(regime.mixed)}"
+        reason = f"the noise of the {named} hides how correlated the means are"
     else:
         reason = "the noise of the sample hides how correlated the means are"
-    return [f"{said}: {reason}. Mean and sample are not interchangeable here, so say which one you use."]
+    return [f"{said}: {reason}. Mean and sample are not interchangeable here, so say which one you use.{few}"]
 
 
 def _about_mixed(regime: Regime) -> list[str]:
-    if not regime.mixed:
-        return []
-    are, _, them = _verbs(regime.mixed)
-    return [
-        f"{_variables(regime.mixed).capitalize()} {are} mixed: noise for some inputs or weak for all; "
-        f"keep {them} for reconstruction, mistrust single values."
-    ]
+    """Say how each mixed variable is so: on for some inputs, weak for all, or as wide as the prior and elsewhere."""
+    kinds: dict[str, list[int]] = {}
+    for j in regime.mixed:
+        if regime.statistics.ratio_mean[j] >= 1 - regime.alpha:
+            words = "no less noisy than the prior, yet different from it"
+        elif regime.statistics.polarity[j] >= 0.5:
+            words = "on for some inputs, noise for others"
+        else:
+            words = "weak for all inputs"
+        kinds.setdefault(words, []).append(j)
+    said = []
+    for words, variables in kinds.items():
+        if variables:
+            are, _, them = _verbs(variables)
+            every = len(variables) == len(regime.types) > 1
+            who = "All variables" if every else _variables(variables).capitalize()
+            said.append(f"{who} {are} mixed ({words}): keep {them} for reconstruction, mistrust single values.")
+    return said
 
 
 def _cautions(regime: Regime) -> list[str]:
@@ -127,10 +145,12 @@ def _cautions(regime: Regime) -> list[str]:
         )
     other: Rule = "standard" if regime.rule == "relative" else "relative"
     types = regime.at(regime.alpha, rule=other).types
-    apart = [j for j, kind in enumerate(types) if kind != regime.types[j]]
-    if apart:
-        words = [f"{j} ({regime.types[j]} here, {types[j]} there)" for j in apart]
-        cautions.append(f"The {regime.rule} and the {other} rule part on {_joined(words, most=4)}.")
+    apart: dict[tuple[str, str], list[int]] = {}
+    for j, pair in enumerate(zip(regime.types, types, strict=True)):
+        apart.setdefault(pair, []).append(j)
+    words = [f"{listed(of)} ({here} here, {there} there)" for (here, there), of in apart.items() if here != there]
+    if words:
+        cautions.append(f"The {regime.rule} and the {other} rule part on {'; on '.join(words)}.")
     hidden = [j for j in regime.uninformative if statistics.ratio_mean[j] <= regime.alpha]
     if hidden:
         are, _, _ = _verbs(hidden)
@@ -152,8 +172,8 @@ def _cautions(regime: Regime) -> list[str]:
     off = [int(j) for j in np.flatnonzero(np.abs(statistics.calibration - 1) > 0.1)]
     if regime.learned_prior_variance and off:
         cautions.append(
-            f"The learned prior has not settled for {_variables(off)} "
-            "(variance ratio plus shift is not within 0.1 of 1): train longer before trusting the types."
+            f"The prior does not fit {_variables(off)} (variance ratio plus shift is not within 0.1 of 1): if it is "
+            "learned, it has not settled, so train longer before trusting the types."
         )
     wide = [int(j) for j in np.flatnonzero(statistics.ratio_mean > 1.5)]
     if wide:
@@ -188,11 +208,13 @@ def _alive(regime: Regime) -> list[int]:
 
 def _agree(pair: Pair) -> bool:
     """Within a tenth of a nat, or of the larger: a difference nobody would act on."""
-    return pair[0] == pair[1] or bool(abs(pair[0] - pair[1]) <= 0.1 * max(1.0, abs(pair[0])))
+    return pair[0] == pair[1] or bool(np.isfinite(pair).all() and abs(pair[0] - pair[1]) <= 0.1 * max(1.0, pair[0]))
 
 
 def _against(pair: Pair) -> str:
-    return f"{pair[0]:.3g} nats against {pair[1]:.3g} sampled"
+    exact = "infinite (some follow exactly from others)"
+    mean, sampled = (f"{value:.2f}" if np.isfinite(value) else exact for value in pair)
+    return f"{mean}{' nats' if np.isfinite(pair[0]) else ''} against {sampled} sampled"
 
 
 def _verbs(variables: Sequence[int]) -> tuple[str, str, str]:
@@ -201,14 +223,18 @@ def _verbs(variables: Sequence[int]) -> tuple[str, str, str]:
 
 
 def _variables(variables: Sequence[int]) -> str:
-    return f"{'variable' if len(variables) == 1 else 'variables'} {_listed(variables)}"
+    return f"{'variable' if len(variables) == 1 else 'variables'} {listed(variables)}"
 
 
-def _listed(variables: Sequence[int]) -> str:
-    return _joined([str(j) for j in variables], most=16)
+def listed(variables: Sequence[int]) -> str:
+    """Return the variables as a list in words; of many only the first.
 
-
-def _joined(words: list[str], *, most: int) -> str:
-    if len(words) > most:
-        return f"{', '.join(words[: most // 2])}, … and {words[-1]} ({len(words)} of them)"
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    >>> listed([3]), listed([0, 3, 5])
+    ('3', '0, 3 and 5')
+    >>> listed(range(100))
+    '0, 1, 2, 3, 4, 5, 6, 7, … and 99 (100 of them)'
+    """
+    words = [str(j) for j in variables]
+    if len(words) > 16:
+        return f"{', '.join(words[:8])}, … and {words[-1]} ({len(words)} of them)"
+    return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,50 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from polarised.cli import app
+from polarised.models import build_vae
+from polarised.models.storage import save_vae
+
+GENERATOR = np.random.default_rng(0)
+MEAN = GENERATOR.normal(size=(300, 3))
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "80"})
+    assert code or result.exit_code == 0, (result.output, result.exception)
+    return result
+
+
+@pytest.fixture
+def codes(tmp_path):
+    np.savez(tmp_path / "codes.npz", mu=MEAN, logvar=np.full((300, 3), -4.0), factors=(MEAN[:, :2] > 0).astype(int))
+    return tmp_path / "codes.npz"
+
+
+def test_arrays_go_by_the_names_that_diagnose_knows(codes):
+    report = json.loads(run("evaluate", codes, "--metrics", "mig,total_correlation", "--json").output)
+    found = {(row["metric"], row["representation"]): row["value"] for row in report["scores"]}
+    assert found["mig", "mean"] > 0.3
+    assert found["total_correlation", "sampled"] < 0.1
+
+
+def test_numbers_and_how_to_read_them_fit_a_narrow_terminal(codes):
+    lines = run("evaluate", codes, "--metrics", "total_correlation,mutual_information").output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.split()[:1] == ["mutual_information_corrected"] and len(line.split()) == 3 for line in lines)
+    assert "How to read them" in lines
+    assert "…" not in "".join(lines)
+
+
+def test_a_model_is_scored_on_its_data(tmp_path):
+    config = {"architecture": {"name": "mlp", "widths": [8]}, "latents": 2}
+    model = save_vae(build_vae(config, (1, 64, 64)), tmp_path / "model.safetensors", config=config)
+    options = ("--data", "dsprites", "--examples", 50, "--metrics", "effective_rank", "--json")
+    assert len(json.loads(run("evaluate", model, *options).output)["scores"]) == 2
+
+
+def test_what_is_not_there_is_one_sentence(tmp_path):
+    assert run("evaluate", tmp_path / "nowhere.npz", code=1).stderr.startswith("error: expected a run directory")
