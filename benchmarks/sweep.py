@@ -1,12 +1,14 @@
 """A sweep of models two ways: one single-threaded process a core, against one after the other with all threads.
 
 Both ways train the same models from the same seeds and are timed from the command to the last file, imports
-included; the overhead is what a run takes beyond its steps and its evaluation.
+included. The overhead is what a run takes of a core beyond its training and its evaluation, as its done.json has them:
+starting processes, importing, looking, waiting for the last run, collecting the table and drawing the page.
 
     python benchmarks/sweep.py [--runs 8] [--steps 400] [--architectures mlp locatello_conv]
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from pathlib import Path
 import yaml
 
 LIMITS = {"mlp": 1.5, "locatello_conv": 1.0}
+OVERHEAD = 2.0
 
 
 def study(architecture: str, runs: int, steps: int) -> dict[str, object]:
@@ -37,6 +40,13 @@ def run(code: str, *arguments: str, threads: int) -> float:
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", code, *arguments], env=environment, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start
+
+
+def overhead(folder: Path, seconds: float, cores: int) -> float:
+    """Return the seconds of a core a run took beyond its training and evaluation."""
+    finished = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*/done.json")]
+    at_work = sum(done["training_seconds"] + done["evaluation_seconds"] for done in finished)
+    return (min(cores, len(finished)) * seconds - at_work) / len(finished)
 
 
 SWEEP = "from polarised.cli import main; main()"
@@ -67,14 +77,17 @@ def main() -> None:
             file.write_text(yaml.safe_dump(study(architecture, arguments.runs, steps)))
             serial = run(ONE_BY_ONE, str(file), f"{folder}/serial", str(cores), threads=cores)
             parallel = run(SWEEP, "study", str(file), "--out", f"{folder}/sweep", "--quiet", threads=1)
+            beyond = overhead(Path(folder) / "sweep", parallel, cores)
             # The same models again: nothing but starting, looking and collecting is left.
             idle = run(SWEEP, "study", str(file), "--out", f"{folder}/sweep", "--quiet", threads=1)
         ratio, limit = serial / parallel, LIMITS.get(architecture, 1.0)
         verdict = "ok" if ratio >= limit else "TOO SLOW"
-        failed |= ratio < limit
+        light = "ok" if beyond < OVERHEAD else "TOO MUCH"
+        failed |= ratio < limit or beyond >= OVERHEAD
         print(
             f"{architecture}: {arguments.runs} models of {steps} steps; one by one, {cores} threads: {serial:.1f} s, "
             f"{cores} processes of one thread: {parallel:.1f} s, {ratio:.2f}x (at least {limit}x wanted: {verdict}); "
+            f"overhead {beyond:.2f} s a run (under {OVERHEAD:g} s wanted: {light}); "
             f"{idle:.1f} s when nothing is left to do"
         )
     sys.exit(failed)

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import polars
 import pytest
+from typer.testing import CliRunner
 
 from polarised.catalogue import complete
+from polarised.cli import app
 from polarised.errors import DataError
 from polarised.study.conduct import enrol
 from polarised.study.config import Evaluation
@@ -12,7 +14,7 @@ from polarised.study.grid import load_study
 from polarised.study.models import measure_models, published_point
 from polarised.study.results import collect
 from polarised.study.run import execute
-from study.workshop import study_config, write_study
+from study.workshop import notes, study_config, write_study
 
 
 def test_published_models_are_measured_and_skipped_when_done(tmp_path: Path, reference: Path) -> None:
@@ -86,3 +88,19 @@ def test_a_folder_without_models_is_refused(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("nothing")
     with pytest.raises(DataError, match="found none"):
         list(measure_models(study, tmp_path, tmp_path / "out"))
+
+
+def test_retry_measures_again_and_trains_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "notes"
+    study = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=4, notes=str(log))))
+    trained = execute(study.runs[0], tmp_path / "trained")
+    taken = notes(log)
+    model = (trained / "model.safetensors").read_bytes()
+    (trained / "model.safetensors").write_bytes(b"broken")
+    arguments = ["study", str(tmp_path / "tiny.yaml"), "--models", str(tmp_path / "trained"), "--jobs", "1"]
+    assert CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "measured")]).exit_code == 1
+    (trained / "model.safetensors").write_bytes(model)
+    again = CliRunner().invoke(app, ["study", "retry", str(tmp_path / "measured"), "--jobs", "1"])
+    assert again.exit_code == 0, again.output
+    assert "1 of 1 model measured" in again.output
+    assert notes(log) == taken

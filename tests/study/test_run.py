@@ -35,6 +35,10 @@ def test_every_stage_leaves_its_file(finished: Path) -> None:
     expected += " regime.parquet histograms.npz scores.parquet downstream.parquet done.json"
     assert set(expected.split()) <= names
     assert "checkpoint.safetensors" not in names
+    done = json.loads((finished / "done.json").read_text())
+    parts = done["training_seconds"], done["evaluation_seconds"]
+    assert min(parts) > 0
+    assert done["seconds"] >= sum(parts) - 0.1
     made = (finished / "config.yaml").read_text()
     assert "command:" in made
     assert "torch:" in made

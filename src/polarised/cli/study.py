@@ -189,11 +189,15 @@ def retry(
 
     Example: [bold]polarised study retry runs/be_more_active-laptop[/bold]
     """
-    from polarised.study.conduct import read_executor, read_study
+    from polarised.study.conduct import read_executor, read_models, read_study
 
-    study, before = read_study(folder), read_executor(folder)
+    study, before, models = read_study(folder), read_executor(folder), read_models(folder)
     chosen = _executor(executor or before["name"], jobs, address, cpus, gpus, before=before)
-    _finish(folder, _conduct(study, folder, chosen, retry=True, quiet=quiet or json), quiet=quiet, json=json)
+    if models is not None:
+        failed = _measure(study, models, folder, jobs, quiet=quiet or json)
+    else:
+        failed = _conduct(study, folder, chosen, retry=True, quiet=quiet or json)
+    _finish(folder, failed, quiet=quiet, json=json)
 
 
 @app.command()

@@ -18,7 +18,7 @@ from polarised.study.lock import held, locked
 from polarised.study.places import at_hand, is_address, listed, read_text, write_text
 from polarised.study.run import finished_at
 
-__all__ = ["Progress", "RunState", "conduct", "enrol", "read_executor", "read_study", "run_states"]
+__all__ = ["Progress", "RunState", "conduct", "enrol", "read_executor", "read_models", "read_study", "run_states"]
 
 FILE = "study.json"
 
@@ -111,8 +111,16 @@ def _note(progress: Progress, event: Event, directory: Path, start: int) -> None
         progress.steps_wanted -= event.run.training.steps - start
 
 
-def enrol(study: Study, root: str | Path, *, executor: str | Mapping[str, Any] | None = None) -> None:
+def enrol(
+    study: Study,
+    root: str | Path,
+    *,
+    executor: str | Mapping[str, Any] | None = None,
+    models: str | Path | None = None,
+) -> None:
     """Write down the runs of a study in its folder, with the claims to check and the executor that does them.
+
+    `models` is the folder of trained models they are, where they are not trained here.
 
     Runs of earlier calls stay in the list if anything was done of them; others are forgotten, so that a study whose
     file was changed has the runs of the file it has now.
@@ -120,13 +128,13 @@ def enrol(study: Study, root: str | Path, *, executor: str | Mapping[str, Any] |
     if is_address(root):
         text = read_text(str(root), FILE)
         known = {} if text is None else _parsed(text, root)["runs"]
-        write_text(str(root), FILE, json.dumps(_record(study, known, listed(str(root)), executor)))
+        write_text(str(root), FILE, json.dumps(_record(study, known, listed(root), executor, models)))
         return
     root = Path(root)
     root.mkdir(parents=True, exist_ok=True)
     with locked(root, patience=30), naming_full_disk(root), replacing(root / FILE) as temporary:
         known = _read(root)["runs"] if (root / FILE).exists() else {}
-        temporary.write_text(json.dumps(_record(study, known, listed(root), executor)), encoding="utf-8")
+        temporary.write_text(json.dumps(_record(study, known, listed(root), executor, models)), encoding="utf-8")
 
 
 def read_study(root: str | Path) -> Study:
@@ -142,6 +150,12 @@ def read_study(root: str | Path) -> Study:
         rule=known["rule"],
         claims=tuple(known["claims"]),
     )
+
+
+def read_models(root: str | Path) -> Path | None:
+    """Return the folder of trained models that the runs of a folder are, or None where they are trained here."""
+    models = _read(root).get("models")
+    return None if models is None else Path(models)
 
 
 def read_executor(root: str | Path) -> dict[str, Any]:
@@ -168,7 +182,7 @@ def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
                 yield RunState(point, "running" if held(directory) else "waiting", _step(directory))
 
 
-def _record(study: Study, known: Mapping[str, Any], begun: set[str], executor: Any) -> dict[str, Any]:
+def _record(study: Study, known: Mapping[str, Any], begun: set[str], executor: Any, models: Any) -> dict[str, Any]:
     earlier = {name: one for name, one in known.items() if name in begun}
     own = {point.run.name: {"labels": dict(point.labels), "config": point.run.to_config()} for point in study.points}
     return {
@@ -179,6 +193,7 @@ def _record(study: Study, known: Mapping[str, Any], begun: set[str], executor: A
         "rule": study.rule,
         "claims": list(study.claims),
         "executor": executor,
+        "models": None if models is None else str(Path(models).resolve()),
         "runs": {**earlier, **own},
     }
 

@@ -65,7 +65,7 @@ def measure_models(study: Study, folder: str | Path, root: str | Path, *, jobs: 
         raise DataError(
             f"expected archives of disentanglement_lib or runs of ours in {folder}, found none that can be read"
         )
-    enrol(replace(study, points=tuple(points)), root)
+    enrol(replace(study, points=tuple(points)), root, models=folder)
     with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
         parallel = joblib.Parallel(return_as="generator")
         reasons = parallel(joblib.delayed(_measured)(p, q.run, str(root)) for p, q in zip(paths, points, strict=True))
