@@ -71,11 +71,20 @@ def test_a_total_correlation_of_few_inputs_comes_with_what_chance_would_show():
     [
         (HALF, "on for some inputs, noise for others"),
         ((0.6 * ACTIVE[0], np.full(N, 0.6)), "weak for all inputs"),
+        ((0.6 * ACTIVE[0], np.linspace(0.0, 1.0, N)), "weaker for some inputs than for others"),
         ((ACTIVE[0], np.full(N, 1.0)), "no less noisy than the prior, yet different from it"),
     ],
 )
 def test_a_mixed_variable_is_told_how_it_is_mixed(column, words):
     assert any(f"Variable 1 is mixed ({words})" in said for said in diagnose(encodings_of(OTHER, column)).advice)
+
+
+def test_variables_mixed_in_several_ways_share_a_sentence():
+    advice = diagnose(encodings_of(ACTIVE, HALF, (0.6 * OTHER[0], np.full(N, 0.6)))).advice
+    assert advice[-1] == (
+        "Keep mixed variables for reconstruction, mistrust their single values: "
+        "1 (on for some inputs, noise for others); 2 (weak for all inputs)."
+    )
 
 
 def test_rules_part_once_for_many_variables():

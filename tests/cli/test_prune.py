@@ -56,4 +56,5 @@ def test_what_is_dropped_and_what_is_in_doubt_is_named(finished, tmp_path):
     named = ("--keep", "0,1,2,3", "--examples", 50)
     said = run("prune", finished, "--out", tmp_path / "same.safetensors", *named)
     assert "none dropped" in said
+    assert "the model written is the same" in said
     assert "in doubt" not in said

@@ -132,7 +132,8 @@ def _show_decoder_use(diagnosis: "Diagnosis", screen: "Console") -> None:
         for row in diagnosis.decoder_use.sort("permuted", descending=True).iter_rows(named=True)
     ]
     title = "What the decoder loses when a variable is replaced (nats an image)"
-    screen.print(table(title, ("variable", "type", *COSTS), rows, left=2))
+    note = "permuted: by its value for another image; redrawn: by a draw from its prior"
+    screen.print("", table(title, ("variable", "type", *COSTS), rows, left=2, note=note))
 
 
 def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:

@@ -16,7 +16,7 @@ def prune(
         "pruned.safetensors"
     ),
     keep: Annotated[
-        str | None, typer.Option(help="Variables to keep, e.g. 0,3,5; default: not surely passive.")
+        str | None, typer.Option(help="Variables to keep, e.g. 0,3,5; default: all but the passive.")
     ] = None,
     data: Annotated[str | None, typer.Option(help="Images to prove it on; default: the model's own.")] = None,
     alpha: Annotated[
@@ -32,7 +32,9 @@ def prune(
     layout: Annotated[
         Literal["separate", "interleaved", "stacked"], typer.Option(help="Foreign weights: how the heads are laid out.")
     ] = "separate",
-    transposed: Annotated[bool, typer.Option(help="Foreign weights: z enters a ConvTranspose2d.")] = False,
+    transposed: Annotated[
+        bool, typer.Option("--transposed", help="Foreign weights: z enters a ConvTranspose2d.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -57,6 +59,8 @@ def prune(
     if report.get("passive but kept"):
         doubted = ", ".join(map(str, report["passive but kept"]))
         screen.print(f"Passive, yet kept because that is in doubt: {doubted} (see polarised diagnose; --keep decides)")
+    if not report["dropped"]:
+        screen.print("Nothing was dropped: the model written is the same.")
     pairs = {name: pair for name, pair in report.items() if isinstance(pair, tuple)}
     rows = [(name, *(f"{value:,.6g}" for value in pair), f"{pair[1] - pair[0]:+,.4g}") for name, pair in pairs.items()]
     screen.print(table("Before and after", ("", "before", "after", "change"), rows))

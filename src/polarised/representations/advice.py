@@ -110,21 +110,21 @@ def _about_mixed(regime: Regime) -> list[str]:
     """Say how each mixed variable is so: on for some inputs, weak for all, or as wide as the prior and elsewhere."""
     kinds: dict[str, list[int]] = {}
     for j in regime.mixed:
+        polarity = regime.statistics.polarity[j]
         if regime.statistics.ratio_mean[j] >= 1 - regime.alpha:
             words = "no less noisy than the prior, yet different from it"
-        elif regime.statistics.polarity[j] >= 0.5:
+        elif polarity >= 0.5:
             words = "on for some inputs, noise for others"
         else:
-            words = "weak for all inputs"
+            words = "weak for all inputs" if polarity < 0.2 else "weaker for some inputs than for others"
         kinds.setdefault(words, []).append(j)
-    said = []
-    for words, variables in kinds.items():
-        if variables:
-            are, _, them = _verbs(variables)
-            every = len(variables) == len(regime.types) > 1
-            who = "All variables" if every else _variables(variables).capitalize()
-            said.append(f"{who} {are} mixed ({words}): keep {them} for reconstruction, mistrust single values.")
-    return said
+    if len(kinds) > 1:
+        each = "; ".join(f"{listed(variables)} ({words})" for words, variables in kinds.items())
+        return [f"Keep mixed variables for reconstruction, mistrust their single values: {each}."]
+    are, _, them = _verbs(regime.mixed)
+    every = len(regime.mixed) == len(regime.types) > 1
+    who = "All variables" if every else _variables(regime.mixed).capitalize()
+    return [f"{who} {are} mixed ({words}): keep {them} for reconstruction, mistrust single values." for words in kinds]
 
 
 def _cautions(regime: Regime) -> list[str]:
