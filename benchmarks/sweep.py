@@ -1,8 +1,9 @@
 """A sweep of models two ways: one single-threaded process a core, against one after the other with all threads.
 
 Both ways train the same models from the same seeds and are timed from the command to the last file, imports
-included. The overhead is what a run takes of a core beyond its training and its evaluation, as its done.json has them:
-starting processes, importing, looking, waiting for the last run, collecting the table and drawing the page.
+included. The overhead is what a run takes of a core beyond its training and its evaluation (as its done.json has them)
+and beyond what the same command takes when nothing is left to do: starting the processes, their imports, handing out
+runs, waiting for the last one.
 
     python benchmarks/sweep.py [--runs 8] [--steps 400] [--architectures mlp locatello_conv]
 """
@@ -43,7 +44,7 @@ def run(code: str, *arguments: str, threads: int) -> float:
 
 
 def overhead(folder: Path, seconds: float, cores: int) -> float:
-    """Return the seconds of a core a run took beyond its training and evaluation."""
+    """Return the seconds of a core a run took beyond its training and evaluation, of `seconds` on all cores."""
     finished = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*/done.json")]
     at_work = sum(done["training_seconds"] + done["evaluation_seconds"] for done in finished)
     return (min(cores, len(finished)) * seconds - at_work) / len(finished)
@@ -77,9 +78,9 @@ def main() -> None:
             file.write_text(yaml.safe_dump(study(architecture, arguments.runs, steps)))
             serial = run(ONE_BY_ONE, str(file), f"{folder}/serial", str(cores), threads=cores)
             parallel = run(SWEEP, "study", str(file), "--out", f"{folder}/sweep", "--quiet", threads=1)
-            beyond = overhead(Path(folder) / "sweep", parallel, cores)
             # The same models again: nothing but starting, looking and collecting is left.
             idle = run(SWEEP, "study", str(file), "--out", f"{folder}/sweep", "--quiet", threads=1)
+            beyond = overhead(Path(folder) / "sweep", parallel - idle, cores)
         ratio, limit = serial / parallel, LIMITS.get(architecture, 1.0)
         verdict = "ok" if ratio >= limit else "TOO SLOW"
         light = "ok" if beyond < OVERHEAD else "TOO MUCH"

@@ -61,7 +61,8 @@ def test_failed_runs_end_in_failure_with_the_table_of_the_others(tmp_path: Path,
     assert (tmp_path / "runs" / "results.parquet").exists()
     arguments = ["study", "run", str(failing), "--out", str(tmp_path / "runs"), *HERE, "--json"]
     again = json.loads(CliRunner().invoke(app, arguments).stdout)
-    assert again["failed"] == 1
+    assert (again["failed"], again["page"]) == (1, None)
+    assert (tmp_path / "runs" / "report.html").exists()
 
 
 def test_retry_goes_on_as_the_study_was_done(tmp_path: Path, failing: Path) -> None:

@@ -326,7 +326,8 @@ def _finish(root: str, failed: int, *, quiet: bool, json: bool) -> None:
     from polarised.study.results import collect as collected
 
     path = collected(root)
-    page = _page(root, path)
+    # A machine that wants the page asks for it: polarised report FOLDER.
+    page = None if quiet or json else _page(root, path)
     if json:
         print_json({"folder": root, "results": str(path), "page": page, "failed": failed})
     else:
