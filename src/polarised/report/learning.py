@@ -16,7 +16,7 @@ __all__ = ["learning"]
 # A run of 300 moments and ten variables is kept whole; more runs or variables share the same room.
 MOST_NUMBERS = 120_000
 MOST_VARIABLES = 32
-FEWEST_MOMENTS, MOST_MOMENTS = 24, 300
+FEWEST_MOMENTS, MOST_MOMENTS = 24, 301
 PERIODS = 12
 
 

@@ -84,7 +84,7 @@ def active_means_correlate_with_passive(table: polars.DataFrame) -> list[Verdict
         values, unit = _units([passive - active for passive, active in pairs])
         averages = (_means([pair[side] for pair in pairs]) for side in (0, 1))
         statement = f"{method}: over training active means correlate with passive ones more than with each other"
-        measured = f"average |correlation| beyond{against(*averages)}"
+        measured = f"average size of the correlation beyond{against(*averages)}"
         verdicts.append(above("active_means_correlate_with_passive", statement, values, 0.0, measured, unit=unit))
     return verdicts
 
@@ -101,7 +101,7 @@ def passive_means_have_strong_partners(table: polars.DataFrame) -> list[Verdict]
             models,
             ("passive", "strongest_correlation"),
             ("active mixed", "strongest_correlation_with_alive"),
-            "strongest |correlation|",
+            "size of the strongest correlation",
         )
         for method, models in _watched(table)
     ]
