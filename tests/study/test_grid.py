@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,11 @@ def test_be_more_active_is_the_published_grid() -> None:
     # Seed by seed, so that a part of the study is the whole grid with fewer seeds.
     assert {point.labels["seed"] for point in laptop.points[:30]} == {0}
     assert {run.training.steps for run in paper.runs} == {300_000}
+
+
+def test_the_documentation_counts_the_models() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "howto" / "reproduce_the_other_papers.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (\d+) \|$", text, flags=re.MULTILINE)
+    assert len(rows) == 6
+    for name, models in rows:
+        assert len(load_study(name, scale="small").points) == int(models), name
