@@ -124,11 +124,11 @@ def tidy(*, seeds: int = 3) -> polars.DataFrame:
                     noise = generator.normal(0, 0.1)
                     scores = {
                         ("full", "total_correlation"): 0.5 + 0.9 * gap + noise,
-                        ("active_mixed", "total_correlation"): 0.4 + abs(noise),
+                        ("alive", "total_correlation"): 0.4 + abs(noise),
                         ("active", "total_correlation"): 0.3 + abs(noise),
                         ("full", "mutual_information"): 0.05 + 0.02 * gap + 0.1 * abs(noise),
                         ("active", "mutual_information"): 0.04 + 0.1 * abs(noise),
-                        ("active_mixed", "mutual_information"): 0.05 + 0.1 * abs(noise),
+                        ("alive", "mutual_information"): 0.05 + 0.1 * abs(noise),
                         ("full", "effective_rank"): 10 - gap + noise,
                         ("full", "sap"): 0.05 + 0.01 * k + 0.1 * abs(noise),
                         ("full", "reconstruction"): 20 + 4 * k + noise,

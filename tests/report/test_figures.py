@@ -17,6 +17,7 @@ from polarised.diagnosis import Diagnosis
 from polarised.errors import DataError
 from polarised.report import figures, save
 from polarised.report.drawing import band, interval, panels
+from polarised.report.figures.variables import clearest
 from polarised.report.theme import REPRESENTATIONS, SERIES, TYPES
 from polarised.representations import Encodings, classify
 from polarised.representations.timeline import Timeline
@@ -53,6 +54,10 @@ def drawers(diagnosis: Diagnosis, table: polars.DataFrame, timeline: Timeline) -
             {"sap": "hoyer", "effective_rank": "mmd", "total_correlation": "factor_vae_score"}
         )
     )
+    plane_table = polars.DataFrame(
+        {"alpha": [0.0, 0.0, 1.0], "beta": [0.0, 1.0, 1.0], "metric": ["mmd"] * 3, "value": [2.0, 1.0, 0.5]}
+    )
+    spread = polars.DataFrame({"method": ["a", "a"], "strength": [1.0, 2.0], "factor": ["x", "x"], "value": [1, 3]})
     square = np.outer(np.hanning(8), np.hanning(8))
     with_encodings = {
         name: (lambda name=name: getattr(figures, name)(encodings, regime))
@@ -89,6 +94,8 @@ def drawers(diagnosis: Diagnosis, table: polars.DataFrame, timeline: Timeline) -
         "aggregate_posterior_density": lambda: figures.aggregate_posterior_density({"a": plane}, resolution=40),
         "prior_density": lambda: figures.prior_density({"normal": square}),
         "magnitude_by_class": lambda: figures.magnitude_by_class(encodings),
+        "plane_of_strengths": lambda: figures.plane_of_strengths(plane_table, metrics=("mmd",)),
+        "latents_by_factor": lambda: figures.latents_by_factor(spread),
     }
 
 
@@ -153,6 +160,76 @@ def test_aggregate_posterior_is_a_density() -> None:
     density = np.asarray(axis.images[0].get_array())
     assert density.sum() * (4 / 200) ** 2 == pytest.approx(1.0, abs=1e-3)
     assert np.unravel_index(density.argmax(), density.shape) == (100, 100)
+
+
+def test_without_passive_has_a_point_at_every_strength(table: polars.DataFrame) -> None:
+    figure = figures.metric_by_subset(table)
+    titles = [axis.get_title() for axis in figure.axes]
+    assert titles[:3] == ["BetaVAE: all variables", "BetaVAE: without passive", "BetaVAE: active"]
+    strengths = table.filter(polars.col("method") == "BetaVAE")["strength"].n_unique()
+    for line in figure.axes[1].lines:
+        assert len(np.asarray(line.get_xdata())) == strengths
+    older = table.filter(polars.col("variables") != "alive")
+    assert len(figures.metric_by_subset(older).axes) == len(figure.axes) * 2 // 3
+
+
+def test_scores_have_bands_over_seeds_and_strengths_at_equal_distances(table: polars.DataFrame) -> None:
+    axes = figures.scores_against(table).axes
+    labels = [text.get_text() for text in axes[-1].get_xticklabels()]
+    assert labels == ["1", "2", "4", "6", "8", "10", "16", "20", "30", "40", "50", "100"]
+    np.testing.assert_allclose(axes[-1].get_xticks(), range(12))
+    sap = table.filter((polars.col("metric") == "sap") & (polars.col("representation") == "mean"))
+    own = sap.filter((polars.col("method") == "BetaVAE") & (polars.col("strength") == 4.0))["value"].to_numpy()
+    edge = np.asarray(axes[-1].collections[0].get_paths()[0].vertices)
+    assert np.ptp(edge[np.isclose(edge[:, 0], 2), 1]) == pytest.approx(2 * interval(own))
+    assert axes[0].get_xlabel() == "reconstruction, nats"
+
+
+def test_strengths_are_told_apart_by_their_symbols(table: polars.DataFrame) -> None:
+    figure = figures.reconstruction_against_score(table, score="sap", symbols={"BetaVAE": "β", "FactorVAE": "γ"})
+    assert {text.get_text() for text in figure.axes[0].texts} >= {"β 16", "γ 100"}
+    assert len(figure.axes[0].collections) == 2 * 2
+
+
+def test_the_clearest_mixed_variable_is_on_and_off() -> None:
+    generator = np.random.default_rng(0)
+    on = generator.random(2000) < 0.5
+    # The second is all but passive: off but for a few inputs, so its spread is large only beside what it could be.
+    rare = generator.random(2000) < 0.03
+    mean = np.stack([np.where(on, generator.normal(0, 1, 2000), 0), np.where(rare, 4.0, 0)], axis=1)
+    variance = np.stack([np.where(on, 0.05, 0.6), np.where(rare, 0.01, 1.0)], axis=1)
+    regime = classify(Encodings(mean, variance=variance))
+    assert regime.types == ("mixed", "mixed")
+    assert regime.statistics.polarity[1] > regime.statistics.polarity[0]
+    assert clearest(regime, "mixed") == 0
+
+
+def test_marks_of_types_have_a_legend(diagnosis: Diagnosis) -> None:
+    figure = figures.correlation_heatmap(diagnosis.encodings, diagnosis.regime)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["active", "mixed", "passive"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "count"), [("passive", "parameters", 3), ("active", "samples", 3), ("passive", "samples", 2)]
+)
+def test_posterior_and_prior_share_a_scale(diagnosis: Diagnosis, kind: Any, of: Any, count: int) -> None:
+    axes = figures.posterior_and_prior(diagnosis.encodings, diagnosis.regime, kind=kind, of=of).axes
+    assert len(axes) == count
+    assert axes[-1].get_xlim() == axes[-2].get_xlim()
+
+
+def test_classes_have_their_names(diagnosis: Diagnosis) -> None:
+    figure = figures.magnitude_by_class(diagnosis.encodings, class_names=["square", "ellipse", "heart"])
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["square", "ellipse", "heart"]
+    assert figure.axes[1].get_ylabel() == "mean |μ|"
+    with pytest.raises(DataError, match="a name for each"):
+        figures.magnitude_by_class(diagnosis.encodings, class_names=["square"])
+
+
+def test_cells_of_a_plane_are_means_over_seeds() -> None:
+    rows = {"alpha": [1.0, 1.0, 0.0], "beta": [0.5, 0.5, 0.5], "metric": ["mmd"] * 3, "value": [0.2, 0.4, 7.0]}
+    axis = figures.plane_of_strengths(polars.DataFrame(rows), metrics=("mmd",)).axes[0]
+    assert {text.get_text(): text.get_position() for text in axis.texts} == {"7": (0, 0), "0.3": (0, 1)}
 
 
 def test_types_keep_apart_without_colour() -> None:

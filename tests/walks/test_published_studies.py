@@ -17,11 +17,11 @@ FIGURES = {
     "be_more_active": {"figure_4_5_histograms", "figure_6_downstream", "figure_7_14_types", "figure_11_correlations"},
     "learning_dynamics": {"figure_12_correlated_pairs", "figure_13_correlations_over_training", "kl_over_training"},
     "nonlinear_ica": {"mcc", "mcc_spearman", "ivae_overview"},
-    "decomposition_clustering": {"figure_3_beta", "figure_3_alpha", "figure_6_prior", "overlap"},
-    "polarised_ivae": {"figure_1_posterior_mean", "figure_3_prior_variance", "figure_4_sampled", "types_relative"},
+    "decomposition_clustering": {"figure_3_beta", "figure_3_alpha", "figure_6_prior", "overlap", "alpha_beta"},
+    "polarised_ivae": {"overview_ivae", "overview_vae", "types_relative", "types_standard"},
     "decomposition_alignment": {"figure_2_top", "figure_2_bottom", "figure_2_bottom_transported", "figure_5_student_t"},
     "decomposition_sparsity": {"figure_4", "magnitude_gamma_0.8_beta_1_alpha_0"},
-    "rtc_vae": {"figure_2_estimators", "figure_3_4_total_correlation", "figure_10_sap", "figure_8_9_matrices_rtc_vae"},
+    "rtc_vae": {"figure_2_estimators", "figure_3_4_total_correlation", "figure_10_11_sap", "disintegration"},
 }
 METRICS = {
     "be_more_active": {"count", "total_correlation", "accuracy"},

@@ -15,7 +15,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Panels", "band", "clean", "diverging", "interval", "legend", "panels", "save", "series"]
+__all__ = [
+    "Panels",
+    "band",
+    "clean",
+    "colour_bar",
+    "diverging",
+    "interval",
+    "legend",
+    "panels",
+    "save",
+    "series",
+    "trail",
+]
 
 Panels = list["Axes"]
 
@@ -87,19 +99,31 @@ def band(
     mean = np.array([v.mean() for _, v in kept])
     half = [interval(v) for _, v in kept]
     axis.fill_between(at, mean - half, mean + half, color=look.light, alpha=0.17, linewidth=0)
-    axis.plot(
-        at,
-        mean,
-        color=look.light,
-        linestyle=look.dash,
-        marker=look.marker,
-        markersize=4,
-        linewidth=1.4,
-        label=label,
-        markerfacecolor=look.face,
-        markeredgecolor=look.light if look.hollow else "white",
-        markeredgewidth=1.0 if look.hollow else 0.4,
-    )
+    axis.plot(at, mean, label=label, **_stroke(look))
+
+
+def trail(
+    axis: "Axes", across: Sequence[NDArray[Any]], up: Sequence[NDArray[Any]], look: Look, *, label: str | None = None
+) -> list[tuple[float, float]]:
+    """Draw means of repeated runs as a line through the plane, 95 % intervals over seeds as band and thin bars.
+
+    The band is that of the upright values, a bar that of the others. Return the points.
+
+    >>> _, (axis,) = panels(1)
+    >>> trail(axis, [np.array([1.0, 3.0]), np.array([4.0])], [np.array([0.0, 2.0]), np.array([3.0])], SERIES[0])
+    [(2.0, 1.0), (4.0, 3.0)]
+    """
+    kept = [(u, v) for u, v in zip(across, up, strict=True) if u.size and v.size]
+    points = [(float(u.mean()), float(v.mean())) for u, v in kept]
+    if points:
+        x, y = (np.array(side) for side in zip(*points, strict=True))
+        half = np.array([interval(v) for _, v in kept])
+        axis.fill_between(x, y - half, y + half, color=look.light, alpha=0.17, linewidth=0)
+        axis.hlines(
+            y, *((x + sign * np.array([interval(u) for u, _ in kept])) for sign in (-1, 1)), color=look.light, lw=0.7
+        )
+        axis.plot(x, y, label=label, **_stroke(look))
+    return points
 
 
 def interval(values: NDArray[Any]) -> float:
@@ -113,6 +137,19 @@ def interval(values: NDArray[Any]) -> float:
     if values.size < 2:
         return 0.0
     return float(t.ppf(0.975, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
+
+
+def _stroke(look: Look) -> dict[str, Any]:
+    return {
+        "color": look.light,
+        "linestyle": look.dash,
+        "marker": look.marker,
+        "markersize": 4,
+        "linewidth": 1.4,
+        "markerfacecolor": look.face,
+        "markeredgecolor": look.light if look.hollow else "white",
+        "markeredgewidth": 1.0 if look.hollow else 0.4,
+    }
 
 
 def series(index: int) -> Look:
@@ -144,6 +181,16 @@ def legend(figure: "Figure", axes: Panels, *, columns: int | None = None) -> Non
             labelcolor=INK,
             handlelength=2.6,
         )
+
+
+def colour_bar(
+    figure: "Figure", image: Any, axes: "Axes | Panels", label: str, *, ticks: Sequence[float] | None = None
+) -> None:
+    """Put a bar beside heat maps that says which colour is which number."""
+    bar = figure.colorbar(image, ax=axes, shrink=0.78, pad=0.02, aspect=22, ticks=ticks)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=SMALL, length=0, labelcolor=INK)
+    bar.set_label(label, fontsize=SMALL, color=INK)
 
 
 def diverging() -> Any:

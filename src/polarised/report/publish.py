@@ -14,6 +14,9 @@ from polarised import catalogue
 from polarised.files import replacing
 from polarised.report.drawing import save
 from polarised.report.gallery.material import Material
+from polarised.report.naming import metric_name
+from polarised.report.theme import SUBSETS
+from polarised.study.overview import duration
 from polarised.study.verify import check_claims
 
 if TYPE_CHECKING:
@@ -23,28 +26,52 @@ __all__ = ["publish"]
 
 Format = Literal["svg", "pdf", "png"]
 NOTES = "notes.md"
-# What the table of a study shows where it was measured, in this order.
-COLUMNS = (
-    ("reconstruction", "mean"),
-    ("rate", None),
-    ("total_correlation", "mean"),
-    ("total_correlation", "sampled"),
-    ("pair_information", "mean"),
-    ("sap", "mean"),
-    ("mig", "mean"),
-    ("factor_vae_score", "mean"),
-    ("factor_vae_score_transported", "mean"),
-    ("mcc", "mean"),
-    ("mcc", "sampled"),
-    ("hoyer", "mean"),
-    ("encoder_entropy", None),
-    ("overlap", None),
-    ("mmd", None),
-    ("inclusive_kl", None),
-    ("exclusive_kl", None),
-    ("miscalibration", None),
-    ("prior_driven", None),
-)
+BOTH = ("mean", "sampled")
+REDUNDANCY = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
+# What the tables of a study show where it was measured, in this order: metric, representation, variables.
+TABLES: dict[str, tuple[tuple[str, str | None, str], ...]] = {
+    "Types and fit": (
+        ("count", None, "active"),
+        ("count", None, "mixed"),
+        ("count", None, "passive"),
+        ("reconstruction", "mean", "full"),
+        ("rate", None, "full"),
+        ("retyped", None, "full"),
+        ("prior_driven", None, "full"),
+        ("miscalibration", None, "full"),
+    ),
+    "Redundancy of the whole code": tuple((metric, of, "full") for metric in REDUNDANCY for of in BOTH),
+    "Redundancy without passive variables": tuple((metric, of, "alive") for metric in REDUNDANCY for of in BOTH),
+    "Dependence of pairs": (
+        ("pair_information", "mean", "full"),
+        ("largest_pair_information", "mean", "full"),
+        ("excess_information", "mean", "full"),
+        ("largest_excess_information", "mean", "full"),
+    ),
+    "Factors": (
+        ("accuracy", "mean", "full"),
+        ("accuracy", "mean", "alive"),
+        ("accuracy", "mean", "passive"),
+        ("accuracy", "sampled", "passive"),
+        ("accuracy", "mean", "random"),
+        ("sap", "mean", "full"),
+        ("mig", "mean", "full"),
+        ("disintegrated_r2", "mean", "full"),
+        ("disintegrated_nmi", "mean", "full"),
+        ("factor_vae_score", "mean", "full"),
+        ("factor_vae_score_transported", "mean", "full"),
+        ("mcc", "mean", "full"),
+        ("mcc", "sampled", "full"),
+    ),
+    "The aggregate posterior and its prior": (
+        ("hoyer", "mean", "full"),
+        ("encoder_entropy", None, "full"),
+        ("overlap", None, "full"),
+        ("mmd", None, "full"),
+        ("inclusive_kl", None, "full"),
+        ("exclusive_kl", None, "full"),
+    ),
+}
 
 
 def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = ("png",)) -> Path:
@@ -81,7 +108,7 @@ def _page(material: Material, verdicts: "Sequence[Verdict]", stems: Sequence[str
         head = "| verdict | claim | evidence |\n|---|---|---|"
         lines = [f"| **{v.verdict}** | {v.claim} | {v.evidence} |".replace("\n", " ") for v in verdicts]
         parts += ["## Claims", "\n".join([head, *lines])]
-    parts += ["## Table", "Averages over seeds, ± their standard deviation.", _table(material.table)]
+    parts += ["## Tables", "Averages over seeds, ± their standard deviation.", *tables(material.table)]
     parts += ["## Figures", *(f"![{stem.replace('_', ' ')}]({stem}.png)" for stem in stems)]
     return "\n\n".join(parts) + "\n"
 
@@ -94,12 +121,14 @@ def _provenance(material: Material) -> str:
         # The folder's place on this machine is nobody's business.
         commands[str(made.get("command", "")).replace(f"{material.root.resolve().parent}/", "")] = None
         done = json.loads((directory / "done.json").read_text(encoding="utf-8"))
-        seconds += max(done["time"] - (directory / "config.yaml").stat().st_mtime, 0.0)
+        # A copy from elsewhere has lost when its files were written.
+        began = (directory / "config.yaml").stat().st_mtime
+        seconds += done.get("seconds", max(done["time"] - began, 0.0))
     said = [f"`{command}`" for command in commands if command]
     steps = sum(point.run.training.steps for point in material.done)
     return (
         f"{len(material.done)} of {len(material.study.points)} runs, {steps:,} training steps, "
-        f"{seconds / 60:.0f} minutes of run time in all (wall clock of every run, added up) on a machine with "
+        f"{duration(seconds)} of run time in all (wall clock of every run, added up) on a machine with "
         f"{os.cpu_count()} cores ({_processor()}), {platform.system()}, Python {platform.python_version()}.\n\n"
         f"Command: {'; '.join(said) or 'unknown'}"
     )
@@ -112,29 +141,49 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def _table(table: polars.DataFrame) -> str:
-    """Return the averages of what was measured on the whole code, a line for each method and strength, as Markdown."""
-    rows, columns = [], []
-    whole = table.filter(polars.col("variables") == "full")
-    groups = whole.group_by(["method", "strength"], maintain_order=True)
-    for metric, representation in COLUMNS:
-        mine = polars.col("metric").eq(metric) & polars.col("representation").eq_missing(representation)
-        if not whole.filter(mine).is_empty():
-            columns.append((metric, representation, mine))
-    names = [f"{metric.replace('_', ' ')}{f' ({of})' if of else ''}" for metric, of, _ in columns]
-    rows.append("| method | strength | seeds | " + " | ".join(names) + " |")
-    rows.append("|---|---|---|" + "---|" * len(columns))
-    for (method, strength), own in groups:
-        values = [own.filter(mine)["value"] for _, _, mine in columns]
-        seeds = own["seed"].n_unique()
-        shown = [_cell(value) for value in values]
-        label = "–" if strength is None else f"{strength:g}"
-        rows.append(f"| {method} | {label} | {seeds} | " + " | ".join(shown) + " |")
-    return "\n".join(rows)
+def tables(table: polars.DataFrame) -> list[str]:
+    """Return headings and Markdown tables of what was measured, a line for each method and strength.
+
+    >>> row = {"method": "VAE", "strength": 1.0, "dataset": "dsprites", "seed": 0, "metric": "sap", "value": 0.5}
+    >>> print(tables(polars.DataFrame([row | {"representation": "mean", "variables": "full"}]))[1])
+    | method | strength | seeds | SAP (mean) |
+    |---|---|---|---|
+    | VAE | 1 | 1 | 0.5 |
+    """
+    labels = ["dataset", "method", "strength"] if table["dataset"].n_unique() > 1 else ["method", "strength"]
+    wanted = ("metric", "representation", "variables")
+    # Grouped once: a filter for each cell would take minutes on the published study.
+    cells = {tuple(key): own["value"] for key, own in table.group_by(*labels, *wanted, maintain_order=True)}
+    measured = set(table.select(wanted).unique().iter_rows())
+    seeds = table.group_by(labels, maintain_order=True).agg(polars.col("seed").n_unique())
+    parts = []
+    for heading, columns in TABLES.items():
+        shown = [column for column in columns if column in measured]
+        if shown:
+            lines = [_line([*labels, "seeds", *map(_column, shown)])]
+            lines.append("|" + "---|" * (len(labels) + 1 + len(shown)))
+            for *key, count in seeds.iter_rows():
+                names = ["–" if part is None else f"{part:g}" if isinstance(part, float) else str(part) for part in key]
+                lines.append(_line([*names, str(count), *(_cell(cells.get((*key, *column))) for column in shown)]))
+            parts += [f"### {heading}", "\n".join(lines)]
+    return parts
 
 
-def _cell(values: polars.Series) -> str:
-    if values.is_empty():
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _column(column: tuple[str, str | None, str]) -> str:
+    metric, representation, variables = column
+    if metric == "count":
+        return variables
+    told = [representation, SUBSETS[variables] if metric == "accuracy" else None]
+    words = ", ".join(word for word in told if word)
+    return metric_name(metric) + (f" ({words})" if words else "")
+
+
+def _cell(values: polars.Series | None) -> str:
+    if values is None or values.is_empty():
         return ""
     numbers = values.to_numpy()
     return f"{numbers.mean():.3g}" + (f" ± {numbers.std(ddof=1):.2g}" if len(numbers) > 1 else "")

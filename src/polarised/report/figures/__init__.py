@@ -3,6 +3,7 @@
 from polarised.report.figures.decomposition import (
     aggregate_posterior_density,
     magnitude_by_class,
+    plane_of_strengths,
     prior_density,
     reconstruction_against_score,
     sparsity_by_regularisation,
@@ -19,6 +20,7 @@ from polarised.report.figures.factorised import (
     factor_against_latent,
     factor_matrices,
     latent_pairs,
+    latents_by_factor,
     scores_against,
 )
 from polarised.report.figures.pictures import latent_walks, reconstructions, samples
@@ -49,10 +51,12 @@ __all__ = [
     "kl_over_training",
     "latent_pairs",
     "latent_walks",
+    "latents_by_factor",
     "magnitude_by_class",
     "metric_by_subset",
     "metric_over_passive",
     "overview",
+    "plane_of_strengths",
     "posterior_and_prior",
     "prior_density",
     "ratio_over_training",

@@ -1,14 +1,15 @@
 """Figures of decomposition: axis alignment against reconstruction, aggregate posteriors, sparsity, priors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polarised.errors import DataError
-from polarised.report.drawing import INK, SMALL, TEXT, band, clean, interval, legend, panels, series
-from polarised.report.figures.strengths import METRICS, by_method, chosen, repeated, strengths_of
+from polarised.report.drawing import INK, SMALL, TEXT, band, clean, colour_bar, legend, panels, series, trail
+from polarised.report.figures.strengths import by_method, chosen, repeated, strengths_of
+from polarised.report.naming import metric_name
 from polarised.representations import Encodings
 
 if TYPE_CHECKING:
@@ -18,58 +19,48 @@ if TYPE_CHECKING:
 __all__ = [
     "aggregate_posterior_density",
     "magnitude_by_class",
+    "plane_of_strengths",
     "prior_density",
     "reconstruction_against_score",
     "sparsity_by_regularisation",
 ]
 
 
-def reconstruction_against_score(table: "polars.DataFrame", *, score: str = "factor_vae_score") -> "Figure":
-    """Draw reconstruction against a disentanglement score, a curve a prior, a point a strength with its 95 % cross.
+def reconstruction_against_score(
+    table: "polars.DataFrame", *, score: str = "factor_vae_score", symbols: Mapping[str, str] | None = None
+) -> "Figure":
+    """Draw reconstruction against a disentanglement score, a curve a prior, a point a strength, 95 % bands over seeds.
 
-    [Mathieu2019, figure 2]
+    `symbols` are what the strength of a method is called at its points, such as ν. [Mathieu2019, figure 2]
 
     >>> import polars
     >>> run = {"method": "isotropic", "strength": 1.0, "representation": "mean", "variables": "full"}
     >>> rows = [run | {"metric": "factor_vae_score", "value": 0.6}, run | {"metric": "reconstruction", "value": 20.0}]
-    >>> len(reconstruction_against_score(polars.DataFrame(rows)).axes)
-    1
+    >>> figure = reconstruction_against_score(polars.DataFrame(rows), symbols={"isotropic": "β"})
+    >>> [text.get_text() for text in figure.axes[0].texts]
+    ['β 1']
     """
-
     figure, (axis,) = panels(1, width=4.4, height=3.0)
     across = by_method(_means(chosen(table, "reconstruction", variables="full")))
     for i, (name, frame) in enumerate(by_method(_means(chosen(table, score, variables="full"))).items()):
         if name not in across:
             continue
-        strengths = strengths_of(frame)
-        look = series(i)
-        points = []
-        for strength, u, v in zip(
-            strengths, repeated(across[name], strengths), repeated(frame, strengths), strict=True
-        ):
-            if u.size and v.size:
-                half = interval(u), interval(v)
-                points.append((u.mean(), v.mean()))
-                axis.errorbar(*points[-1], xerr=half[0], yerr=half[1], color=look.light, linewidth=0.8, alpha=0.5)
-                axis.annotate(
-                    f"{strength:g}" if isinstance(strength, int | float) else str(strength),
-                    points[-1],
-                    xytext=(4, 4),
-                    textcoords="offset points",
-                    fontsize=SMALL - 1,
-                    color=look.light,
-                )
-        if points:
-            axis.plot(
-                *zip(*points, strict=True),
+        look, symbol = series(i), (symbols or {}).get(str(frame["method"][0]), "")
+        losses = dict(zip(strengths_of(frame), repeated(across[name], strengths_of(frame)), strict=True))
+        strengths = [strength for strength, own in losses.items() if own.size]
+        points = trail(axis, [losses[s] for s in strengths], repeated(frame, strengths), look, label=name)
+        for strength, point in zip(strengths, points, strict=True):
+            text = f"{strength:g}" if isinstance(strength, int | float) else str(strength or "")
+            axis.annotate(
+                f"{symbol} {text}".strip(),
+                point,
+                xytext=(4, 4),
+                textcoords="offset points",
+                fontsize=SMALL - 1,
                 color=look.light,
-                linestyle=look.dash,
-                marker=look.marker,
-                markersize=4.5,
-                label=name,
             )
     axis.set_xlabel("reconstruction loss, nats")
-    axis.set_ylabel(METRICS.get(score, score.replace("_", " ")))
+    axis.set_ylabel(metric_name(score))
     legend(figure, [axis])
     return figure
 
@@ -133,17 +124,21 @@ def sparsity_by_regularisation(
             strengths = strengths_of(frame)
             band(axis, [float(s) for s in strengths], repeated(frame, strengths), series(i), label=name)
         axis.set_xlabel("α")
-        axis.set_title(METRICS.get(metric, metric.replace("_", " ")), fontsize=TEXT)
+        axis.set_title(metric_name(metric), fontsize=TEXT)
         axis.set_xscale("symlog", linthresh=1.0)
     legend(figure, axes)
     return figure
 
 
-def magnitude_by_class(encodings: Encodings, *, factor: str | None = None) -> "Figure":
+def magnitude_by_class(
+    encodings: Encodings, *, factor: str | None = None, class_names: Sequence[str] | None = None
+) -> "Figure":
     """Draw the mean magnitude E[|mean_j|] of every latent for each class: who is used by whom [Mathieu2019, figure 4].
 
+    `class_names` are the names of the classes 0, 1, ...
+
     >>> code = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=np.ones((2, 2)), factors=[0, 1], factor_names=["class"])
-    >>> len(magnitude_by_class(code).axes)
+    >>> len(magnitude_by_class(code, class_names=["cat", "dog"]).axes)
     2
     """
     if encodings.factors is None:
@@ -153,17 +148,59 @@ def magnitude_by_class(encodings: Encodings, *, factor: str | None = None) -> "F
         raise DataError(f"expected a factor of {', '.join(encodings.factor_names)}, got {factor!r}")
     classes = encodings.factors[:, encodings.factor_names.index(name)]
     levels = np.unique(classes)
+    if class_names is not None and len(class_names) <= levels[-1]:
+        raise DataError(f"expected a name for each of the classes 0 to {levels[-1]}, got {len(class_names)} names")
     magnitudes = np.stack([np.abs(encodings.mean[classes == level]).mean(axis=0) for level in levels])
-    width, height = max(3.0, 0.12 * encodings.latents + 1.2), max(1.6, 0.22 * len(levels) + 0.8)
+    width, height = max(3.4, 0.12 * encodings.latents + 1.6), max(1.6, 0.22 * len(levels) + 0.8)
     figure, (axis,) = panels(1, width=width, height=height)
     clean(axis, grid="none")
     image = axis.imshow(magnitudes, cmap="Purples", aspect="auto", vmin=0)
-    axis.set_yticks(range(len(levels)), [str(level) for level in levels])
+    axis.set_yticks(range(len(levels)), [str(k) if class_names is None else str(class_names[k]) for k in levels])
     axis.set_xlabel("latent variable")
     axis.set_ylabel(name)
-    bar = figure.colorbar(image, ax=axis, shrink=0.8, aspect=20, pad=0.02)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=SMALL, length=0)
+    colour_bar(figure, image, axis, "mean |μ|")
+    return figure
+
+
+def plane_of_strengths(
+    table: "polars.DataFrame", *, metrics: tuple[str, ...], across: str = "beta", up: str = "alpha"
+) -> "Figure":
+    """Draw metrics over two strengths at once, a heat map each, with the mean over seeds written into every cell.
+
+    Columns: the two strengths, metric, value. Colours follow ranks, so that one extreme cell does not hide the rest.
+    [Mathieu2019, section 6.2]
+
+    >>> import polars
+    >>> rows = {"beta": [0.0, 1.0], "alpha": [1.0, 1.0], "metric": ["mmd"] * 2, "value": [0.3, 0.1]}
+    >>> len(plane_of_strengths(polars.DataFrame(rows), metrics=("mmd",)).axes)
+    1
+    """
+    import polars
+
+    wide, high = (sorted(table[name].unique().to_list()) for name in (across, up))
+    symbols = {"alpha": "α", "beta": "β"}
+    figure, axes = panels(len(metrics), columns=2, width=max(2.6, 0.5 * len(wide) + 0.6), height=0.3 * len(high) + 0.8)
+    for axis, metric in zip(axes, metrics, strict=True):
+        means = table.filter(polars.col("metric") == metric).group_by(across, up).agg(polars.col("value").mean())
+        cells = np.full((len(high), len(wide)), np.nan)
+        for u, v, value in means.select(across, up, "value").iter_rows():
+            cells[high.index(v), wide.index(u)] = value
+        known = np.sort(cells[np.isfinite(cells)])
+        ranks = np.where(np.isfinite(cells), np.searchsorted(known, cells) / max(len(known) - 1, 1), np.nan)
+        clean(axis, grid="none")
+        axis.set_facecolor("#e9e7e1")
+        axis.imshow(ranks, cmap="Purples", vmin=-0.15, vmax=1.15, aspect="auto", origin="lower")
+        for (i, k), value in np.ndenumerate(cells):
+            text = f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
+            colour = "white" if ranks[i, k] > 0.55 else INK
+            if np.isfinite(value):
+                axis.text(k, i, text, ha="center", va="center", fontsize=SMALL - 1, color=colour)
+        axis.set_xticks(range(len(wide)), [f"{value:g}" for value in wide])
+        axis.set_yticks(range(len(high)), [f"{value:g}" for value in high])
+        axis.tick_params(length=0)
+        axis.set_xlabel(symbols.get(across, across))
+        axis.set_ylabel(symbols.get(up, up))
+        axis.set_title(metric_name(metric), fontsize=TEXT)
     return figure
 
 

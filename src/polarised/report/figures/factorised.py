@@ -7,8 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised.errors import DataError
-from polarised.report.drawing import INK, SMALL, TEXT, clean, legend, panels, series
-from polarised.report.figures.strengths import METRICS, by_method, chosen
+from polarised.report.drawing import FAINT, INK, MUTED, SMALL, TEXT, band, clean, legend, panels, series, trail
+from polarised.report.figures.strengths import (
+    by_method,
+    chosen,
+    name_upright,
+    order_of,
+    repeated,
+    strength_axis,
+    strengths_of,
+)
+from polarised.report.naming import metric_name
 from polarised.report.theme import TYPES
 from polarised.representations import Encodings, Regime
 
@@ -16,7 +25,14 @@ if TYPE_CHECKING:
     import polars
     from matplotlib.figure import Figure
 
-__all__ = ["estimator_bias", "factor_against_latent", "factor_matrices", "latent_pairs", "scores_against"]
+__all__ = [
+    "estimator_bias",
+    "factor_against_latent",
+    "factor_matrices",
+    "latent_pairs",
+    "latents_by_factor",
+    "scores_against",
+]
 
 
 def estimator_bias(table: "polars.DataFrame", *, top: float | None = None) -> "Figure":
@@ -187,9 +203,9 @@ def scores_against(
     x: tuple[str, ...] = ("reconstruction", "total_correlation"),
     representation: str = "mean",
 ) -> "Figure":
-    """Draw one score of every run against others, then against strength, a marker a method.
+    """Draw one score against others, then against strength: a line a method, 95 % bands over seeds, dots single runs.
 
-    [Cheng2021, figures 10 and 11]
+    A line joins the means at growing strengths. [Cheng2021, figures 10 and 11]
 
     >>> import polars
     >>> run = {"run": "a", "method": "RTCVAE", "strength": 1.0, "representation": "mean", "variables": "full"}
@@ -197,42 +213,58 @@ def scores_against(
     >>> len(scores_against(polars.DataFrame(rows), x=("reconstruction",)).axes)
     2
     """
-    upright = _per_run(table, y, representation)
-    figure, axes = panels(len(x) + 1, columns=3)
-    for axis, name in zip(axes, (*x, "strength"), strict=True):
-        across = None if name == "strength" else _per_run(table, name, representation)
-        for i, (method, frame) in enumerate(by_method(chosen(table, y, variables="full")).items()):
-            runs = frame.unique("run", maintain_order=True)
-            pairs = [
-                (float(strength) if across is None else across[run], upright[run])
-                for run, strength in runs.select("run", "strength").iter_rows()
-                if run in upright and (strength is not None if across is None else run in across)
-            ]
-            if pairs:
-                u, v = zip(*pairs, strict=True)
-                look = series(i)
-                axis.scatter(
-                    u,
-                    v,
-                    s=16,
-                    c=look.light,
-                    marker=look.marker,
-                    alpha=0.75,
-                    linewidths=0.4,
-                    edgecolors="white",
-                    label=method,
-                )
-        axis.set_xlabel(METRICS.get(name, name.replace("_", " ")))
-        axis.grid(True, axis="both", color="#e6e3db", linewidth=0.6)
-    axes[0].set_ylabel(METRICS.get(y, y.replace("_", " ")))
+    upright = by_method(_of(table, y, representation))
+    every = sorted({s for frame in upright.values() for s in strengths_of(frame) if s is not None}, key=order_of)
+    figure, axes = panels(len(x) + bool(every), columns=3)
+    for axis, name in zip(axes, x, strict=False):
+        across = by_method(_of(table, name, representation))
+        for i, (method, frame) in enumerate(upright.items()):
+            if method not in across:
+                continue
+            both = frame.join(across[method].select("run", across="value"), on="run")
+            look, strengths = series(i), strengths_of(both)
+            axis.scatter(both["across"], both["value"], s=7, c=look.light, marker=look.marker, alpha=0.35, linewidths=0)
+            aside = repeated(both.select("strength", value="across"), strengths)
+            trail(axis, aside, repeated(both, strengths), look, label=method)
+        axis.set_xlabel(metric_name(name))
+        axis.grid(True, axis="both", color=FAINT, linewidth=0.6)
+    if every:
+        for i, (method, frame) in enumerate(upright.items()):
+            band(axes[-1], range(len(every)), repeated(frame, every), series(i), label=method)
+        strength_axis(axes[-1], every, "")
+    name_upright(axes[0], y)
     legend(figure, axes)
     return figure
 
 
-def _per_run(table: "polars.DataFrame", metric: str, representation: str) -> dict[str, float]:
+def latents_by_factor(table: "polars.DataFrame", *, threshold: float = 0.1) -> "Figure":
+    """Draw how many latents each factor is spread over against strength, a panel a method, bands over seeds.
+
+    Columns: method, strength, factor, value. One latent is what one hopes for; several that are independent of each
+    other are a disintegrated factor. `threshold` is for the label. [Cheng2021, section 6.3]
+
+    >>> import polars
+    >>> rows = {"method": ["RTC-VAE"], "strength": [2.0], "factor": ["shape"], "value": [1]}
+    >>> len(latents_by_factor(polars.DataFrame(rows)).axes)
+    1
+    """
+    groups = by_method(table)
+    factors = table["factor"].unique(maintain_order=True).to_list()
+    figure, axes = panels(len(groups), columns=4, width=2.1, height=2.0, share_y=True)
+    for axis, (name, frame) in zip(axes, groups.items(), strict=True):
+        strengths = strengths_of(frame)
+        for i, factor in enumerate(factors):
+            band(axis, range(len(strengths)), repeated(frame, strengths, factor=factor), series(i), label=factor)
+        axis.axhline(1, color=MUTED, linewidth=0.8, linestyle=":")
+        strength_axis(axis, strengths, name)
+    axes[0].set_ylabel(f"latents with R² > {threshold:g}")
+    legend(figure, axes, columns=len(factors))
+    return figure
+
+
+def _of(table: "polars.DataFrame", metric: str, representation: str) -> "polars.DataFrame":
     frame = chosen(table, metric, variables="full")
-    own = frame.filter((frame["representation"] == representation) | frame["representation"].is_null())
-    return dict(own.select("run", "value").iter_rows())
+    return frame.filter((frame["representation"] == representation) | frame["representation"].is_null())
 
 
 def _factor(encodings: Encodings, name: str) -> NDArray[Any]:

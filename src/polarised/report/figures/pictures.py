@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from polarised.diagnosis import Pictures
 from polarised.errors import DataError
 from polarised.report.drawing import SMALL, clean, panels
+from polarised.report.figures.variables import ranked
 from polarised.report.theme import TYPES
 from polarised.representations import Regime
 
@@ -44,9 +45,7 @@ def latent_walks(pictures: Pictures, regime: Regime, *, most: int = 10) -> "Figu
     >>> len(latent_walks(Pictures(images[0], images[0], images, np.arange(3.0)), regime).axes)
     2
     """
-    kinds = list(TYPES)
-    order = sorted(range(len(regime.types)), key=lambda j: (kinds.index(regime.types[j]), -regime.statistics.kl[j]))
-    shown = order[:most]
+    shown = ranked(regime)[:most]
     steps = len(pictures.values)
     figure, axes = panels(len(shown), columns=1, width=0.5 * steps + 0.8, height=0.55)
     for axis, j in zip(axes, shown, strict=True):

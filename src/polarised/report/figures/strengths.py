@@ -1,5 +1,6 @@
 """Figures of a study's tidy table against the strength of regularisation, a panel a method, bands over seeds."""
 
+import textwrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from polarised.errors import DataError
 from polarised.report.drawing import INK, SMALL, TEXT, band, legend, panels, series
+from polarised.report.naming import metric_name
 from polarised.report.theme import REPRESENTATIONS, SUBSET_LOOKS, SUBSETS, TYPES
 
 if TYPE_CHECKING:
@@ -23,19 +25,6 @@ __all__ = [
 
 Rule = Literal["relative", "standard"]
 Values = list[NDArray[np.float64]]
-METRICS = {
-    "total_correlation": "total correlation, nats",
-    "mutual_information": "mutual information, nats",
-    "effective_rank": "effective rank",
-    "wasserstein_correlation": "Wasserstein correlation",
-    "reconstruction": "reconstruction, nats",
-    "accuracy": "accuracy",
-    "sap": "SAP",
-    "mig": "MIG",
-    "mmd": "MMD",
-    "factor_vae_score": "FactorVAE score",
-    "hoyer": "sparsity (Hoyer)",
-}
 
 
 def types_by_strength(table: "polars.DataFrame", *, rule: Rule = "standard") -> "Figure":
@@ -79,7 +68,7 @@ def types_by_strength(table: "polars.DataFrame", *, rule: Rule = "standard") -> 
                         bbox={"boxstyle": "round,pad=0.12", "fc": look.light, "ec": "none"},
                     )
             base += values
-        _strength_axis(axis, strengths, name)
+        strength_axis(axis, strengths, name)
     axes[0].set_ylabel("number of variables")
     legend(figure, axes)
     return figure
@@ -122,8 +111,8 @@ def metric_over_passive(
         bars.tick_params(labelsize=SMALL, length=2.5, width=0.7, labelcolor=INK)
         bars.set_ylim(0, max(1.0, *passive) * 1.9)
         bars.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-        _strength_axis(axis, strengths, name)
-    axes[0].set_ylabel(METRICS.get(metric, metric.replace("_", " ")))
+        strength_axis(axis, strengths, name)
+    name_upright(axes[0], metric)
     legend(figure, axes)
     return figure
 
@@ -132,29 +121,33 @@ def metric_by_subset(
     table: "polars.DataFrame",
     *,
     metric: str = "total_correlation",
-    subsets: tuple[str, ...] = ("full", "active_mixed", "active"),
+    subsets: tuple[str, ...] = ("full", "alive", "active"),
     rule: Rule = "standard",
 ) -> "Figure":
     """Draw a metric of both representations on all variables, without the passive ones, and on the active ones.
 
-    A row a method; where the passive variables are gone, the gap is. [Bonheme2023BeMoreActive, figures 9, 10 and 18]
+    A row a method; where the passive variables are gone, the gap is. A subset no run was scored on has no column.
+    [Bonheme2023BeMoreActive, figures 9, 10 and 18]
 
     >>> len(metric_by_subset(_example(), subsets=("full",)).axes)
     1
     """
-    groups = by_method(chosen(table, metric, rule=rule))
-    figure, axes = panels(len(groups) * len(subsets), columns=len(subsets), height=1.9)
+    frame = chosen(table, metric, rule=rule)
+    groups, scored = by_method(frame), frame["variables"].unique().to_list()
+    subsets = tuple(name for name in subsets if name in scored)
+    figure, axes = panels(len(groups) * len(subsets), columns=max(len(subsets), 1), height=1.9)
     for row, (name, frame) in enumerate(groups.items()):
         strengths = strengths_of(frame)
         own = axes[row * len(subsets) : (row + 1) * len(subsets)]
         for axis, variables in zip(own, subsets, strict=True):
             _two_lines(axis, frame, strengths, variables=variables)
-            _strength_axis(axis, strengths, f"{name}: {SUBSETS.get(variables, variables)}")
+            strength_axis(axis, strengths, f"{name}: {SUBSETS.get(variables, variables)}")
         top = max(axis.get_ylim()[1] for axis in own)
-        low = min(0.0, *(axis.get_ylim()[0] for axis in own))
+        # A band of two seeds may reach far below what the metric can be; a mean does not.
+        low = min([0.0, *(float(np.min(line.get_ydata())) for axis in own for line in axis.lines)])
         for axis in own:
-            axis.set_ylim(low, top)
-        own[0].set_ylabel(METRICS.get(metric, metric.replace("_", " ")))
+            axis.set_ylim(low - 0.03 * (top - low), top)
+        name_upright(own[0], metric)
     legend(figure, axes)
     return figure
 
@@ -176,7 +169,9 @@ def downstream_by_subset(
     figure, axes = panels(2 * len(groups), columns=2, width=3.3, height=2.3, share_y=True)
     for row, (name, frame) in enumerate(groups.items()):
         strengths = strengths_of(frame)
-        present = [v for v in SUBSETS if v in frame["variables"].unique().to_list()]
+        scored = frame["variables"].unique().to_list()
+        # What is left without passive variables is in every run; active with mixed only where there are both.
+        present = [v for v in SUBSETS if v in scored and not (v == "active_mixed" and "alive" in scored)]
         for axis, representation in zip(axes[2 * row : 2 * row + 2], REPRESENTATIONS, strict=True):
             for variables in present:
                 # A random guess has no representation.
@@ -184,8 +179,9 @@ def downstream_by_subset(
                 values = repeated(frame, strengths, variables=variables, **own)
                 look = SUBSET_LOOKS[variables]
                 band(axis, range(len(strengths)), values, look, label=SUBSETS[variables])
-            _strength_axis(axis, strengths, f"{name}: {representation} representation")
-        axes[2 * row].set_ylabel(METRICS.get(metric, metric.replace("_", " ")))
+            strength_axis(axis, strengths, f"{name}: {representation} representation")
+        name_upright(axes[2 * row], metric)
+        axes[2 * row].set_ylim(0, None)
     legend(figure, axes)
     return figure
 
@@ -203,13 +199,13 @@ def total_correlation_by_strength(table: "polars.DataFrame", *, metric: str = "t
     for axis, (name, frame) in zip(axes, groups.items(), strict=False):
         strengths = strengths_of(frame)
         _two_lines(axis, frame, strengths)
-        _strength_axis(axis, strengths, name)
-    everything = sorted({s for frame in groups.values() for s in strengths_of(frame)}, key=_order)
+        strength_axis(axis, strengths, name)
+    everything = sorted({s for frame in groups.values() for s in strengths_of(frame)}, key=order_of)
     for i, (name, frame) in enumerate(groups.items()):
         values = repeated(frame, everything, representation="mean")
         band(axes[-1], range(len(everything)), values, series(i), label=f"mean, {name}")
-    _strength_axis(axes[-1], everything, "all methods: mean")
-    axes[0].set_ylabel(METRICS.get(metric, metric))
+    strength_axis(axes[-1], everything, "all methods: mean")
+    name_upright(axes[0], metric)
     legend(figure, axes, columns=3)
     return figure
 
@@ -243,7 +239,7 @@ def by_method(frame: "polars.DataFrame") -> "dict[str, polars.DataFrame]":
 
 def strengths_of(frame: "polars.DataFrame") -> list[Any]:
     """Return the strengths in order."""
-    return sorted(frame["strength"].unique().to_list(), key=_order)
+    return sorted(frame["strength"].unique().to_list(), key=order_of)
 
 
 def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> Values:
@@ -256,7 +252,8 @@ def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> V
     return [np.array(parts.get(strength, ()), dtype=np.float64) for strength in strengths]
 
 
-def _order(strength: Any) -> tuple[int, float, str]:
+def order_of(strength: Any) -> tuple[int, float, str]:
+    """Return what sorts strengths: numbers before names, runs without one last."""
     return (0, float(strength), "") if isinstance(strength, int | float) else (1, 0.0, str(strength))
 
 
@@ -267,7 +264,13 @@ def _two_lines(axis: Any, frame: "polars.DataFrame", strengths: list[Any], **whe
         band(axis, range(len(strengths)), values, look, label=f"{representation} representation")
 
 
-def _strength_axis(axis: Any, strengths: list[Any], title: str) -> None:
+def name_upright(axis: Any, metric: str) -> None:
+    """Name the upright axis after a metric, in lines that a panel has room for."""
+    axis.set_ylabel(textwrap.fill(metric_name(metric), 26))
+
+
+def strength_axis(axis: Any, strengths: list[Any], title: str) -> None:
+    """Give a panel an axis of strengths at equal distances, and its title."""
     labels = ["–" if s is None else f"{s:g}" if isinstance(s, int | float) else str(s) for s in strengths]
     axis.set_xticks(range(len(strengths)), labels)
     axis.set_xlim(-0.6, len(strengths) - 0.4)

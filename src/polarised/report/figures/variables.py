@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised.errors import DataError
-from polarised.report.drawing import INK, MUTED, SMALL, TEXT, clean, diverging, panels
+from polarised.report.drawing import MUTED, SMALL, TEXT, clean, colour_bar, diverging, legend, panels
 from polarised.report.theme import REPRESENTATIONS, TYPES, Look
 from polarised.representations import Encodings, Regime
 
@@ -16,13 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["correlation_heatmap", "histograms_by_type", "overview", "posterior_and_prior"]
 
-Quantity = Literal["posterior_mean", "posterior_variance", "prior_variance", "sampled"]
-LABELS = {
-    "posterior_mean": "posterior mean μ",
-    "posterior_variance": "posterior variance σ²",
-    "prior_variance": "prior variance",
-    "sampled": "sample z",
-}
+CORRELATIONS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+Parts = Literal["parameters", "samples"]
 
 
 def histograms_by_type(encodings: Encodings, regime: Regime, *, bins: int = 20, seed: int = 0) -> "Figure":
@@ -53,53 +48,48 @@ def histograms_by_type(encodings: Encodings, regime: Regime, *, bins: int = 20, 
 
 
 def posterior_and_prior(
-    encodings: Encodings, regime: Regime, *, of: Quantity = "posterior_mean", bins: int = 40, seed: int = 0
+    encodings: Encodings,
+    regime: Regime,
+    *,
+    kind: Literal["active", "mixed", "passive"] = "passive",
+    of: Parts = "parameters",
+    bins: int = 40,
+    seed: int = 0,
 ) -> "Figure":
-    """Draw one quantity of a passive and an active variable; the sample with the prior's own samples behind it.
+    """Draw the clearest variable of a type beside its own prior, as an iVAE learns it for each input.
 
-    The prior is that of each input, N(mean_i, variance_i), as an iVAE learns it. [Bonheme2023iVAE, figures 1 to 4]
+    "parameters": the mean μ, the variance σ and the prior's variance σ†, the two variances on one scale. "samples": of
+    an active variable z, the prior's z† and μ, of another z and z†, on one scale. A passive variable follows its prior,
+    an active one has a small variance and samples that are its means. [Bonheme2023iVAE, figures 1 to 4]
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
-    >>> len(posterior_and_prior(encodings, classify(encodings), of="sampled").axes)
+    >>> len(posterior_and_prior(encodings, classify(encodings), kind="passive", of="samples").axes)
     2
     """
-    kinds = [kind for kind in ("passive", "active") if getattr(regime, kind)] or ["mixed"]
-    shape = encodings.mean.shape
+    j, shape = clearest(regime, kind), encodings.mean.shape
     prior_variance = np.broadcast_to(encodings.prior_variance, shape)
     prior = Encodings(encodings.prior_mean + np.zeros(shape), variance=prior_variance)
-    values: dict[str, NDArray[Any]] = {
-        "posterior_mean": encodings.mean,
-        "posterior_variance": encodings.variance,
-        "prior_variance": prior_variance,
-        "sampled": encodings.sample(seed=seed),
-    }
-    figure, axes = panels(len(kinds), columns=2, width=2.9, height=2.1)
-    for axis, kind in zip(axes, kinds, strict=True):
-        j = clearest(regime, kind)
-        if of == "sampled":
-            # Another stream than the posterior's noise, or the two would be one picture.
-            behind = prior.sample(seed=seed + 1)[:, j]
-            low, high = _range(values[of][:, j], behind)
-            axis.hist(
-                behind,
-                bins,
-                range=(low, high),
-                color="none",
-                edgecolor=MUTED,
-                linewidth=0.9,
-                histtype="step",
-                hatch="////",
-                alpha=0.8,
-                label="prior",
-            )
-            _histogram(axis, values[of][:, j], bins, (low, high), REPRESENTATIONS["sampled"].light, "posterior", 0.6)
-            axis.legend(frameon=False, fontsize=SMALL)
-        else:
-            _histogram(axis, values[of][:, j], bins, None, TYPES[kind].light)
-        axis.set_title(f"{TYPES[kind].glyph} {kind}, variable {j}", fontsize=TEXT, color=TYPES[kind].light)
-        axis.set_xlabel(LABELS[of])
+    if of == "parameters":
+        shown = {
+            "posterior mean μ": encodings.mean,
+            "posterior variance σ": encodings.variance,
+            "prior variance σ†": prior_variance,
+        }
+        together = list(shown)[1:]
+    else:
+        # Another stream than the posterior's noise, or the two would be one picture.
+        shown = {"sample z": encodings.sample(seed=seed), "sample of the prior z†": prior.sample(seed=seed + 1)}
+        shown |= {"posterior mean μ": encodings.mean} if kind == "active" else {}
+        together = list(shown)
+    figure, axes = panels(len(shown), columns=3, width=2.35, height=2.0)
+    limits = _range(*(shown[name][:, j] for name in together))
+    for axis, (name, values) in zip(axes, shown.items(), strict=True):
+        colour = MUTED if "prior" in name else TYPES[kind].light
+        _histogram(axis, values[:, j], bins, limits if name in together else None, colour)
+        axis.set_xlabel(name)
     axes[0].set_ylabel("inputs")
+    figure.suptitle(f"{TYPES[kind].glyph} {kind}, variable {j}", fontsize=TEXT, color=TYPES[kind].light)
     return figure
 
 
@@ -117,7 +107,11 @@ def correlation_heatmap(
     figure, (axis,) = panels(1, width=3.6, height=3.0)
     image = heatmap(axis, codes, regime)
     axis.set_title(f"{representation} representation", fontsize=TEXT, pad=16)
-    _bar(figure, image, [axis])
+    colour_bar(figure, image, [axis], "correlation", ticks=CORRELATIONS)
+    for kind, look in TYPES.items():
+        if getattr(regime, kind):
+            axis.plot([], [], linestyle="none", label=kind, **_marker(look))
+    legend(figure, [axis])
     return figure
 
 
@@ -146,7 +140,7 @@ def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure"
     ):
         image = heatmap(axis, codes, regime)
         axis.set_title(f"correlations, {name} representation", fontsize=TEXT, pad=16)
-    _bar(figure, image, axes[1:])
+    colour_bar(figure, image, axes[1:], "correlation", ticks=CORRELATIONS)
     return figure
 
 
@@ -157,12 +151,17 @@ def ranked(regime: Regime) -> list[int]:
 
 
 def clearest(regime: Regime, kind: str) -> int:
-    """Return the variable of a type that shows it best: the least noisy active, the most polar mixed, and so on."""
+    """Return the variable of a type that shows it best.
+
+    The least noisy active one, the noisiest passive one, and the mixed one whose ratio of variances changes most from
+    input to input: relative to its possible spread, a ratio near 1 would win that is all but passive.
+    """
     variables: list[int] = getattr(regime, kind)
     if not variables:
         raise DataError(f"expected a {kind} variable to draw, the model has none of its {len(regime.types)}")
     statistics = regime.statistics
-    score = {"active": -statistics.noise_share, "mixed": statistics.polarity, "passive": statistics.noise_share}[kind]
+    spread, noise = statistics.ratio_variance, statistics.noise_share
+    score = {"active": -noise, "mixed": spread, "passive": noise}[kind]
     return max(variables, key=lambda j: float(score[j]))
 
 
@@ -195,12 +194,6 @@ def _marker(look: Look) -> dict[str, Any]:
 
 def _mark(axis: "Axes", look: Look, at: tuple[float, float], transform: Any) -> None:
     axis.plot(*at, transform=transform, clip_on=False, **_marker(look))
-
-
-def _bar(figure: "Figure", image: Any, axes: list["Axes"]) -> None:
-    bar = figure.colorbar(image, ax=axes, shrink=0.75, pad=0.02, aspect=24, ticks=[-1, -0.5, 0, 0.5, 1])
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=SMALL, length=0, labelcolor=INK)
 
 
 def _histogram(

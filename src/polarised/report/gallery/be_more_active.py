@@ -24,18 +24,22 @@ METRICS = ("total_correlation", "mutual_information", "effective_rank", "wassers
 
 
 def be_more_active(material: Material) -> Drawings:
-    """Draw figures 4 to 11 and 14 to 18; histograms and correlations are of a run that has all three types."""
-    table = material.table
-    chosen = _richest(material)
-    encodings, regime = material.encodings(chosen), material.regime(chosen)
-    yield "figure_4_5_histograms", histograms_by_type(encodings, regime)
-    if "accuracy" in table["metric"]:
-        yield "figure_6_downstream", downstream_by_subset(table)
-    yield "figure_7_14_types", types_by_strength(table)
-    for metric in METRICS:
-        yield f"figure_8_15_17_{metric}", metric_over_passive(table, metric=metric)
-        yield f"figure_9_10_18_{metric}", metric_by_subset(table, metric=metric)
-    yield "figure_11_correlations", correlation_heatmap(encodings, regime)
+    """Draw figures 4 to 11 and 14 to 18; histograms and correlations are of a run that has all three types.
+
+    Of each dataset, where there are several.
+    """
+    for dataset, ending in material.datasets.items():
+        chosen = _with_a_mixed_variable(material, dataset)
+        encodings, regime = material.encodings(chosen), material.regime(chosen)
+        table = material.table.filter(polars.col("dataset") == dataset)
+        yield f"figure_4_5_histograms{ending}", histograms_by_type(encodings, regime)
+        if "accuracy" in table["metric"]:
+            yield f"figure_6_downstream{ending}", downstream_by_subset(table)
+        yield f"figure_7_14_types{ending}", types_by_strength(table)
+        for metric in METRICS:
+            yield f"figure_8_15_17_{metric}{ending}", metric_over_passive(table, metric=metric)
+            yield f"figure_9_10_18_{metric}{ending}", metric_by_subset(table, metric=metric)
+        yield f"figure_11_correlations{ending}", correlation_heatmap(encodings, regime)
 
 
 def learning_dynamics(material: Material) -> Drawings:
@@ -50,8 +54,13 @@ def learning_dynamics(material: Material) -> Drawings:
     yield "ratio_over_training", ratio_over_training(timeline)
 
 
-def _richest(material: Material) -> Point:
-    """Return the run whose rarest type is the least rare, so that each type can be shown."""
-    counts = material.table.filter(polars.col("metric") == "count").group_by("run").agg(polars.col("value").min())
-    rarest = dict(counts.select("run", "value").iter_rows())
-    return max(material.done, key=lambda point: rarest.get(point.run.name, 0.0))
+def _with_a_mixed_variable(material: Material, dataset: str) -> Point:
+    """Return the run with all three types whose mixed variable changes most from input to input; else the richest."""
+    column = "standard_type" if material.study.rule == "standard" else "type"
+    spreads: dict[str, float] = {}
+    own = {point.run.name: point for point in material.done if point.labels["dataset"] == dataset}
+    for name in own:
+        types = polars.read_parquet(material.root / name / "regime.parquet")
+        if types[column].n_unique() == 3:
+            spreads[name] = float(types.filter(polars.col(column) == "mixed")["ratio_variance"].to_numpy().max())
+    return own[max(spreads, key=lambda name: spreads[name])] if spreads else material.richest(dataset=dataset)

@@ -1,31 +1,43 @@
 """Figures of the studies of identifiable VAEs."""
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars
 
 from polarised.report.drawing import INK, SMALL, panels, series
 from polarised.report.figures import overview, posterior_and_prior
-from polarised.report.figures.variables import Quantity
-from polarised.report.gallery.material import Drawings, Material
+from polarised.report.figures.variables import Parts
+from polarised.report.gallery.material import Drawings, Material, stem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["nonlinear_ica", "polarised_ivae", "scores_by_method"]
 
+Kind = Literal["active", "passive"]
+# As the paper numbers them.
+FIGURES: dict[int, tuple[Kind, Parts]] = {
+    1: ("passive", "parameters"),
+    2: ("active", "parameters"),
+    3: ("active", "samples"),
+    4: ("passive", "samples"),
+}
+
 
 def polarised_ivae(material: Material) -> Drawings:
-    """Draw posteriors and priors of a passive and an active variable [Bonheme2023iVAE, figures 1 to 4], and types."""
-    point = material.point("iVAE")
+    """Draw figures 1 to 4, a passive and an active variable beside their priors [Bonheme2023iVAE], and types.
+
+    The model is the iVAE with most variables of the rarer of both types.
+    """
+    point = material.richest("iVAE", kinds=("active", "passive"))
     encodings, regime = material.encodings(point), material.regime(point)
-    for number, of in enumerate(get_args(Quantity), start=1):
-        yield f"figure_{number}_{of}", posterior_and_prior(encodings, regime, of=of)
-    for method in dict.fromkeys(str(own.labels["method"]) for own in material.done):
-        own = material.point(method)
-        stem = "overview_" + "_".join("".join(c if c.isalnum() else " " for c in method).split())
-        yield stem, overview(material.encodings(own), material.regime(own))
+    for number, (kind, of) in FIGURES.items():
+        if getattr(regime, kind):
+            yield f"figure_{number}_{kind}_{of}", posterior_and_prior(encodings, regime, kind=kind, of=of)
+    for method in material.methods():
+        own = material.richest(method, kinds=("active", "passive"))
+        yield f"overview_{stem(method)}", overview(material.encodings(own), material.regime(own))
     for rule in ("relative", "standard"):
         yield f"types_{rule}", scores_by_method(material.table, metric=f"count_{rule}", label=f"variables, {rule} rule")
 
