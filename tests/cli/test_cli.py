@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
 from typer.testing import CliRunner
@@ -78,3 +79,18 @@ def test_train_prints_one_json_object_and_the_second_call_does_no_work(tmp_path)
     assert json.loads(RUNNER.invoke(app, arguments).stdout)["variables"] == result["variables"]
     after = {path.name: path.stat().st_mtime_ns for path in directory.iterdir()}
     assert {name for name in before if after[name] != before[name]} <= {".lock"}
+
+
+def test_a_warning_is_one_sentence_without_our_code(tmp_path):
+    config = tmp_path / "short.yaml"
+    config.write_text(
+        "{dataset: {name: dsprites, size: 32}, model: {architecture: {name: mlp, widths: [4]}, latents: 2}, "
+        "objective: {name: AnnealedVAE}, training: {steps: 2, batch_size: 4}, evaluation: {examples: 20}}"
+    )
+    shown = warnings.showwarning
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        said = RUNNER.invoke(app, ["train", str(config), "--out", str(tmp_path), "--quiet"]).stderr
+    assert said.startswith("warning: ")
+    assert ".py" not in said
+    assert warnings.showwarning is shown

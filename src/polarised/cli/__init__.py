@@ -1,5 +1,6 @@
 """The command line: one line each to the library. Heavy imports happen inside the commands."""
 
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -21,9 +22,10 @@ __all__ = ["app", "main"]
 
 
 class _Commands(TyperGroup):
-    """Commands whose expected errors are one sentence on standard error, never a traceback."""
+    """Commands whose warnings and expected errors are one sentence on standard error, never a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
+        before, warnings.showwarning = warnings.showwarning, _warn
         try:
             return super().invoke(ctx)
         except PolarisedError as error:
@@ -33,6 +35,13 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt as interrupt:
             typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
             ctx.exit(130)
+        finally:
+            warnings.showwarning = before
+
+
+def _warn(message: Warning | str, *_where: Any, **_more: Any) -> None:
+    """Show a warning to people: the sentence, not the line of our code that gave it."""
+    typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
 
 
 app = typer.Typer(

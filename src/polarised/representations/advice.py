@@ -31,7 +31,7 @@ def headline(regime: Regime) -> str:
         every = "the only latent variable is" if total == 1 else f"all {total} latent variables are"
         if regime.prior_driven:
             return f"{every.capitalize()} passive, yet the prior carries what it knows of the input into the code."
-        return f"Collapsed: {every} passive, the code says nothing about the input."
+        return f"Collapsed: {every} passive, a sampled code says nothing about the input."
     if total == 1:
         return f"The only latent variable is {regime.types[0]}."
     verb = "is" if active == 1 else "are"
@@ -58,7 +58,7 @@ def advice(regime: Regime, scores: "polars.DataFrame", decoder_use: "polars.Data
         said.append(_what_to_use(regime, [j for j in regime.droppable if j not in read]))
         said += _mean_or_sample(regime, scores) + _about_mixed(regime)
     elif not regime.prior_driven:
-        said.append("Lower beta, warm it up, or train longer: as it is, neither mean nor sample carries information.")
+        said.append("Lower beta, warm it up, or train longer: as it is, the sample is noise and the means hardly move.")
     return said + _cautions(regime) + _from_the_decoder(read, unread)
 
 
