@@ -53,9 +53,13 @@ def material(name: str, *settings: str, monkeypatch: pytest.MonkeyPatch) -> Mate
 
 
 def test_models_of_every_dataset_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = [name for name, _ in decomposition_sparsity(material("decomposition_sparsity", monkeypatch=monkeypatch))]
-    two = [name for name, _ in decomposition_sparsity(material("decomposition_sparsity", TWO, monkeypatch=monkeypatch))]
-    assert one[:2] == ["figure_4", "magnitude_gamma_0_beta_1_alpha_0"]
+    method = "{objective: {name: Decomposition}, axes: {strength: {objective.alpha: [0, 3]}}}"
+    few = f"axes.method={{γ 0.8: {method}}}"
+    one, two = (
+        [name for name, _ in decomposition_sparsity(material("decomposition_sparsity", *more, monkeypatch=monkeypatch))]
+        for more in ((few,), (few, TWO))
+    )
+    assert one == ["figure_4", "magnitude_gamma_0.8_alpha_0", "magnitude_gamma_0.8_alpha_3"]
     assert two == [
         "figure_4",
         *(f"{name}_dsprites" for name in one[1:]),

@@ -117,6 +117,14 @@ def test_matching_collapse_and_mismatch() -> None:
     )
 
 
+def test_matching_is_compared_at_the_same_beta() -> None:
+    # At beta 2 any alpha is closer than none; at beta 20 none is.
+    table = rows("beta", "mmd", lambda s, i: 1.0 if s == 2 else 0.1 + 0.01 * i)
+    table += rows("held", "mmd", lambda s, i: 0.5 + 0.01 * i)
+    claims = [{"name": "matching_helps", "method": "held", "line": "beta", "at": at} for at in (2.0, 20.0, 7.0)]
+    assert verdicts(table, *claims) == ["confirmed", "not confirmed", "undecided"]
+
+
 def test_sparsity_from_the_prior_and_from_matching() -> None:
     table = rows("sparse", "hoyer", lambda s, i: 0.3 + 0.2 * (s > 0), of="mean")
     table += rows("dense", "hoyer", lambda s, i: 0.3, of="mean")

@@ -79,7 +79,8 @@ def _study_page(path: Path, page: Path, title: str | None) -> Path:
 
     folder = path if path.is_dir() else path.parent
     known = read_study(folder) if (folder / "study.json").is_file() else None
-    table = polars.read_parquet(collect(folder) if path.is_dir() and known else folder / "results.parquet")
+    results = collect(folder) if path.is_dir() and known else folder / "results.parquet"
+    table = polars.read_parquet(results, glob=False)
     verdicts = [] if known is None else [verdict.to_dict() for verdict in check_claims(table, known.claims)]
     links = {
         str(run): Path(os.path.relpath(folder / str(run) / PAGE, page.parent)).as_posix()

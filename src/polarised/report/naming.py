@@ -42,6 +42,6 @@ def metric_name(metric: str, *, unit: bool = True) -> str:
     """Return the name of a metric for an axis or a heading.
 
     >>> metric_name("total_correlation"), metric_name("sap"), metric_name("exclusive_kl", unit=False)
-    ('total correlation, nats', 'SAP', 'KL(q || p)')
+    ('total correlation, nats', 'SAP', 'KL(q ‖ p)')
     """
     return NAMES.get(metric, words(metric)) + (", nats" if unit and metric in NATS else "")

@@ -106,7 +106,7 @@ def _page(material: Material, verdicts: "Sequence[Verdict]", stems: Sequence[str
         parts += ["## Notes", notes]
     if verdicts:
         head = "| verdict | claim | evidence |\n|---|---|---|"
-        lines = [f"| **{v.verdict}** | {v.claim} | {v.evidence} |".replace("\n", " ") for v in verdicts]
+        lines = [_line([f"**{v.verdict}**", _in_cell(v.claim), _in_cell(v.evidence)]) for v in verdicts]
         parts += ["## Claims", "\n".join([head, *lines])]
     parts += ["## Tables", "Averages over seeds, ± their standard deviation.", *tables(material.table)]
     parts += ["## Figures", *(f"![{stem.replace('_', ' ')}]({stem}.png)" for stem in stems)]
@@ -167,6 +167,11 @@ def tables(table: polars.DataFrame) -> list[str]:
                 lines.append(_line([*names, str(count), *(_cell(cells.get((*key, *column))) for column in shown)]))
             parts += [f"### {heading}", "\n".join(lines)]
     return parts
+
+
+def _in_cell(text: str) -> str:
+    """Return text as it may stand in a cell: a bare | would end it."""
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _line(cells: Sequence[str]) -> str:

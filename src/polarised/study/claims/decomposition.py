@@ -11,6 +11,7 @@ __all__ = [
     "heavy_tails_align",
     "match_without_collapse",
     "matching_costs_less_than_rate",
+    "matching_helps",
     "sparse_prior_makes_sparse_codes",
     "sparsity_needs_matching",
     "strength_does_not_align",
@@ -93,6 +94,22 @@ def strength_matches_prior(table: polars.DataFrame, *, method: str, metric: str 
     found = [-_trend(curve) for curve in curves(table, method, metric).values()]
     statement = f"{method}: more strength brings q(z) closer to the prior ({words(metric)})"
     return [above("strength_matches_prior", statement, found, 0.0, "minus the rank correlation with the strength")]
+
+
+def matching_helps(table: polars.DataFrame, *, method: str, line: str, at: float, metric: str = "mmd") -> list[Verdict]:
+    """With an alpha above 0 q(z) is closer to the prior than with none, at the same beta: seed by seed.
+
+    `method` varies alpha while beta is held; `line` is the method that varies beta without alpha, `at` that beta. The
+    effect is the distance without alpha less the average of those with it.
+    """
+    without = curves(table, line, metric)
+    found = [
+        without[seed][at] - np.mean([distance for strength, distance in curve.items() if strength > 0])
+        for seed, curve in curves(table, method, metric).items()
+        if at in without.get(seed, {}) and max(curve) > 0
+    ]
+    statement = f"{method}: q(z) is closer to the prior than with no alpha ({words(metric)})"
+    return [above("matching_helps", statement, found, 0.0, f"drop of {words(metric)}")]
 
 
 def match_without_collapse(table: polars.DataFrame, *, method: str, clusters: int = 4) -> list[Verdict]:

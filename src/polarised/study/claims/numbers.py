@@ -9,10 +9,10 @@ __all__ = ["against", "by_method", "by_seed", "curves", "numbers_of", "rank_corr
 
 # Where the name of a metric with spaces for underscores is not how one writes it.
 WORDS = {
-    "exclusive_kl": "KL(q || p)",
+    "exclusive_kl": "KL(q ‖ p)",
     "factor_vae_score": "FactorVAE score",
     "factor_vae_score_transported": "FactorVAE score of transported codes",
-    "inclusive_kl": "KL(p || q)",
+    "inclusive_kl": "KL(p ‖ q)",
     "mcc": "MCC",
     "mcc_spearman": "MCC by rank correlation",
     "mmd": "MMD",
