@@ -93,6 +93,14 @@ def test_rules_part_once_for_many_variables():
     assert parting == ["The relative and the standard rule part on 1 and 2 (passive here, active there)."]
 
 
+def test_few_inputs_are_told_so():
+    means = np.random.default_rng(2).standard_normal((5, 8))
+    advice = diagnose(Encodings(means, variance=np.full((5, 8), 0.01))).advice
+    assert "5 inputs are too few to say how 8 variables are correlated: encode more." in advice
+    assert any(sentence.startswith("Only 5 inputs were looked at") for sentence in advice)
+    assert not any("infinite" in sentence for sentence in advice)
+
+
 def test_one_variable_is_spoken_of_in_the_singular():
     assert diagnose(encodings_of(ACTIVE)).headline == "The only latent variable is active."
     assert diagnose(encodings_of(ACTIVE)).advice == ("Use the mean, it is not noise.",)

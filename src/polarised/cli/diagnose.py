@@ -141,10 +141,10 @@ def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:
 
     if diagnosis.other_rules is not None:
         frame = diagnosis.other_rules
+        found = {rule: frame.filter(frame[rule])["variable"].to_list() for rule in RULES if rule in frame.columns}
         counted = [
-            (words, listed(frame.filter(frame[rule])["variable"].to_list()) or "none", str(int(frame[rule].sum())))
-            for rule, words in RULES.items()
-            if rule in frame.columns
+            (RULES[rule], "all" if len(of) == len(frame) else listed(of) or "none", str(len(of)))
+            for rule, of in found.items()
         ]
         screen.print(table("Which variables count, by whose rule", ("rule", "variables", "count"), counted, left=2))
     if diagnosis.sensitivity is not None:

@@ -16,6 +16,7 @@ Pair = tuple[float, float]
 
 # Nats of reconstruction: below the first a decoder does not read a variable, above the second it surely does.
 UNREAD, READ = 0.1, 5.0
+FEW = 100
 
 
 def headline(regime: Regime) -> str:
@@ -83,14 +84,16 @@ def _mean_or_sample(regime: Regime, scores: "polars.DataFrame") -> list[str]:
         for row in scores.filter(scores["metric"] == "total_correlation").iter_rows(named=True)
     }
     pairs = {name: (found["mean", name], found["sampled", name]) for kind, name in found if kind == "mean"}
+    total = len(regime.types)
     if "full" not in pairs:
         return []
+    if regime.rows <= total:
+        return [f"{regime.rows} inputs are too few to say how {total} variables are correlated: encode more."]
     alive = "_".join(kind for kind in ("active", "mixed") if kind in regime.types)
     whole, lasting = pairs["full"], pairs.get(alive) if regime.passive else pairs["full"]
     said = f"The total correlation of the means is {_against(whole)}"
     if regime.passive and lasting is not None:
         said += f"; without the passive variables it is {_against(lasting)}"
-    total = len(regime.types)
     # Of independent Gaussian variables the estimate is about this much too large.
     floor = total * (total - 1) / (4 * regime.rows)
     few = f" With so few inputs {total} independent variables would show about {floor:.2g}." if floor >= 0.1 else ""
@@ -129,6 +132,8 @@ def _about_mixed(regime: Regime) -> list[str]:
 
 def _cautions(regime: Regime) -> list[str]:
     statistics, cautions = regime.statistics, []
+    if regime.rows < FEW:
+        cautions.append(f"Only {regime.rows} inputs were looked at: encode some thousand before trusting this.")
     doubtful = [j for j in regime.fragile if j in regime.passive]
     if doubtful and _alive(regime):
         are, _, them = _verbs(doubtful)
