@@ -55,14 +55,14 @@ def failing(tmp_path: Path) -> Path:
 
 
 def test_failed_runs_end_in_failure_with_the_table_of_the_others(tmp_path: Path, failing: Path) -> None:
-    said = said_by("run", failing, "--out", tmp_path / "runs", *HERE, code=1)
+    said = said_by("run", failing, "--out", tmp_path / "runs [1]", *HERE, code=1)
     assert "1 of 2 runs done, 1 failed" in said
     assert "1 run failed; see polarised study status" in said
-    assert (tmp_path / "runs" / "results.parquet").exists()
-    arguments = ["study", "run", str(failing), "--out", str(tmp_path / "runs"), *HERE, "--json"]
+    assert (tmp_path / "runs [1]" / "results.parquet").exists()
+    arguments = ["study", "run", str(failing), "--out", str(tmp_path / "runs [1]"), *HERE, "--json"]
     again = json.loads(CliRunner().invoke(app, arguments).stdout)
     assert (again["failed"], again["page"]) == (1, None)
-    assert (tmp_path / "runs" / "report.html").exists()
+    assert (tmp_path / "runs [1]" / "report.html").exists()
 
 
 def test_retry_goes_on_as_the_study_was_done(tmp_path: Path, failing: Path) -> None:

@@ -346,7 +346,7 @@ def _page(root: str, results: Path | str) -> Path | None:
     from polarised.report.folders import report_on
     from polarised.study.places import is_address
 
-    if is_address(root) or not polars.scan_parquet(results).head(1).collect().height:
+    if is_address(root) or not polars.scan_parquet(results, glob=False).head(1).collect().height:
         return None
     return report_on([root])
 

@@ -35,7 +35,7 @@ def timeline_of(directory: str | Path, *, rule: Rule = "relative") -> Timeline |
     if not (directory / "snapshots.npz").exists():
         return None
     column = "type" if rule == "relative" else "standard_type"
-    types = polars.read_parquet(directory / "regime.parquet").sort("variable")[column].to_list()
+    types = polars.read_parquet(directory / "regime.parquet", glob=False).sort("variable")[column].to_list()
     return load_timeline(directory / "snapshots.npz", final_types=types)
 
 

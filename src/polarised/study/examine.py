@@ -39,9 +39,9 @@ def diagnose_run(
 
         more["snapshots"] = load_timeline(directory / "snapshots.npz").table()
     if (directory / "history.parquet").exists():
-        more["history"] = polars.read_parquet(directory / "history.parquet")
+        more["history"] = polars.read_parquet(directory / "history.parquet", glob=False)
     if (directory / "downstream.parquet").exists():
-        more["downstream"] = _accuracies(polars.read_parquet(directory / "downstream.parquet"), rule)
+        more["downstream"] = _accuracies(polars.read_parquet(directory / "downstream.parquet", glob=False), rule)
     keys = citation_keys([run])
     return diagnose(
         Encodings.load(directory / "encodings.npz"),

@@ -50,7 +50,9 @@ def results_of(
         if not is_done(point.run, root):
             continue
         directory = Path(root) / point.run.name
-        tables = [polars.read_parquet(directory / name) for name in TABLES if (directory / name).exists()]
+        # A bracket in the name of a folder is no pattern.
+        paths = [directory / name for name in TABLES if (directory / name).exists()]
+        tables = [polars.read_parquet(path, glob=False) for path in paths]
         table = polars.concat([*tables, *dynamics_of(directory)], how="diagonal")
         mine = polars.col("rule").is_null() | (polars.col("rule") == rule)
         labels = [polars.lit(_number(value)).alias(name) for name, value in point.labels.items()]

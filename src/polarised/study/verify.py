@@ -28,7 +28,7 @@ def verify(results: str | Path, *, study: str | None = None) -> list[Verdict]:
         raise DataError(f"expected a study's folder or table of results, {results} does not exist")
     claims = study_claims(study) if study else read_study(results if whole else path.parent).claims
     try:
-        table = polars.read_parquet(collect(results) if whole else path)
+        table = polars.read_parquet(collect(results) if whole else path, glob=False)
     except polars.exceptions.ComputeError as error:
         raise DataError(f"expected a study's folder or its results.parquet, could not read {path}: {error}") from error
     missing = [name for name in COLUMNS if name not in table.columns]
