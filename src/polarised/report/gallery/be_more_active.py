@@ -60,7 +60,7 @@ def _with_a_mixed_variable(material: Material, dataset: str) -> Point:
     spreads: dict[str, float] = {}
     own = {point.run.name: point for point in material.done if point.labels["dataset"] == dataset}
     for name in own:
-        types = polars.read_parquet(material.root / name / "regime.parquet")
+        types = polars.read_parquet(material.root / name / "regime.parquet", glob=False)
         if types[column].n_unique() == 3:
             spreads[name] = float(types.filter(polars.col(column) == "mixed")["ratio_variance"].to_numpy().max())
     return own[max(spreads, key=lambda name: spreads[name])] if spreads else material.richest(dataset=dataset)
