@@ -62,7 +62,12 @@ def dimensions(
     if fondue:
         search = search_of(trainer.encodings, start=max(1, round(measured)), threshold=threshold, estimator=estimator)
         visits = [(str(v.latents), f"{v.sampled:.2f}", f"{v.mean:.2f}", f"{v.difference:.2f}") for v in search.visits]
-        screen.print(table("FONDUE, models in the order trained", ("latents", "sampled", "mean", "difference"), visits))
+        title, columns = "FONDUE, models in the order trained", ("latents", "sampled", "mean", "difference")
+        note = (
+            f"sampled, mean: what the estimator ({estimator}) gives on either code; kept is the largest size tried "
+            f"whose difference is at most {threshold:g}"
+        )
+        screen.print(table(title, columns, visits, note=note))
         screen.print(f"[bold]FONDUE keeps {search.latents}.[/bold]")
     if plot is not None and kind is not None:
         from polarised.report import save
@@ -89,7 +94,8 @@ def _show_count(screen: "Console", size: int, count: "OneShot", seed: int) -> No
         (f"seed {seed + i}", str(kept), str(passive), f"{soft:.2f}")
         for i, (kept, passive, soft) in enumerate(zip(count.each, count.passive, count.soft, strict=True))
     ]
-    screen.print(table(f"One shot, {size} latents", ("run", "alive", "passive", "soft count"), rows))
+    note = "soft count: the variables, each counted by how much narrower than the prior it is"
+    screen.print(table(f"One shot, {size} latents", ("run", "alive", "passive", "soft count"), rows, note=note))
     if not count.large_enough:
         screen.print(
             f"No variable is passive in some run: it was too short to settle (more --steps) or {size} latents are too "
