@@ -203,7 +203,7 @@ def scores_against(
     x: tuple[str, ...] = ("reconstruction", "total_correlation"),
     representation: str = "mean",
 ) -> "Figure":
-    """Draw one score against others, then against strength: a line a method, 95 % bands over seeds, dots single runs.
+    """Draw one score against others, then against strength: a line a method, bands over seeds, dots single runs.
 
     A line joins the means at growing strengths. [Cheng2021, figures 10 and 11]
 
@@ -258,6 +258,7 @@ def latents_by_factor(table: "polars.DataFrame", *, threshold: float = 0.1) -> "
         axis.axhline(1, color=MUTED, linewidth=0.8, linestyle=":")
         strength_axis(axis, strengths, name)
     axes[0].set_ylabel(f"latents with R² > {threshold:g}")
+    axes[0].set_ylim(-0.3, None)
     legend(figure, axes, columns=len(factors))
     return figure
 
