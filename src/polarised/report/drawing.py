@@ -21,11 +21,11 @@ __all__ = [
     "clean",
     "colour_bar",
     "diverging",
-    "interval",
     "legend",
     "panels",
     "save",
     "series",
+    "spread",
     "trail",
 ]
 
@@ -83,7 +83,7 @@ def clean(axis: "Axes", *, grid: Literal["x", "y", "both", "none"] = "y") -> Non
 def band(
     axis: "Axes", x: Sequence[float], values: Sequence[NDArray[Any]], look: Look, *, label: str | None = None
 ) -> None:
-    """Draw the mean of repeated runs at each x with its 95 % interval over seeds: mean +- t s / sqrt(n).
+    """Draw the mean of repeated runs at each x and a band in which 95 % of the seeds lie.
 
     >>> _, (axis,) = panels(1)
     >>> band(axis, [0, 1], [np.array([1.0, 2.0]), np.array([3.0])], SERIES[0])
@@ -97,15 +97,15 @@ def band(
         return
     at = np.array([a for a, _ in kept])
     mean = np.array([v.mean() for _, v in kept])
-    half = [interval(v) for _, v in kept]
-    axis.fill_between(at, mean - half, mean + half, color=look.light, alpha=0.17, linewidth=0)
+    low, high = np.transpose([spread(v) for _, v in kept])
+    axis.fill_between(at, low, high, color=look.light, alpha=0.17, linewidth=0)
     axis.plot(at, mean, label=label, **_stroke(look))
 
 
 def trail(
     axis: "Axes", across: Sequence[NDArray[Any]], up: Sequence[NDArray[Any]], look: Look, *, label: str | None = None
 ) -> list[tuple[float, float]]:
-    """Draw means of repeated runs as a line through the plane, 95 % intervals over seeds as band and thin bars.
+    """Draw means of repeated runs as a line through the plane; in band and thin bars lie 95 % of the seeds.
 
     The band is that of the upright values, a bar that of the others. Return the points.
 
@@ -117,26 +117,21 @@ def trail(
     points = [(float(u.mean()), float(v.mean())) for u, v in kept]
     if points:
         x, y = (np.array(side) for side in zip(*points, strict=True))
-        half = np.array([interval(v) for _, v in kept])
-        axis.fill_between(x, y - half, y + half, color=look.light, alpha=0.17, linewidth=0)
-        axis.hlines(
-            y, *((x + sign * np.array([interval(u) for u, _ in kept])) for sign in (-1, 1)), color=look.light, lw=0.7
-        )
+        (left, right), (low, high) = (np.transpose([spread(v[i]) for v in kept]) for i in (0, 1))
+        axis.fill_between(x, low, high, color=look.light, alpha=0.17, linewidth=0)
+        axis.hlines(y, left, right, color=look.light, lw=0.7)
         axis.plot(x, y, label=label, **_stroke(look))
     return points
 
 
-def interval(values: NDArray[Any]) -> float:
-    """Return half the width of the 95 % interval of a mean over seeds, t s / sqrt(n); 0 for a single run.
+def spread(values: NDArray[Any]) -> tuple[float, float]:
+    """Return the range of the middle 95 % of repeated runs; it stays where runs can be, unlike an interval of a mean.
 
-    >>> round(interval(np.array([1.0, 2.0, 3.0])), 3)
-    2.484
+    >>> spread(np.array([1.0, 2.0, 3.0]))
+    (1.05, 2.95)
     """
-    from scipy.stats import t
-
-    if values.size < 2:
-        return 0.0
-    return float(t.ppf(0.975, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
+    low, high = np.percentile(values, [2.5, 97.5])
+    return float(low), float(high)
 
 
 def _stroke(look: Look) -> dict[str, Any]:
@@ -202,15 +197,20 @@ def diverging() -> Any:
 
 
 def save(
-    figure: "Figure", stem: str | Path, *, formats: Sequence[Literal["svg", "pdf", "png"]] = ("svg", "pdf", "png")
+    figure: "Figure",
+    stem: str | Path,
+    *,
+    formats: Sequence[Literal["svg", "pdf", "png"]] = ("svg", "pdf", "png"),
+    dots_per_inch: int = 200,
 ) -> tuple[Path, ...]:
-    """Write a figure as vectors and as a picture of 200 dots an inch; the same figure gives the same bytes.
+    """Write a figure as vectors and as a picture of 256 colours; the same figure gives the same bytes.
 
     >>> import tempfile
     >>> [path.name for path in save(panels(1)[0], Path(tempfile.mkdtemp()) / "empty", formats=["png"])]
     ['empty.png']
     """
     import matplotlib
+    from PIL import Image
 
     stem = Path(stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
@@ -219,6 +219,10 @@ def save(
     for kind in formats:
         path = stem.with_name(f"{stem.name}.{kind}")
         with matplotlib.rc_context({"svg.hashsalt": "polarised", "pdf.fonttype": 42}), replacing(path) as temporary:
-            figure.savefig(temporary, format=kind, dpi=200, metadata=dateless[kind])
+            figure.savefig(temporary, format=kind, dpi=dots_per_inch, metadata=dateless[kind])
+            if kind == "png":
+                with Image.open(temporary) as drawn:
+                    few = drawn.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+                few.save(temporary, format="png", optimize=True)
         written.append(path)
     return tuple(written)

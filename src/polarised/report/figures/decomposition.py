@@ -29,7 +29,7 @@ __all__ = [
 def reconstruction_against_score(
     table: "polars.DataFrame", *, score: str = "factor_vae_score", symbols: Mapping[str, str] | None = None
 ) -> "Figure":
-    """Draw reconstruction against a disentanglement score, a curve a prior, a point a strength, 95 % bands over seeds.
+    """Draw reconstruction against a disentanglement score, a curve a prior, a point a strength, bands over seeds.
 
     `symbols` are what the strength of a method is called at its points, such as ν. [Mathieu2019, figure 2]
 

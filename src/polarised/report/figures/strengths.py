@@ -143,8 +143,7 @@ def metric_by_subset(
             _two_lines(axis, frame, strengths, variables=variables)
             strength_axis(axis, strengths, f"{name}: {SUBSETS.get(variables, variables)}")
         top = max(axis.get_ylim()[1] for axis in own)
-        # A band of two seeds may reach far below what the metric can be; a mean does not.
-        low = min([0.0, *(float(np.min(line.get_ydata())) for axis in own for line in axis.lines)])
+        low = min([0.0, *(axis.get_ylim()[0] for axis in own)])
         for axis in own:
             axis.set_ylim(low - 0.03 * (top - low), top)
         name_upright(own[0], metric)
