@@ -119,6 +119,7 @@ def diagnose_files(
     second: "Second | None" = None,
     seed: int = 0,
     name: str = "model",
+    **more: Any,
 ) -> Diagnosis:
     """Diagnose encodings in files (.npz, .npy, parquet) that together may be larger than memory, in one pass.
 
@@ -141,7 +142,7 @@ def diagnose_files(
     if regime.rows > len(sample):
         # Bins need a second pass: mutual information is that of the sample, the rest that of every input.
         scores = totals.scores(regime).extend(scores.filter(scores["metric"] == "mutual_information"))
-    return concluded(name, sample, regime, scores, other_rules=rules)
+    return concluded(name, sample, regime, scores, other_rules=rules, **more)
 
 
 def concluded(name: str, encodings: Encodings, regime: Regime, scores: "polars.DataFrame", **more: Any) -> Diagnosis:

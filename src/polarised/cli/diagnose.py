@@ -1,7 +1,7 @@
 """`polarised diagnose`: which variables of a model, anybody's, are alive."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -63,14 +63,18 @@ def diagnose(
 
     Example: [bold]polarised diagnose runs/my-run[/bold]  or  [bold]polarised diagnose codes.npz --details[/bold]
     """
-    diagnosis = _diagnosed(
+    from polarised.study.examine import diagnose_target
+
+    diagnosis = diagnose_target(
         targets,
         data,
-        examples,
+        examples=examples,
         alpha=alpha,
         rule=rule,
         seed=seed,
-        files={"second": second, "executor": executor, "address": address},
+        second=second,
+        executor=executor,
+        address=address,
     )
     if html is None and page and not (json or quiet):
         html = _place(targets, diagnosis.name)
@@ -95,33 +99,6 @@ def _place(targets: list[Path], name: str) -> Path:
     """A run keeps its page; beside files and models of others nothing is written."""
     own = targets[0].is_dir() and (targets[0] / "config.yaml").exists()
     return targets[0] / "report.html" if own else Path(f"{name}.html")
-
-
-def _diagnosed(
-    targets: list[Path], data: str | None, examples: int, *, alpha: float | None, files: dict[str, Any], **settings: Any
-) -> "Diagnosis":
-    from polarised.adapters.targets import images_named, open_target
-    from polarised.diagnosis import diagnose, diagnose_files
-    from polarised.errors import ConfigError
-
-    opened = [open_target(path) for path in targets]
-    first = opened[0]
-    if all(target.kind == "arrays" for target in opened):
-        settings["alpha"] = alpha or 0.1
-        name = first.name if len(opened) == 1 else f"{len(opened)} files"
-        return diagnose_files([target.path for target in opened], name=name, **settings, **files)
-    if len(opened) > 1:
-        raise ConfigError(
-            f"expected one model, or many files of arrays, got {len(opened)} with a {first.kind}; diagnose them in turn"
-        )
-    if first.kind == "run" and data is None:
-        from polarised.study.examine import diagnose_run
-
-        return diagnose_run(first.path, alpha=alpha, rule=settings["rule"])
-    settings["alpha"] = alpha or 0.1
-    images = first.data() if data is None else images_named(data)
-    provenance = {"target": str(first.path), "kind": first.kind, "data": images.name}
-    return diagnose(first.vae(), images, examples=examples, name=first.name, provenance=provenance, **settings)
 
 
 def _show_decoder_use(diagnosis: "Diagnosis", screen: "Console") -> None:

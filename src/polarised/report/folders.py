@@ -3,13 +3,10 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from polarised.errors import ConfigError
 from polarised.report.report import write_report
-
-if TYPE_CHECKING:
-    from polarised.diagnosis import Diagnosis
+from polarised.study.examine import diagnose_target
 
 __all__ = ["report_on"]
 
@@ -39,7 +36,7 @@ def report_on(
     page = Path(out) if out is not None else _default(paths)
     if studies:
         return _study_page(paths[0], page, title)
-    diagnoses = [_diagnosed(path, data) for path in paths]
+    diagnoses = [diagnose_target([path], data) for path in paths]
     return write_report(diagnoses[0] if len(diagnoses) == 1 else diagnoses, page, title=title)
 
 
@@ -51,22 +48,6 @@ def _default(paths: Sequence[Path]) -> Path:
     if len(paths) == 1 and paths[0].is_dir():
         return paths[0] / PAGE
     return Path(PAGE) if len(paths) > 1 else Path(f"{paths[0].stem}.html")
-
-
-def _diagnosed(path: Path, data: str | None) -> "Diagnosis":
-    from polarised.adapters.targets import images_named, open_target
-    from polarised.diagnosis import diagnose, diagnose_files
-
-    target = open_target(path)
-    if target.kind == "arrays":
-        return diagnose_files([target.path], name=target.name)
-    if target.kind == "run" and data is None:
-        from polarised.study.examine import diagnose_run
-
-        return diagnose_run(target.path)
-    images = target.data() if data is None else images_named(data)
-    provenance = {"target": str(target.path), "kind": target.kind, "data": images.name}
-    return diagnose(target.vae(), images, name=target.name, provenance=provenance)
 
 
 def _study_page(path: Path, page: Path, title: str | None) -> Path:

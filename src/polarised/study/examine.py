@@ -1,19 +1,65 @@
-"""A finished run directory → Diagnosis, with everything the run knows: its training, its decoder, its scores."""
+"""What somebody points at → Diagnosis, with everything that is known of it and how its numbers were made."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars
 
-from polarised.diagnosis import Diagnosis, diagnose
-from polarised.errors import DataError
+from polarised.diagnosis import Diagnosis, diagnose, diagnose_files
+from polarised.errors import ConfigError, DataError
 from polarised.representations import Encodings
 from polarised.representations.regime import Rule
 from polarised.study.citations import bibtex, citation_keys
 from polarised.study.config import read_config
-from polarised.study.run import dataset_of, load_run
+from polarised.study.run import dataset_of, load_run, made_here
 
-__all__ = ["diagnose_run"]
+__all__ = ["diagnose_run", "diagnose_target"]
+
+# Whose rule decides the types: cited where no run says more.
+RULES: dict[Rule, str] = {"relative": "Bonheme2023iVAE", "standard": "Bonheme2023BeMoreActive"}
+
+
+def diagnose_target(
+    targets: Sequence[str | Path],
+    data: str | None = None,
+    *,
+    alpha: float | None = None,
+    rule: Rule = "relative",
+    examples: int = 10_000,
+    seed: int = 0,
+    **files: Any,
+) -> Diagnosis:
+    """Diagnose a run, a published model (on `data`, or what it was trained on), or files of arrays taken together.
+
+    `files` are further settings of `diagnose_files`; `alpha` is 0.1, or a run's own, unless given.
+
+    >>> import tempfile, numpy
+    >>> file = Path(tempfile.mkdtemp()) / "codes.npz"
+    >>> numpy.savez(file, mean=numpy.random.default_rng(0).normal(size=(50, 2)), variance=numpy.full((50, 2), 0.01))
+    >>> diagnose_target([file]).provenance["kind"]
+    'arrays'
+    """
+    from polarised.adapters.targets import images_named, open_target
+
+    opened = [open_target(path) for path in targets]
+    first = opened[0]
+    if first.kind == "run" and data is None and len(opened) == 1:
+        return diagnose_run(first.path, alpha=alpha, rule=rule)
+    settings: dict[str, Any] = {"alpha": 0.1 if alpha is None else alpha, "rule": rule, "seed": seed}
+    provenance = {"target": ", ".join(str(target.path) for target in opened), "kind": first.kind}
+    ours = {**made_here(), "settings": settings, "citation": bibtex([RULES[rule]])}
+    if all(target.kind == "arrays" for target in opened):
+        name = first.name if len(opened) == 1 else f"{len(opened)} files"
+        paths = [target.path for target in opened]
+        return diagnose_files(paths, name=name, provenance={**provenance, **ours}, **settings, **files)
+    if len(opened) > 1:
+        raise ConfigError(
+            f"expected one model, or many files of arrays, got {len(opened)} with a {first.kind}; diagnose them in turn"
+        )
+    images = first.data() if data is None else images_named(data)
+    provenance |= {"data": images.name, **ours}
+    return diagnose(first.vae(), images, examples=examples, name=first.name, provenance=provenance, **settings)
 
 
 def diagnose_run(

@@ -30,7 +30,7 @@ from polarised.study.lock import locked
 if TYPE_CHECKING:
     from polarised.models import VAE
 
-__all__ = ["dataset_of", "execute", "finished_at", "is_done", "load_run", "measure", "write_config"]
+__all__ = ["dataset_of", "execute", "finished_at", "is_done", "load_run", "made_here", "measure", "write_config"]
 
 MEASURED = (
     "encodings.npz",
@@ -167,9 +167,15 @@ def write_config(run: Run, directory: Path, command: str | None = None) -> None:
     _stage(config, lambda path: _write_made(run, path, command))
 
 
+def made_here(command: str | None = None) -> dict[str, Any]:
+    """Return the command, this process's own unless given, and the versions that what is made now is made with."""
+    own = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    return {"command": command or own, "versions": {name: _version(name) for name in _PACKAGES}}
+
+
 def _write_made(run: Run, path: Path, command: str | None) -> None:
-    made = {"command": command or shlex.join(sys.argv), "versions": {name: _version(name) for name in _PACKAGES}}
-    path.write_text(yaml.safe_dump({**run.to_config(), "made": made}, sort_keys=False), encoding="utf-8")
+    config = {**run.to_config(), "made": made_here(command)}
+    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
 
 
 def _write_done(run: Run, path: Path, training: float, evaluation: float) -> None:
