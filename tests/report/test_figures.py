@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import polars
 import pytest
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from polarised import catalogue
 from polarised.diagnosis import Diagnosis
 from polarised.errors import DataError
 from polarised.report import figures, save
-from polarised.report.drawing import band, panels, spread
+from polarised.report.drawing import band, panels, spread, trail
 from polarised.report.figures.variables import clearest
 from polarised.report.theme import REPRESENTATIONS, SERIES, TYPES
 from polarised.representations import Encodings, classify
@@ -149,6 +150,15 @@ def test_in_a_band_lie_the_middle_seeds() -> None:
     edge = np.asarray(axis.collections[0].get_paths()[0].vertices)[:, 1]
     np.testing.assert_allclose((edge.min(), edge.max()), (1.0, 39.0))
     assert spread(values[:1]) == (0.0, 0.0)
+
+
+def test_a_line_that_turns_back_has_bars_not_a_folded_band() -> None:
+    up = [np.array([0.0, 1.0]), np.array([1.0, 2.0]), np.array([2.0, 3.0])]
+    for ends, bands in (([1.0, 2.0, 3.0], 1), ([1.0, 3.0, 2.0], 0), ([3.0, 2.0, 1.0], 1)):
+        _, (axis,) = panels(1)
+        trail(axis, [np.array([end, end + 0.1]) for end in ends], up, SERIES[0])
+        assert sum(isinstance(each, PolyCollection) for each in axis.collections) == bands
+        assert len(axis.collections) == 2
 
 
 def test_aggregate_posterior_is_a_density() -> None:

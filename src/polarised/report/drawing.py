@@ -107,7 +107,8 @@ def trail(
 ) -> list[tuple[float, float]]:
     """Draw means of repeated runs as a line through the plane; in band and thin bars lie 95 % of the seeds.
 
-    The band is that of the upright values, a bar that of the others. Return the points.
+    The band is that of the upright values, a bar that of the others; where the line turns back, or is a point, a band
+    would fold over itself, and bars stand both ways. Return the points.
 
     >>> _, (axis,) = panels(1)
     >>> trail(axis, [np.array([1.0, 3.0]), np.array([4.0])], [np.array([0.0, 2.0]), np.array([3.0])], SERIES[0])
@@ -118,7 +119,10 @@ def trail(
     if points:
         x, y = (np.array(side) for side in zip(*points, strict=True))
         (left, right), (low, high) = (np.transpose([spread(v[i]) for v in kept]) for i in (0, 1))
-        axis.fill_between(x, low, high, color=look.light, alpha=0.17, linewidth=0)
+        if len(x) > 1 and np.ptp(np.sign(np.diff(x))) == 0:
+            axis.fill_between(x, low, high, color=look.light, alpha=0.17, linewidth=0)
+        else:
+            axis.vlines(x, low, high, color=look.light, lw=0.7)
         axis.hlines(y, left, right, color=look.light, lw=0.7)
         axis.plot(x, y, label=label, **_stroke(look))
     return points

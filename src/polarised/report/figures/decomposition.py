@@ -26,6 +26,10 @@ __all__ = [
 ]
 
 
+# Labels of curves that run close together stand on different sides of their points.
+OFFSETS = ((4, 4), (4, -10), (-4, 4), (-4, -10))
+
+
 def reconstruction_against_score(
     table: "polars.DataFrame", *, score: str = "factor_vae_score", symbols: Mapping[str, str] | None = None
 ) -> "Figure":
@@ -54,8 +58,9 @@ def reconstruction_against_score(
             axis.annotate(
                 f"{symbol} {text}".strip(),
                 point,
-                xytext=(4, 4),
+                xytext=OFFSETS[i % len(OFFSETS)],
                 textcoords="offset points",
+                horizontalalignment="left" if OFFSETS[i % len(OFFSETS)][0] > 0 else "right",
                 fontsize=SMALL - 1,
                 color=look.light,
             )
