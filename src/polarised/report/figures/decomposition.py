@@ -162,7 +162,7 @@ def magnitude_by_class(
     image = axis.imshow(magnitudes, cmap="Purples", aspect="auto", vmin=0)
     axis.set_yticks(range(len(levels)), [str(k) if class_names is None else str(class_names[k]) for k in levels])
     axis.set_xlabel("latent variable")
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.locator_params(axis="x", integer=True)
     axis.set_ylabel(name)
     colour_bar(figure, image, axis, "mean |μ|")
     return figure
