@@ -1,4 +1,6 @@
 import json
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +44,15 @@ def test_every_stage_leaves_its_file(finished: Path) -> None:
     made = (finished / "config.yaml").read_text()
     assert "command:" in made
     assert "torch:" in made
+
+
+def test_what_is_measured_anew_later_counts_no_waiting(tmp_path: Path) -> None:
+    directory = execute(tiny(), tmp_path)
+    for name, ago in (("config.yaml", 5000), ("model.safetensors", 4900)):
+        os.utime(directory / name, (time.time() - ago,) * 2)
+    (directory / "done.json").unlink()
+    execute(tiny(), tmp_path)
+    assert 100 <= json.loads((directory / "done.json").read_text())["seconds"] < 160
 
 
 def test_scores_have_both_rules_and_the_whole_code_once(finished: Path) -> None:

@@ -179,12 +179,13 @@ def _write_made(run: Run, path: Path, command: str | None) -> None:
 
 
 def _write_done(run: Run, path: Path, training: float, evaluation: float) -> None:
-    now = time.time()
+    config, model = (path.parent / name for name in ("config.yaml", "model.safetensors"))
+    # From the first attempt to the model, whatever was done in between; a later measurement is not waiting.
+    until_trained = model.stat().st_mtime - config.stat().st_mtime if model.exists() else 0.0
     done = {
         "evaluation": asdict(run.evaluation),
-        "time": now,
-        # From the first attempt to now, whatever was done in between.
-        "seconds": round(now - (path.parent / "config.yaml").stat().st_mtime, 3),
+        "time": time.time(),
+        "seconds": round(max(until_trained, 0.0) + evaluation, 3),
         "training_seconds": round(training, 3),
         "evaluation_seconds": round(evaluation, 3),
     }
