@@ -15,7 +15,7 @@ from polarised.representations.regime import Regime
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["alive", "compare", "subsets"]
+__all__ = ["compare", "subsets"]
 
 Array = NDArray[np.float64]
 
@@ -29,16 +29,6 @@ def subsets(regime: Regime) -> dict[str, list[int]]:
     pairs = [("active", "mixed"), ("active", "passive"), ("mixed", "passive")]
     both = {f"{a}_{b}": kinds[a] + kinds[b] for a, b in pairs if kinds[a] and kinds[b]}
     return {"full": list(range(len(regime.types))), **kinds, **both}
-
-
-def alive(regime: Regime) -> list[int]:
-    """Return the variables that are not passive, in their order, whichever of active and mixed there are.
-
-    >>> from polarised.representations import classify
-    >>> alive(classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])))
-    [0]
-    """
-    return sorted(regime.active + regime.mixed)
 
 
 def compare(
@@ -69,7 +59,7 @@ def compare(
     rows: list[tuple[str, str, str, float]] = []
     scored_of = {name: of for name, of in subsets(regime).items() if len(of) > 1}
     if without_passive:
-        scored_of["alive"] = alive(regime)
+        scored_of["alive"] = regime.alive
     for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
         matrix, information = covariance(codes), mutual_information_matrix(codes)
         for variables, indices in scored_of.items():

@@ -75,7 +75,7 @@ def checked_keep(keep: Iterable[int], latents: int) -> list[int]:
     if not chosen or len(set(chosen)) != len(chosen) or not all(0 <= j < latents for j in chosen):
         raise ConfigError(
             f"expected `keep` to name at least one variable of 0 to {latents - 1}, each once, got {chosen}; "
-            "regime.active + regime.mixed is the usual choice"
+            "regime.alive is the usual choice"
         )
     return chosen
 

@@ -28,7 +28,7 @@ def headline(regime: Regime) -> str:
     """
     active, mixed, passive = (len(part) or "none" for part in (regime.active, regime.mixed, regime.passive))
     total = len(regime.types)
-    if not _alive(regime):
+    if not regime.alive:
         every = "the only latent variable is" if total == 1 else f"all {total} latent variables are"
         if regime.prior_driven:
             return f"{every.capitalize()} passive, yet the prior carries what it knows of the input into the code."
@@ -53,9 +53,9 @@ def advice(regime: Regime, scores: "polars.DataFrame", decoder_use: "polars.Data
     """
     rise = None if decoder_use is None else decoder_use["permuted"].to_numpy()
     read = [] if rise is None else [j for j in regime.passive if rise[j] > READ and j not in regime.prior_driven]
-    unread = [] if rise is None else [j for j in _alive(regime) if rise[j] < UNREAD]
+    unread = [] if rise is None else [j for j in regime.alive if rise[j] < UNREAD]
     said = []
-    if _alive(regime):
+    if regime.alive:
         said.append(_what_to_use(regime, [j for j in regime.droppable if j not in read]))
         said += _mean_or_sample(regime, scores) + _about_mixed(regime)
     elif not regime.prior_driven:
@@ -64,7 +64,7 @@ def advice(regime: Regime, scores: "polars.DataFrame", decoder_use: "polars.Data
 
 
 def _what_to_use(regime: Regime, dropped: list[int]) -> str:
-    alive = _alive(regime)
+    alive = regime.alive
     if not regime.passive:
         return (
             "Use the mean, it is not noise." if len(alive) == 1 else "Use the means of all variables: none is passive."
@@ -135,7 +135,7 @@ def _cautions(regime: Regime) -> list[str]:
     if regime.rows < FEW:
         cautions.append(f"Only {regime.rows} inputs were looked at: encode some thousand before trusting this.")
     doubtful = [j for j in regime.fragile if j in regime.passive]
-    if doubtful and _alive(regime):
+    if doubtful and regime.alive:
         are, _, them = _verbs(doubtful)
         cautions.append(
             f"{_variables(doubtful).capitalize()} {are} passive only just: other inputs could change that, "
@@ -205,10 +205,6 @@ def _from_the_decoder(read: list[int], unread: list[int]) -> list[str]:
             f"The decoder reads {_variables(read)} although passive by the posterior: do not drop {them} unseen."
         )
     return said
-
-
-def _alive(regime: Regime) -> list[int]:
-    return sorted(regime.active + regime.mixed)
 
 
 def _agree(pair: Pair) -> bool:

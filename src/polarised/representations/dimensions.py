@@ -106,7 +106,7 @@ def one_shot_count(regimes: Sequence[Regime]) -> OneShot:
     """
     if not regimes:
         raise DataError("expected the regime of at least one run, got none")
-    each = tuple(len(regime.active) + len(regime.mixed) for regime in regimes)
+    each = tuple(len(regime.alive) for regime in regimes)
     soft = tuple(float(np.clip(1 - regime.statistics.ratio_mean, 0, 1).sum()) for regime in regimes)
     return OneShot(
         latents=int(np.ceil(np.median(each))),

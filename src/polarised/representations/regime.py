@@ -154,6 +154,11 @@ class Regime:
         return [int(j) for j in np.flatnonzero(self.confidence < SURE)]
 
     @property
+    def alive(self) -> list[int]:
+        """Variables that are not passive, in their order, whichever of active and mixed there are."""
+        return sorted(self.active + self.mixed)
+
+    @property
     def droppable(self) -> list[int]:
         """Variables that are passive beyond doubt: neither fragile nor driven by the prior."""
         doubtful = {*self.fragile, *self.prior_driven}

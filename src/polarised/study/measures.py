@@ -9,7 +9,7 @@ import numpy as np
 import polars
 
 from polarised.data.dataset import Dataset
-from polarised.metrics.comparison import alive, compare, subsets
+from polarised.metrics.comparison import compare, subsets
 from polarised.randomness import seed_for
 from polarised.representations import Encodings, Regime, classify
 from polarised.representations.regime import Rule
@@ -144,7 +144,7 @@ def downstream(run: Run, encodings: Encodings, unseen: Encodings | None = None) 
         for representation, codes in (("mean", whole.mean), ("sampled", whole.sample(seed=run.seed))):
             known: dict[tuple[int, ...], list[float]] = {}
             for rule, regime in _regimes(run, encodings).items():
-                for variables, indices in {**subsets(regime), "alive": alive(regime)}.items():
+                for variables, indices in {**subsets(regime), "alive": regime.alive}.items():
                     key = tuple(sorted(indices))
                     if key and key not in known:
                         strengths = run.evaluation.downstream_strengths
