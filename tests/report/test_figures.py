@@ -11,6 +11,7 @@ import polars
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from PIL import Image
 
 from polarised import catalogue
 from polarised.diagnosis import Diagnosis
@@ -282,3 +283,16 @@ def test_what_cannot_be_drawn_is_said(diagnosis: Diagnosis, table: polars.DataFr
     for message, call in wrong:
         with pytest.raises(DataError, match=message):
             call()
+
+
+def test_a_small_picture_is_the_same_in_fewer_bytes(tmp_path: Path) -> None:
+    figure, (axis,) = panels(1)
+    draw = np.random.default_rng(0)
+    axis.scatter(*draw.normal(size=(2, 500)), c=draw.uniform(size=500), alpha=0.5)
+    (whole,), (small,) = (save(figure, tmp_path / str(of), formats=["png"], small=of) for of in (False, True))
+    assert small.stat().st_size < 0.5 * whole.stat().st_size
+    figure.savefig(tmp_path / "same.png", dpi=150)
+    with Image.open(tmp_path / "same.png") as one, Image.open(small) as other:
+        assert other.mode == "P"
+        pixels, fewer = (np.asarray(each.convert("RGB"), dtype=float) for each in (one, other))
+    assert np.abs(pixels - fewer).mean() < 1

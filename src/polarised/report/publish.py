@@ -85,7 +85,7 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
     entry = material.study.name if material.study.name in catalogue.names("polarised.report.gallery") else "any_study"
     stems = []
     for stem, figure in catalogue.build("polarised.report.gallery", entry, material):
-        save(figure, out / stem, formats=formats, dots_per_inch=150)
+        save(figure, out / stem, formats=formats, small=True)
         stems.append(stem)
     verdicts = check_claims(material.table, material.study.claims)
     with replacing(out / "results.parquet") as temporary:
