@@ -295,4 +295,5 @@ def test_a_small_picture_is_the_same_in_fewer_bytes(tmp_path: Path) -> None:
     with Image.open(tmp_path / "same.png") as one, Image.open(small) as other:
         assert other.mode == "P"
         pixels, fewer = (np.asarray(each.convert("RGB"), dtype=float) for each in (one, other))
-    assert np.abs(pixels - fewer).mean() < 1
+    # One part in a hundred of the range of a colour, which nobody sees.
+    assert np.abs(pixels - fewer).mean() < 2.55
