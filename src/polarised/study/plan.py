@@ -123,14 +123,17 @@ def _calibrated(run: Run, steps: int) -> tuple[float, float]:
         hook(hook.every, vae)
         looks += (time.process_time() - began) / hook.every
     share = 10
-    small = replace(run, evaluation=replace(run.evaluation, examples=max(200, run.evaluation.examples // share)))
+    asked = run.evaluation
+    fewer = replace(asked, examples=max(200, asked.examples // share), downstream_test=asked.downstream_test // share)
+    small = replace(run, evaluation=fewer)
     began = time.process_time()
     encodings = measures.encode(small, vae, dataset)
     measures.reconstruction(small, vae, dataset)
     measures.scores(small, encodings)
-    measures.downstream(small, encodings)
-    per_example = (time.process_time() - began) / small.evaluation.examples
+    unseen = measures.encode_unseen(small, vae, dataset) if fewer.downstream_test else None
+    measures.downstream(small, encodings, unseen)
+    per_example = (time.process_time() - began) / fewer.examples
     began = time.process_time()
     further_scores(small, vae, dataset, encodings)
     further = time.process_time() - began
-    return max(clock[2] - clock[1], 0.0) / steps + looks, per_example * run.evaluation.examples + further
+    return max(clock[2] - clock[1], 0.0) / steps + looks, per_example * asked.examples + further
