@@ -31,7 +31,7 @@ def test_inputs_that_predicted_factors_are_tested_on_are_counted(tmp_path: Path)
     config = study_config(runs=1, steps=10)
     config["base"]["evaluation"] = {"examples": 200, "downstream": True, "downstream_strengths": [1.0]}
     few = plan(load_study(write_study(tmp_path / "a.yaml", config)), calibration_steps=5)
-    config["base"]["evaluation"]["downstream_test"] = 50_000
+    config["base"]["evaluation"]["downstream_test"] = 20_000
     many = plan(load_study(write_study(tmp_path / "b.yaml", config)), calibration_steps=5)
     assert many.costs[0].evaluation_seconds > 1.5 * few.costs[0].evaluation_seconds
 
