@@ -70,7 +70,7 @@ def test_every_claim_is_refused_where_it_does_not_hold() -> None:
 def test_strengths_of_two_seeds_are_not_twelve_seeds() -> None:
     verdicts = check_claims(table(seeds=2), claims())
     assert words(verdicts) == {"undecided"}
-    assert all("2 seeds have a value, 3 are needed" in verdict.evidence for verdict in verdicts)
+    assert all("in 2 seeds, 3 are needed" in verdict.evidence for verdict in verdicts)
 
 
 def test_an_interval_is_over_seeds_and_not_over_models() -> None:

@@ -65,11 +65,11 @@ def above(name: str, claim: str, values: ArrayLike, threshold: float, measured: 
     >>> above("n", "c", [0.9, 1.0, 1.1], 0.5, "effect").evidence
     'effect 1 [0.9, 1.1] over 3 seeds, needed > 0.5'
     >>> above("n", "c", [0.9], 0.5, "effect").evidence
-    'effect: 1 seed has a value, 3 are needed'
+    'effect 0.9 in 1 seed, 3 are needed'
     """
     found = bootstrap(values)
     if found.count < MINIMUM:
-        return undecided(name, claim, _too_few(found, measured, unit))
+        return _too_few(name, claim, values, measured, unit)
     word: Word = "confirmed" if found.low > threshold else "not confirmed" if found.high <= threshold else "undecided"
     return Verdict(name, claim, word, found.mean, f"{_said(found, measured, unit)}, needed > {threshold:g}")
 
@@ -82,7 +82,7 @@ def within(name: str, claim: str, values: ArrayLike, margin: float, measured: st
     """
     found = bootstrap(values)
     if found.count < MINIMUM:
-        return undecided(name, claim, _too_few(found, measured, unit))
+        return _too_few(name, claim, values, measured, unit)
     inside = -margin < found.low and found.high < margin
     outside = found.low >= margin or found.high <= -margin
     word: Word = "confirmed" if inside else "not confirmed" if outside else "undecided"
@@ -93,16 +93,21 @@ def _said(found: Interval, measured: str, unit: str) -> str:
     return f"{measured} {found} over {_many(found.count, unit)}"
 
 
-def _too_few(found: Interval, measured: str, unit: str) -> str:
-    verb = "has" if found.count < 2 else "have"
-    return f"{measured}: {_many(found.count, unit)} {verb} a value, {MINIMUM} are needed"
+def _too_few(name: str, claim: str, values: ArrayLike, measured: str, unit: str) -> Verdict:
+    array = np.asarray(values, dtype=np.float64)
+    found = array[np.isfinite(array)]
+    if not len(found):
+        return undecided(name, claim, f"{measured}: no {unit} has a value, {MINIMUM} are needed")
+    numbers = " and ".join(f"{value:.3g}" for value in found)
+    evidence = f"{measured} {numbers} in {_many(len(found), unit)}, {MINIMUM} are needed"
+    return Verdict(name, claim, "undecided", float(found.mean()), evidence)
 
 
 def _many(count: int, unit: str) -> str:
     """Return a count with its unit, whose first word may need an s."""
     first, _, rest = unit.partition(" ")
-    if count < 2:
-        return f"{'1' if count else 'no'} {unit}"
+    if count == 1:
+        return f"1 {unit}"
     return f"{count} {first}s{' ' if rest else ''}{rest}"
 
 
