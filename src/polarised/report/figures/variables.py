@@ -1,5 +1,6 @@
 """Figures of one model's variables: histograms by type, posterior against prior, correlations."""
 
+import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["correlation_heatmap", "histograms_by_type", "overview", "posterior_and_prior"]
 
+MOST_NUMBERS = 16
+LARGEST_MARK = 4.5
 CORRELATIONS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 Parts = Literal["parameters", "samples"]
 
@@ -128,8 +131,8 @@ def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure"
     for place, j in enumerate(order):
         look = TYPES[regime.types[j]]
         axes[0].bar(place, regime.statistics.kl[j], 0.66, color=look.light, hatch=look.hatch, edgecolor="white")
-        _mark(axes[0], look, (place, -0.04), axes[0].get_xaxis_transform())
-    axes[0].set_xticks(range(len(order)), [str(j) for j in order])
+        _mark(axes[0], look, (place, -0.04), axes[0].get_xaxis_transform(), len(order))
+    axes[0].set_xticks(*_numbers(order))
     axes[0].tick_params(axis="x", length=0, pad=12)
     axes[0].set_title("information of each variable (KL, nats)", fontsize=TEXT, pad=16)
     for kind, look in TYPES.items():
@@ -175,25 +178,31 @@ def heatmap(axis: "Axes", codes: NDArray[Any], regime: Regime) -> Any:
     image = axis.imshow(correlations, cmap=diverging(), vmin=-1, vmax=1, interpolation="nearest")
     for spine in axis.spines.values():
         spine.set_visible(False)
-    step = max(1, len(order) // 16)
-    places = range(0, len(order), step)
-    axis.set_xticks(places, [str(order[i]) for i in places])
-    axis.set_yticks(places, [str(order[i]) for i in places])
+    axis.set_xticks(*_numbers(order))
+    axis.set_yticks(*_numbers(order))
     axis.tick_params(length=0, pad=12)
     for place, j in enumerate(order):
-        _mark(axis, TYPES[regime.types[j]], (place, -0.04), axis.get_xaxis_transform())
-        _mark(axis, TYPES[regime.types[j]], (-0.04, place), axis.get_yaxis_transform())
+        _mark(axis, TYPES[regime.types[j]], (place, -0.04), axis.get_xaxis_transform(), len(order))
+        _mark(axis, TYPES[regime.types[j]], (-0.04, place), axis.get_yaxis_transform(), len(order))
     axis.set_xlim(-0.5, len(order) - 0.5)
     axis.set_ylim(len(order) - 0.5, -0.5)
     return image
 
 
-def _marker(look: Look) -> dict[str, Any]:
-    return {"marker": look.marker, "markersize": 4.5, "markerfacecolor": look.face, "markeredgecolor": look.light}
+def _numbers(order: list[int]) -> tuple[range, list[str]]:
+    """Return at which places to write the number of a variable, and which: no more than fit beside each other."""
+    places = range(0, len(order), math.ceil(len(order) / MOST_NUMBERS))
+    return places, [str(order[place]) for place in places]
 
 
-def _mark(axis: "Axes", look: Look, at: tuple[float, float], transform: Any) -> None:
-    axis.plot(*at, transform=transform, clip_on=False, **_marker(look))
+def _marker(look: Look, size: float = LARGEST_MARK) -> dict[str, Any]:
+    return {"marker": look.marker, "markersize": size, "markerfacecolor": look.face, "markeredgecolor": look.light}
+
+
+def _mark(axis: "Axes", look: Look, at: tuple[float, float], transform: Any, among: int) -> None:
+    """Mark a type beside an axis, the smaller the more variables stand there."""
+    size = LARGEST_MARK * min(1.0, MOST_NUMBERS / among)
+    axis.plot(*at, transform=transform, clip_on=False, **_marker(look, size), markeredgewidth=min(1.0, size / 4))
 
 
 def _histogram(
