@@ -61,7 +61,6 @@ def test_indices_out_of_range(index: int) -> None:
 def test_types_and_shapes() -> None:
     indices = np.array([3, 700_000])
     assert sprites.draw(indices).dtype == np.uint8
-    assert sprites.draw(indices, dtype=np.float32).dtype == np.float32
     assert sprites.draw(indices).shape == (2, 1, 64, 64)
     assert sprites.draw(np.array([], dtype=np.int64)).shape == (0, 1, 64, 64)
 
@@ -93,16 +92,16 @@ def test_tables_are_small_and_drawing_is_quick() -> None:
     times = []
     for _ in range(50):
         start = time.perf_counter()
-        sprites.draw(indices, dtype=np.float32)
+        sprites.draw(indices)
         times.append(time.perf_counter() - start)
     assert min(times) < 1e-3
 
 
 def test_memory_of_a_batch_is_the_batch() -> None:
     indices = np.random.default_rng(0).integers(len(sprites.SPACE), size=256)
-    sprites.draw(indices, dtype=np.float32)
+    sprites.draw(indices)
     tracemalloc.start()
-    sprites.draw(indices, dtype=np.float32)
+    sprites.draw(indices)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3 * 256 * 4096 * 4

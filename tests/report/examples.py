@@ -75,9 +75,9 @@ def pictures(truth: str) -> Pictures:
         if kind != "p":
             factor, size = next(moves)
             factors[:, factor] = np.round(np.linspace(0, size - 1, steps))
-        images = sprites.draw(sprites.SPACE.index(factors), dtype=np.float32)
+        images = sprites.draw(sprites.SPACE.index(factors)).astype(np.float32)
         walks.append(0.5 * images + 0.5 * images.mean(axis=0) if kind == "m" else images)
-    originals = sprites.draw(stream(0, "originals").integers(0, 737280, 10), dtype=np.float32)
+    originals = sprites.draw(stream(0, "originals").integers(0, 737280, 10)).astype(np.float32)
     faded = (originals + np.roll(originals, 1, 2) + np.roll(originals, 1, 3) + np.roll(originals, -1, 2)) / 4
     return Pictures(originals, faded, np.stack(walks), np.linspace(-2, 2, steps))
 

@@ -110,7 +110,7 @@ class Dataset:
         if size < 1 or step < 0:
             raise DataError(f"expected a batch size of 1 or more and a step from 0 on, got {size} and {step}")
         indices = stream(seed, "data", step).integers(self.length, size=size)
-        return self._assembled(indices, stream(seed, "nuisance", step))
+        return self._assembled(indices, seed, "nuisance", step)
 
     def sample(self, n: int, seed: int) -> Batch:
         """Return n images to evaluate on: all different while there are enough.
@@ -123,7 +123,7 @@ class Dataset:
             raise DataError(f"expected to draw 1 image or more, got {n}")
         generator = stream(seed, "evaluation")
         indices = generator.choice(self.length, n, replace=n > self.length)
-        return self._assembled(indices, stream(seed, "evaluation nuisance"))
+        return self._assembled(indices, seed, "evaluation nuisance")
 
     def with_auxiliary(self, *, factors: Sequence[str] | None = None) -> "Dataset":
         """Return the same images with u = factor / (size - 1) of the named factors, or of all.
@@ -146,9 +146,10 @@ class Dataset:
 
         return replace(self, auxiliary=auxiliary, auxiliary_size=len(columns))
 
-    def _assembled(self, indices: Indices, generator: np.random.Generator) -> Batch:
+    def _assembled(self, indices: Indices, seed: int, purpose: str, step: int = 0) -> Batch:
+        plain = self.nuisance is None
         return Batch(
-            images=self.draw(indices, generator),
+            images=self.read(indices) if plain else self.draw(indices, stream(seed, purpose, step)),
             factors=None if self.factor_space is None else self.factor_space.factors(indices),
             u=None if self.auxiliary is None else self.auxiliary(indices),
             indices=indices,

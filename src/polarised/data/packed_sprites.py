@@ -18,7 +18,7 @@ TALLEST = 29
 CHUNK = 8192
 
 
-def draw_packed(indices: NDArray[np.int64]) -> NDArray[np.float32]:
+def draw_packed(indices: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return the same images as `sprites.draw`, from the table.
 
     >>> indices = np.array([0, 400_000, 737_279])
@@ -29,7 +29,7 @@ def draw_packed(indices: NDArray[np.int64]) -> NDArray[np.float32]:
     rows = table.rows[indices].astype(np.uint64) << table.left[indices].astype(np.uint64)[:, None]
     filled = np.zeros((len(indices), sprites.SIDE), dtype=np.uint64)
     np.put_along_axis(filled, table.top[indices].astype(np.int64)[:, None] + np.arange(TALLEST), rows, axis=1)
-    return sprites.unpacked(filled, dtype=np.float32)
+    return sprites.unpacked(filled)
 
 
 class _Table(NamedTuple):

@@ -28,6 +28,7 @@ SOURCES = {
     "scream_dsprites": (Source("scream/scream.jpg", (SCREAM_ADDRESS,), SCREAM_ADDRESS),),
 }
 
+Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
@@ -52,11 +53,15 @@ def dsprites(
     check_choice("size", size, (64, 32))
     check_choice("source", source, ("drawn", "packed", "file"))
     space = sprites.SPACE
-    read: Callable[[Indices], Floats] = draw_packed if source == "packed" else _drawn
+    masks: Callable[[Indices], Bytes] = draw_packed if source == "packed" else sprites.draw
     if path is not None or source == "file":
-        space, read = _from_file(path, partial)
-    small = read if size == 64 else lambda indices: sprites.halved(read(indices))
-    return Dataset("dsprites", (1, size, size), len(space), small, factor_space=space)
+        space, masks = _from_file(path, partial)
+
+    def read(indices: Indices) -> Floats:
+        mask = masks(indices)
+        return mask.astype(np.float32) if size == 64 else sprites.halved(mask)
+
+    return Dataset("dsprites", (1, size, size), len(space), read, factor_space=space)
 
 
 def color_dsprites() -> Dataset:
@@ -120,7 +125,7 @@ def _on_background(name: str, nuisance: Callable[[Floats, np.random.Generator], 
 
 
 def _drawn(indices: Indices) -> Floats:
-    return sprites.draw(indices, dtype=np.float32)
+    return sprites.draw(indices).astype(np.float32)
 
 
 def _coloured(mask: Floats, generator: np.random.Generator) -> Floats:
@@ -136,7 +141,7 @@ def _noisy(mask: Floats, generator: np.random.Generator) -> Floats:
     return np.maximum(noise, mask, out=noise)
 
 
-def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[Indices], Floats]]:
+def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[Indices], Bytes]]:
     place = None if path is None else Path(path).expanduser()
     if place is not None and not place.is_file():
         raise DataError(f"expected {PUBLISHED} at {place}, where there is no file; give its path, or draw the images")
@@ -151,8 +156,8 @@ def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[
             f"{DSPRITES_PAGE} again, or accept what is there with partial=True"
         )
 
-    def read(indices: Indices) -> Floats:
-        return np.unpackbits(images[indices], axis=1).reshape(-1, 1, 64, 64).astype(np.float32)
+    def read(indices: Indices) -> Bytes:
+        return np.unpackbits(images[indices], axis=1).reshape(-1, 1, 64, 64)
 
     space = sprites.SPACE
     return (space if table is None else FactorSpace(space.names, space.sizes, values=space.values, table=table)), read
