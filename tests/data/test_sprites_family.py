@@ -30,7 +30,7 @@ def test_unknown_size() -> None:
 
 
 def test_colour_is_constant_over_a_sprite_and_bright() -> None:
-    mask = sprites.draw(SOME, dtype=np.float32)
+    mask = sprites.draw(SOME)
     images = color_dsprites().draw(SOME, stream(0, "test"))
     colour = images.max(axis=(2, 3), keepdims=True)
     np.testing.assert_array_equal(images, mask * colour)
