@@ -37,7 +37,7 @@ def passive_variables_grow_with_strength(table: polars.DataFrame, *, except_for:
             for _, own in rows.group_by(["seed", "dataset"], maintain_order=True)
         ]
         opposite = method in except_for
-        statement = f"{method}: passive variables do{' not' if opposite else ''} grow with the strength"
+        statement = f"{method}: passive variables {'do not grow' if opposite else 'grow'} with the strength"
         claim, numbers = "passive_variables_grow_with_strength", "rank correlation of strength and passive count"
         signed = -np.array(slopes) if opposite else np.array(slopes)
         verdicts.append(above(claim, statement, signed, 0.0, f"{'minus ' if opposite else ''}{numbers}"))
