@@ -101,36 +101,14 @@ def active_codes_agree(
 
 def effective_rank_of_mean_counts_alive(table: polars.DataFrame, *, margin: float = 1.0) -> list[Verdict]:
     """The effective rank of the mean is about the number of variables that are not passive."""
-    kinds = ("active", "mixed")
-    wide = numbers_of(table, [("effective_rank", "mean", "full"), *(("count", None, kind) for kind in kinds)])
-    alive = polars.sum_horizontal(f"count//{kind}" for kind in kinds)
-    return [
-        within(
-            "effective_rank_of_mean_counts_alive",
-            f"{method}: the effective rank of the mean is the number of variables alive",
-            by_seed(rows, polars.col("effective_rank/mean/full") - alive),
-            margin,
-            "effective rank minus variables alive",
-        )
-        for method, rows in by_method(wide)
-    ]
+    name = "effective_rank_of_mean_counts_alive"
+    return _effective_rank(table, name, "mean", ("active", "mixed"), "variables alive", margin)
 
 
 def effective_rank_of_sample_is_full(table: polars.DataFrame, *, margin: float = 1.0) -> list[Verdict]:
     """The effective rank of the sample is about the number of all variables: passive ones have full variance there."""
-    kinds = ("active", "mixed", "passive")
-    wide = numbers_of(table, [("effective_rank", "sampled", "full"), *(("count", None, kind) for kind in kinds)])
-    total = polars.sum_horizontal(f"count//{kind}" for kind in kinds)
-    return [
-        within(
-            "effective_rank_of_sample_is_full",
-            f"{method}: the effective rank of the sample is the number of all variables",
-            by_seed(rows, polars.col("effective_rank/sampled/full") - total),
-            margin,
-            "effective rank minus all variables",
-        )
-        for method, rows in by_method(wide)
-    ]
+    name = "effective_rank_of_sample_is_full"
+    return _effective_rank(table, name, "sampled", ("active", "mixed", "passive"), "all variables", margin)
 
 
 def passive_samples_are_noise(table: polars.DataFrame, *, margin: float = 0.02) -> list[Verdict]:
@@ -155,6 +133,25 @@ def total_correlation_of_sample_ignores_passive(table: polars.DataFrame, *, marg
             "total correlation with minus without them (nats)",
         )
         for method, rows in by_method(_with_passive(table, "total_correlation"))
+    ]
+
+
+def _effective_rank(
+    table: polars.DataFrame, name: str, representation: str, kinds: tuple[str, ...], counted: str, margin: float
+) -> list[Verdict]:
+    rank = ("effective_rank", representation, "full")
+    wide = numbers_of(table, [rank, *(("count", None, kind) for kind in kinds)])
+    excess = polars.col("/".join(rank)) - polars.sum_horizontal(f"count//{kind}" for kind in kinds)
+    of = {"mean": "mean", "sampled": "sample"}[representation]
+    return [
+        within(
+            name,
+            f"{method}: the effective rank of the {of} is the number of {counted}",
+            by_seed(rows, excess),
+            margin,
+            f"effective rank minus {counted}",
+        )
+        for method, rows in by_method(wide)
     ]
 
 
