@@ -29,6 +29,8 @@ def from_diffusers(
     """
     import torch
 
+    from polarised.models.networks import evaluating
+
     pixels = torch.as_tensor(np.asarray(images, dtype=np.float32))
     parameter = next(model.parameters())
 
@@ -36,9 +38,5 @@ def from_diffusers(
         posterior = model.encode(batch.to(parameter)).latent_dist
         return posterior.mean, posterior.logvar
 
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         return from_callable(encode, torch.split(pixels, batch_size), second="log_variance", positions=positions)
-    finally:
-        model.train(training)

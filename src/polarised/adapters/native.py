@@ -12,6 +12,7 @@ from torch import Tensor
 from polarised.data import Batch, Dataset
 from polarised.errors import DataError
 from polarised.models import VAE
+from polarised.models.networks import evaluating
 from polarised.randomness import seed_for, stream
 from polarised.representations import Encodings
 from polarised.representations.decoded import Pictures
@@ -49,7 +50,7 @@ def from_vae(
     names = data.factor_space.names if isinstance(data, Dataset) and data.factor_space is not None else None
     batch = _batch(data, examples, u, seed)
     parts: list[tuple[Tensor, ...]] = []
-    with _evaluating(vae, device), torch.inference_mode():
+    with evaluating(vae), _at(vae, device), torch.inference_mode():
         for start in range(0, len(batch), batch_size):
             x, auxiliary = _tensors(vae, batch, slice(start, start + batch_size))
             posterior = vae.posterior(x, auxiliary)
@@ -89,7 +90,7 @@ def decoder_use(
     batch = _batch(data, examples, u, seed)
     generator = torch.Generator().manual_seed(seed_for(seed, "decoder use"))
     order = stream(seed, "decoder use").permutation(len(batch))
-    with _evaluating(vae), torch.inference_mode():
+    with evaluating(vae), torch.inference_mode():
         x, auxiliary = _tensors(vae, batch, slice(None))
         posterior = vae.posterior(x, auxiliary)
         noise = torch.randn(posterior.mean.shape, generator=generator).to(posterior.mean)
@@ -130,7 +131,7 @@ def pictures(
     """
     batch = _batch(data, originals, u, seed)
     values = torch.linspace(-reach, reach, steps)
-    with _evaluating(vae), torch.inference_mode():
+    with evaluating(vae), torch.inference_mode():
         x, auxiliary = _tensors(vae, batch, slice(None))
         mean = vae.posterior(x, auxiliary).mean
         centre, spread = (t[0].to(mean) for t in vae.prior.given(auxiliary).moments(len(x)))
@@ -144,14 +145,14 @@ def pictures(
 
 
 @contextmanager
-def _evaluating(vae: VAE, device: str | None = None) -> Iterator[None]:
-    """Put the VAE into evaluation mode on a device, and back to what it was afterwards."""
-    training, home = vae.training, _home(vae)
-    vae.eval().to(device or home)
+def _at(vae: VAE, device: str | None) -> Iterator[None]:
+    """Bring the VAE to a device for a while."""
+    home = _home(vae)
+    vae.to(device or home)
     try:
         yield
     finally:
-        vae.train(training).to(home)
+        vae.to(home)
 
 
 def _home(vae: VAE) -> torch.device:

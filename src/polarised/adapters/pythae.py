@@ -24,6 +24,8 @@ def from_pythae(model: Any, images: ArrayLike, *, batch_size: int = 256, factors
     """
     import torch
 
+    from polarised.models.networks import evaluating
+
     pixels = torch.as_tensor(np.asarray(images, dtype=np.float32))
     device = next(model.parameters()).device
 
@@ -36,9 +38,5 @@ def from_pythae(model: Any, images: ArrayLike, *, batch_size: int = 256, factors
             )
         return output.embedding, output.log_covariance
 
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         return from_callable(encode, torch.split(pixels, batch_size), second="log_variance", factors=factors)
-    finally:
-        model.train(training)

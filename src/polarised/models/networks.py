@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from polarised.errors import ConfigError, DataError
 from polarised.randomness import seed_for
 
-__all__ = ["ACTIVATIONS", "Activation", "Decoder", "Encoder", "glorot", "seeded_weights"]
+__all__ = ["ACTIVATIONS", "Activation", "Decoder", "Encoder", "evaluating", "glorot", "seeded_weights"]
 
 Activation = Literal["relu", "leaky_relu", "tanh", "xtanh"]
 
@@ -178,6 +178,25 @@ def glorot(*modules: nn.Module) -> None:
             nn.init.xavier_uniform_(layer.weight)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Put a network into evaluation mode for a while.
+
+    >>> layer = nn.Dropout()
+    >>> with evaluating(layer):
+    ...     layer.training
+    False
+    >>> layer.training
+    True
+    """
+    training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(training)
 
 
 @contextmanager

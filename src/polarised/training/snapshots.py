@@ -8,6 +8,7 @@ import torch
 
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError
+from polarised.models.networks import evaluating
 from polarised.models.vae import VAE
 from polarised.representations.encodings import Encodings
 from polarised.representations.regime import Rule
@@ -50,12 +51,8 @@ class Snapshots:
 
     def __call__(self, step: int, vae: VAE) -> None:
         """Look at the model after `step` updates."""
-        training = vae.training
-        vae.eval()
-        try:
+        with evaluating(vae):
             encodings = self._encode(vae)
-        finally:
-            vae.train(training)
         self.timeline.take(step, encodings)
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
