@@ -1,4 +1,3 @@
-import time
 from pathlib import Path
 
 import numpy as np
@@ -93,17 +92,6 @@ def test_scream_from_a_path_and_without_a_picture(folder: Path, monkeypatch: pyt
     monkeypatch.setattr("urllib.request.urlopen", no_network)
     with pytest.raises(DownloadError, match=r"scream\.jpg.*no network.*upload\.wikimedia\.org.*put it into .*scream,"):
         scream_dsprites()
-
-
-def test_batches_are_quick(scream: np.ndarray) -> None:
-    for make in (color_dsprites, noisy_dsprites, scream_dsprites):
-        dataset = make()
-        times = []
-        for step in range(30):
-            start = time.perf_counter()
-            dataset.batch(step, 64, 0)
-            times.append(time.perf_counter() - start)
-        assert min(times) < 3e-3, dataset.name
 
 
 def test_published_file_in_part(folder: Path) -> None:

@@ -297,3 +297,10 @@ def test_a_small_picture_is_the_same_in_fewer_bytes(tmp_path: Path) -> None:
         pixels, fewer = (np.asarray(each.convert("RGB"), dtype=float) for each in (one, other))
     # One part in a hundred of the range of a colour, which nobody sees.
     assert np.abs(pixels - fewer).mean() < 2.55
+
+
+def test_many_variables_are_numbered_as_far_as_there_is_room() -> None:
+    draw = np.random.default_rng(0)
+    encodings = Encodings(draw.normal(size=(50, 30)), variance=np.full((50, 30), 0.05))
+    for axis in figures.overview(encodings, classify(encodings)).axes[:3]:
+        assert 8 <= len(axis.get_xticks()) <= 16

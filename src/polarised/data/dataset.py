@@ -147,9 +147,9 @@ class Dataset:
         return replace(self, auxiliary=auxiliary, auxiliary_size=len(columns))
 
     def _assembled(self, indices: Indices, seed: int, purpose: str, step: int = 0) -> Batch:
-        plain = self.nuisance is None
+        images = self.read(indices)
         return Batch(
-            images=self.read(indices) if plain else self.draw(indices, stream(seed, purpose, step)),
+            images=images if self.nuisance is None else self.nuisance(images, stream(seed, purpose, step)),
             factors=None if self.factor_space is None else self.factor_space.factors(indices),
             u=None if self.auxiliary is None else self.auxiliary(indices),
             indices=indices,

@@ -61,6 +61,11 @@ class Evaluation:
     downstream_strengths: tuple[float, ...] = tuple(10.0 ** (-4 + 8 * i / 9) for i in range(10))
     further: tuple[Any, ...] = ()
 
+    @property
+    def unseen(self) -> int:
+        """How many inputs of their own predicted factors are tested on; none where none are predicted."""
+        return self.downstream_test if self.downstream else 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:

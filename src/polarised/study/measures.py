@@ -54,7 +54,7 @@ def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
     from polarised.adapters import from_vae
 
     seed = seed_for(run.seed, "downstream test")
-    return from_vae(vae, dataset, examples=run.evaluation.downstream_test, seed=seed, device=run.training.device)
+    return from_vae(vae, dataset, examples=run.evaluation.unseen, seed=seed, device=run.training.device)
 
 
 def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:

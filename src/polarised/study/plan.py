@@ -130,7 +130,7 @@ def _calibrated(run: Run, steps: int) -> tuple[float, float]:
     encodings = measures.encode(small, vae, dataset)
     measures.reconstruction(small, vae, dataset)
     measures.scores(small, encodings)
-    unseen = measures.encode_unseen(small, vae, dataset) if fewer.downstream_test else None
+    unseen = measures.encode_unseen(small, vae, dataset) if fewer.unseen else None
     measures.downstream(small, encodings, unseen)
     per_example = (time.process_time() - began) / fewer.examples
     began = time.process_time()

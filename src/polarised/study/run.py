@@ -77,8 +77,7 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None, *, training_sec
         return Encodings.load(directory / "encodings.npz")
 
     def unseen() -> Encodings | None:
-        wanted = run.evaluation.downstream and run.evaluation.downstream_test > 0
-        return measures.encode_unseen(run, model(), dataset_of(run)) if wanted else None
+        return measures.encode_unseen(run, model(), dataset_of(run)) if run.evaluation.unseen else None
 
     _stage(directory / "encodings.npz", lambda path: measures.encode(run, model(), dataset_of(run)).save(path))
     _table(directory / "reconstruction.parquet", lambda: measures.reconstruction(run, model(), dataset_of(run)))

@@ -48,8 +48,7 @@ def bootstrap(values: ArrayLike, *, draws: int = 2000, seed: int = 0) -> Interva
     >>> bootstrap([1.0, 1.0, 1.0])
     Interval(mean=1.0, low=1.0, high=1.0, count=3)
     """
-    array: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
-    array = array[np.isfinite(array)]
+    array = _finite(values)
     if not len(array):
         return Interval(float("nan"), float("nan"), float("nan"), 0)
     picked = stream(seed, "claims").integers(len(array), size=(draws, len(array)))
@@ -94,13 +93,17 @@ def _said(found: Interval, measured: str, unit: str) -> str:
 
 
 def _too_few(name: str, claim: str, values: ArrayLike, measured: str, unit: str) -> Verdict:
-    array = np.asarray(values, dtype=np.float64)
-    found = array[np.isfinite(array)]
+    found = _finite(values)
     if not len(found):
         return undecided(name, claim, f"{measured}: no {unit} has a value, {MINIMUM} are needed")
     numbers = " and ".join(f"{value:.3g}" for value in found)
     evidence = f"{measured} {numbers} in {_many(len(found), unit)}, {MINIMUM} are needed"
     return Verdict(name, claim, "undecided", float(found.mean()), evidence)
+
+
+def _finite(values: ArrayLike) -> NDArray[np.float64]:
+    array: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
+    return array[np.isfinite(array)]
 
 
 def _many(count: int, unit: str) -> str:
