@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from polarised.errors import ConfigError
+from polarised.study import measures
 from polarised.study.config import Run
 from polarised.study.grid import load_study
 from polarised.study.plan import Cost, Plan, plan
@@ -27,13 +28,22 @@ def test_looks_while_training_are_counted(tmp_path: Path) -> None:
     assert often.costs[0].kind.endswith("snapshots.every=1")
 
 
-def test_inputs_that_predicted_factors_are_tested_on_are_counted(tmp_path: Path) -> None:
+def test_inputs_that_predicted_factors_are_tested_on_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, encoded = measures.encode_unseen, []
+
+    def noted(*given: Any) -> Any:
+        encoded.append(encode(*given))
+        return encoded[-1]
+
+    monkeypatch.setattr(measures, "encode_unseen", noted)
     config = study_config(runs=1, steps=10)
-    config["base"]["evaluation"] = {"examples": 200, "downstream": True, "downstream_strengths": [1.0]}
-    few = plan(load_study(write_study(tmp_path / "a.yaml", config)), calibration_steps=5)
-    config["base"]["evaluation"]["downstream_test"] = 20_000
-    many = plan(load_study(write_study(tmp_path / "b.yaml", config)), calibration_steps=5)
-    assert many.costs[0].evaluation_seconds > 1.5 * few.costs[0].evaluation_seconds
+    for downstream, inputs in ((True, [500]), (False, [])):
+        config["base"]["evaluation"] = {"examples": 200, "downstream": downstream, "downstream_test": 5000}
+        plan(load_study(write_study(tmp_path / "a.yaml", config)), calibration_steps=5)
+        assert [len(each) for each in encoded] == inputs
+        encoded.clear()
 
 
 @pytest.mark.parametrize(
