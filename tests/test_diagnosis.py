@@ -98,6 +98,9 @@ def test_few_inputs_are_told_so():
     advice = diagnose(Encodings(means, variance=np.full((5, 8), 0.01))).advice
     assert "5 inputs are too few to say how 8 variables are correlated: encode more." in advice
     assert any(sentence.startswith("Only 5 inputs were looked at") for sentence in advice)
+    # A picture is one input, however many positions it has.
+    pictures = Encodings(np.zeros((5, 1, 20, 20)), variance=np.ones((5, 1, 20, 20)))
+    assert any(sentence.startswith("Only 5 inputs were looked at") for sentence in diagnose(pictures).advice)
     assert not any("infinite" in sentence for sentence in advice)
 
 
@@ -143,7 +146,9 @@ def test_cautions_for_what_variance_rules_miss():
 def test_the_dictionary_is_plain_json_even_with_infinite_evidence():
     sharp = (ACTIVE[0], np.zeros(N))
     text = json.dumps(diagnose(encodings_of(sharp, PASSIVE)).to_dict(), allow_nan=False)
-    assert json.loads(text)["active"] == [0]
+    told = json.loads(text)
+    assert told["active"] == [0]
+    assert told["variables"][0]["kl"] == "inf"
 
 
 def test_a_model_without_data_is_refused_with_the_way_out():
@@ -158,6 +163,20 @@ def test_a_decoder_that_contradicts_the_types_is_heard():
     advice = diagnose(encodings_of(ACTIVE, PASSIVE, ACTIVE), decoder_use=use).advice
     assert any(sentence.startswith("The decoder does not read variable 2:") for sentence in advice)
     assert any(sentence.startswith("The decoder reads variable 1 although passive") for sentence in advice)
+    assert advice[0].startswith("Use the mean of variable 0; 1 is passive")
+    nothing_read = use.with_columns(polars.Series("permuted", [0.01, 0.0, 0.02]))
+    advice = diagnose(encodings_of(ACTIVE, PASSIVE, ACTIVE), decoder_use=nothing_read).advice
+    assert advice[0].startswith("Mistrust the whole code: the decoder reads none")
+    advice = diagnose(encodings_of(ACTIVE, ACTIVE, ACTIVE), decoder_use=use).advice
+    assert advice[0] == "Use the means of variables 0 and 1; the decoder does not read 2."
     agreed = use.with_columns(polars.Series("permuted", [80.0, 0.0, 60.0]))
     advice = diagnose(encodings_of(ACTIVE, PASSIVE, ACTIVE), decoder_use=agreed).advice
     assert not any("The decoder" in sentence for sentence in advice)
+
+
+def test_a_diagnosis_prints_what_matters():
+    diagnosis = diagnose(encodings_of(ACTIVE, PASSIVE))
+    printed = str(diagnosis).splitlines()
+    assert printed[0] == diagnosis.headline
+    assert [line.split()[3] for line in printed if line.startswith(("│ 0", "│ 1"))] == ["active", "passive"]
+    assert tuple(printed[-len(diagnosis.advice) :]) == diagnosis.advice

@@ -122,3 +122,32 @@ def test_files_are_diagnosed_where_torch_is_not_installed(files, tmp_path):
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "latent variables" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "bad", [{"variance": -np.ones((5, 4))}, {"variance": np.ones((5, 3)), "mean": np.ones((5, 3))}]
+)
+def test_an_error_says_in_which_of_many_files_it_is(files, tmp_path, bad):
+    np.savez(tmp_path / "bad.npz", **{"mean": np.ones((5, 4)), "factors": FACTORS[:5], **bad})
+    with pytest.raises(DataError, match=r"bad\.npz") as refused:
+        totals_of([*files, tmp_path / "bad.npz"])
+    assert str(refused.value).count("bad.npz") == 1
+
+
+@pytest.mark.parametrize("stored", ["as pictures", "as a table"])
+def test_positions_of_an_image_stay_together_in_files(tmp_path, stored):
+    generator = np.random.default_rng(3)
+    own = generator.uniform(0.5, 1.4, size=(90, 2, 1, 1))
+    mean, variance = np.zeros((90, 2, 4, 4)), own * np.ones((90, 2, 4, 4))
+    whole, files = Encodings(mean, variance=variance), []
+    for number, part in enumerate(np.split(np.arange(90), [7, 50])):
+        if stored == "as pictures":
+            np.savez(tmp_path / f"{number}.npz", mean=mean[part], variance=variance[part])
+        else:
+            Encodings(mean[part], variance=variance[part]).save(tmp_path / f"{number}.npz")
+        files.append(tmp_path / f"{number}.npz")
+    found, regime = totals_of(files, rows=40).evidence.classify(), classify(whole)
+    assert (found.inputs, found.rows) == (90, 90 * 16)
+    same(found, regime)
+    np.testing.assert_allclose(found.distance_errors, regime.distance_errors, rtol=1e-6)
+    np.testing.assert_array_equal(found.confidence, regime.confidence)

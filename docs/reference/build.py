@@ -40,6 +40,16 @@ def _plain(value: object) -> str:
     return "…" if " at 0x" in text or "factory" in text or len(text) > 60 else text
 
 
+def about(entry: object) -> str:
+    """The docstring; of a constant, which has only that of its type, what it holds."""
+    if callable(entry):
+        return inspect.getdoc(entry) or ""
+    if not isinstance(entry, dict):
+        return f"A {type(entry).__name__}."
+    key, value = next(iter(entry.items()))
+    return f"A dictionary of {len(entry)} entries, such as `{key}`: {value}"
+
+
 def reference() -> str:
     """The whole page."""
     lines = [
@@ -54,7 +64,7 @@ def reference() -> str:
             entry = getattr(module, name)
             if inspect.ismodule(entry):
                 continue
-            sentence = (inspect.getdoc(entry) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+            sentence = about(entry).split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
             lines.append(f"| `{name}` | {sentence} | {settings(entry)} |")
     return "\n".join(lines) + "\n"
 

@@ -54,7 +54,7 @@ def entry(page: str, name: str) -> Callable[..., Any]:
     offered = names(page)
     if name not in offered:
         raise ConfigError(
-            f"{page.rpartition('.')[2]} has no {name!r}{nearest(name, offered)}; "
+            f"{_called(page)} has no {name!r}{nearest(name, offered)}; "
             f"it has {', '.join(offered)}, or give your own as 'module:name'"
         )
     return typing.cast(Callable[..., Any], getattr(importlib.import_module(page), name))
@@ -154,11 +154,17 @@ def _read(page: str, spec: Spec) -> tuple[str, dict[str, Any], Callable[..., Any
         spec = {"name": spec}
     if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
         raise ConfigError(
-            f"expected a name or a mapping with a 'name' from {page.rpartition('.')[2]}, got {spec!r}; "
+            f"expected a name or a mapping with a 'name' from {_called(page)}, got {spec!r}; "
             "write for example {name: ..., setting: value}"
         )
     given = {str(key): value for key, value in spec.items() if key != "name"}
     return spec["name"], given, entry(page, spec["name"])
+
+
+def _called(page: str) -> str:
+    """The name of a page as a config knows it: objectives are kept by paper."""
+    own = page.rpartition(".")[2]
+    return {"papers": "objectives"}.get(own, own)
 
 
 def _hints(callable_: Callable[..., Any]) -> dict[str, Any]:

@@ -40,7 +40,8 @@ def ray_cluster(address: str | None = None) -> Iterator[Any]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     own: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        # Without an address Ray would join a cluster it finds on this machine or in its environment.
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(

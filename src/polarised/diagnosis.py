@@ -43,6 +43,13 @@ class Diagnosis:
     sensitivity: "polars.DataFrame | None" = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        import polars
+
+        shown = self.regime.table().select("variable", "type", "ratio_mean", "kl", "noise_share", "confidence")
+        with polars.Config(tbl_rows=60, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
+            return "\n".join([self.headline, str(shown), *self.advice])
+
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page."""
         from importlib import import_module
@@ -52,12 +59,12 @@ class Diagnosis:
         return written
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers and sentences as plain JSON types."""
+        """Return the numbers and sentences as plain JSON types, with "inf", "-inf" and "nan" for what JSON lacks."""
         return {
             "name": self.name,
             "headline": self.headline,
             "advice": list(self.advice),
-            "inputs": self.regime.rows,
+            "inputs": self.regime.inputs,
             "rule": self.regime.rule,
             "alpha": self.regime.alpha,
             "active": self.regime.active,
@@ -161,6 +168,9 @@ def concluded(name: str, encodings: Encodings, regime: Regime, scores: "polars.D
 
 def _records(table: "polars.DataFrame") -> list[dict[str, Any]]:
     return [
-        {key: None if isinstance(value, float) and not np.isfinite(value) else value for key, value in row.items()}
+        {
+            key: str(value) if isinstance(value, float) and not np.isfinite(value) else value
+            for key, value in row.items()
+        }
         for row in table.iter_rows(named=True)
     ]

@@ -5,6 +5,7 @@ and a uniform sample of inputs. Those of many files, workers or machines merge i
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -58,14 +59,21 @@ class Totals:
     def update(self, chunk: Chunk, order: Array) -> None:
         """Take in a chunk; the inputs with the smallest `order` numbers, one each, make up the sample."""
         # Convolutional latents become a row for each position here, as they do in Encodings.
-        mean, variance, repeats = gaussians(chunk.mean, chunk.variance, None)
-        self.evidence.update(mean, variance=variance, prior_mean=chunk.prior_mean, prior_variance=chunk.prior_variance)
+        mean, variance, places = gaussians(chunk.mean, chunk.variance, None)
+        self.evidence.update(
+            mean,
+            variance=variance,
+            prior_mean=chunk.prior_mean,
+            prior_variance=chunk.prior_variance,
+            kl=chunk.kl,
+            repeats=places * chunk.repeats,
+        )
         self.ranges.update(mean)
         rows: dict[str, Array] = {"mean": mean, "variance": variance}
         rows["prior_mean"] = np.broadcast_to(chunk.prior_mean, mean.shape)
         rows["prior_variance"] = np.broadcast_to(chunk.prior_variance, mean.shape)
         if chunk.factors is not None:
-            rows["factors"] = np.repeat(chunk.factors.reshape(len(chunk.mean), -1), repeats, axis=0)
+            rows["factors"] = np.repeat(chunk.factors.reshape(len(chunk.mean), -1), places, axis=0)
         self._keep(order, rows)
 
     def merge(self, other: Self) -> Self:
@@ -159,16 +167,29 @@ def totals_of(
     else:
         raise ConfigError(f"expected executor 'local' or 'ray', got {executor!r}")
     totals = Totals()
-    for part in parts:
-        totals.merge(part)
+    for each, part in zip(arguments, parts, strict=True):
+        with _naming(each[0]):
+            totals.merge(part)
     return totals
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Say of which of many files an error is, where it does not say so itself."""
+    try:
+        yield
+    except DataError as error:
+        if path in str(error):
+            raise
+        raise DataError(f"{path}: {error}") from error
 
 
 def _totals_of_file(path: str, second: Second | None, rows: int, seed: int, number: int) -> Totals:
     totals = Totals(factor_names=open_arrays(path).factor_names)
     generator = stream(seed, "sample of a shard", number)
-    for chunk in chunks_of_file(path, rows=rows, second=second):
-        totals.update(chunk, generator.random(chunk.mean.size // chunk.mean.shape[1]))
+    with _naming(path):
+        for chunk in chunks_of_file(path, rows=rows, second=second):
+            totals.update(chunk, generator.random(chunk.mean.size // chunk.mean.shape[1]))
     return totals
 
 

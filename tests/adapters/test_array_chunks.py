@@ -2,7 +2,10 @@ import numpy as np
 import polars
 import pytest
 
+from polarised.adapters import from_arrays
 from polarised.adapters.array_chunks import chunks_of_file
+from polarised.errors import DataError
+from polarised.representations import Encodings
 
 GENERATOR = np.random.default_rng(0)
 MEAN = GENERATOR.normal(size=(50, 3))
@@ -29,3 +32,26 @@ def test_wide_rows_make_small_chunks(tmp_path, monkeypatch, name):
     chunks = list(chunks_of_file(tmp_path / name))
     assert [len(chunk.mean) for chunk in chunks] == [10] * 5
     np.testing.assert_array_equal(np.concatenate([chunk.mean for chunk in chunks]), MEAN)
+
+
+def test_what_encodings_know_beside_the_moments_comes_back_from_their_file(tmp_path):
+    generator = np.random.default_rng(0)
+    mean = generator.normal(size=(6, 2, 3, 3))
+    path = Encodings(mean, variance=np.ones_like(mean), kl=[1.0, 2.0]).save(tmp_path / "codes.npz")
+    chunks = list(chunks_of_file(path, rows=20))
+    assert [len(chunk.mean) for chunk in chunks] == [18, 18, 18]
+    assert {chunk.repeats for chunk in chunks} == {9}
+    assert chunks[1].kl.tolist() == [1.0, 2.0]
+    assert [len(chunk.mean) for chunk in chunks_of_file(path, examples=30)] == [27]
+    found = from_arrays(path)
+    assert (found.repeats, found.kl.tolist()) == (9, [1.0, 2.0])
+
+
+def test_other_arrays_of_these_names_are_somebody_s_own(tmp_path):
+    plain = {"mean": np.zeros((8, 2)), "variance": np.ones((8, 2))}
+    np.savez(tmp_path / "own.npz", **plain, kl=np.zeros((8, 2)), repeats=np.arange(8))
+    (chunk,) = chunks_of_file(tmp_path / "own.npz")
+    assert (chunk.kl, chunk.repeats) == (None, 1)
+    np.savez(tmp_path / "wrong.npz", **plain, repeats=3)
+    with pytest.raises(DataError, match="divides the 8 rows"):
+        list(chunks_of_file(tmp_path / "wrong.npz"))

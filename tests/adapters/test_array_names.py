@@ -19,3 +19,11 @@ def test_what_is_missing_is_said_with_what_is_there():
         Names.among(("codes", "labels"), "x")
     with pytest.raises(DataError, match="it has nothing"):
         Names.among((), "x")
+
+
+def test_of_two_spreads_the_one_that_was_named_is_taken():
+    offered = ("mean", "variance", "log_variance")
+    assert Names.among(offered, "x", second="log_variance").spread == "log_variance"
+    assert Names.among(offered, "x", second="variance").spread == "variance"
+    # A name may be wrong about its own array.
+    assert Names.among(("mean", "variance"), "x", second="log_variance").spread == "variance"

@@ -48,10 +48,10 @@ def test_layers_find_their_places(tmp_path, vae):
 
 def test_a_pickled_model_is_refused_and_never_run(tmp_path):
     (tmp_path / "model.pt").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(DataError, match="refused to read"):
+    with pytest.raises(DataError, match="expected"):
         load_disentangling_vae(tmp_path)
     torch.save({"encoder": Bomb()}, tmp_path / "model.pt")
-    with pytest.raises(DataError, match="refused to read"):
+    with pytest.raises(DataError, match=r"objects that would have to be run; save state_dict\(\) alone"):
         load_disentangling_vae(tmp_path)
 
 

@@ -18,6 +18,15 @@ def test_an_encoder_that_samples_is_a_question():
         call_encoder(noisy, [np.arange(40)])
 
 
+def test_another_rounding_of_the_same_mean_is_no_question():
+    generator = np.random.default_rng(0)
+
+    def rounded(rows):
+        return X[rows] * (1 + 1e-6 * generator.normal(size=X[rows].shape)), -np.ones_like(X[rows])
+
+    assert len(call_encoder(rounded, [np.arange(40)])[0]) == 40
+
+
 def test_dropout_is_noticed():
     network = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(3, 4))
     batch = [torch.ones(64, 3)]

@@ -10,7 +10,7 @@ from lightning.pytorch.loggers import Logger
 from polarised import classify
 from polarised.adapters import from_callable
 from polarised.adapters.lightning import RegimeCallback
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, DataError
 from polarised.representations.timeline import Timeline
 
 # Lightning's own: it uses what torch has deprecated, and would rather have more workers.
@@ -105,3 +105,54 @@ def test_a_collapse_is_announced(data):
 def test_every_is_checked():
     with pytest.raises(ConfigError, match="at least 1"):
         RegimeCallback(lambda module, x: (x, x), [], second="variance", every=0)
+
+
+class Frozen(LinearVAE):
+    """A module whose normalisation is frozen, and whose batches come as arrays."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.drop = torch.nn.BatchNorm1d(6), torch.nn.Dropout()
+
+    def encode(self, x):
+        assert not self.drop.training
+        return super().encode(self.drop(self.scale(x)))
+
+    def transfer_batch_to_device(self, batch, device, dataloader_idx):
+        assert (device, dataloader_idx) == (self.device, 0)
+        return torch.as_tensor(batch, device=device)
+
+
+class Moment:
+    """As much of a trainer as the callback asks for."""
+
+    global_step, loggers = 100, ()
+
+
+def test_batches_are_brought_to_the_module_and_every_part_keeps_its_mode(data):
+    module = Frozen()
+    module.scale.eval()
+    callback = RegimeCallback(lambda m, x: m.encode(x), [data.numpy()], second="log_variance")
+    callback.on_train_end(Moment(), module)
+    assert callback.timeline.steps == [100]
+    assert (module.training, module.scale.training, module.drop.training) == (True, False, True)
+
+
+def test_what_the_numbers_are_is_asked_about_at_the_first_look_only(data):
+    def encode(module, x):
+        mean, _ = LinearVAE.encode(module, x)
+        return mean, torch.ones_like(mean)
+
+    module = LinearVAE()
+    callback = RegimeCallback(encode, [data], second="log_variance")
+    with pytest.raises(DataError, match="never below zero"):
+        callback.on_train_end(Moment(), module)
+    told = RegimeCallback(encode, [data], second="log_variance", certain=True)
+    told.on_train_end(Moment(), module)
+    assert told.timeline.steps == [100]
+    callback.load_state_dict(told.state_dict())
+    callback.timeline.take(1, from_callable(lambda x: encode(module, x), [data], second="log_variance", certain=True))
+    moment = Moment()
+    moment.global_step = 200
+    callback.on_train_end(moment, module)
+    assert callback.timeline.steps == [100, 1, 200]

@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 import torch
 
+from polarised import classify
 from polarised.adapters import decoder_use, from_vae, pictures
 from polarised.data import dsprites
 from polarised.errors import DataError
 from polarised.models import build_vae
+from polarised.representations import Encodings
 
 DATA = dsprites(size=32)
 MODEL = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 3}
@@ -85,3 +87,79 @@ def test_traversals_move_one_variable_from_the_first_code(vae):
     code[1] = float(drawn.values[3])
     expected = vae.generate(code[None])[0].detach().numpy()
     np.testing.assert_allclose(drawn.traversals[1, 3], expected, atol=1e-5)
+
+
+def test_of_an_array_no_more_images_are_taken_than_were_asked_for(vae):
+    images = DATA.sample(40, 0).images
+    drawn = pictures(vae, images, originals=4, steps=3)
+    assert drawn.originals.shape == drawn.reconstructions.shape == (4, 1, 32, 32)
+    chosen = [next(i for i, image in enumerate(images) if (image == one).all()) for one in drawn.originals]
+    assert chosen == sorted(set(chosen)) != [0, 1, 2, 3]
+    few, batch = decoder_use(vae, images, examples=10), DATA.sample(40, 0)
+    assert few.equals(decoder_use(vae, batch, examples=10))
+    assert not few.equals(decoder_use(vae, images, examples=40))
+    assert decoder_use(vae, images, examples=40).equals(decoder_use(vae, images))
+
+
+def test_u_goes_with_its_images():
+    data = DATA.with_auxiliary(factors=["shape", "scale"])
+    vae = build_vae({**MODEL, "prior": "Conditional"}, data.shape, data.auxiliary_size)
+    batch = data.sample(30, 0)
+    assert decoder_use(vae, batch, examples=10).equals(decoder_use(vae, batch.images, u=batch.u, examples=10))
+
+
+def test_large_requests_go_through_the_network_in_parts(vae, monkeypatch):
+    whole = decoder_use(vae, DATA, examples=60), pictures(vae, DATA, originals=30)
+    seen = []
+    vae.encoder.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    vae.decoder.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    monkeypatch.setattr("polarised.adapters.native._AT_ONCE", 25)
+    use = decoder_use(vae, DATA, examples=60)
+    np.testing.assert_allclose(use.to_numpy(), whole[0].to_numpy(), atol=1e-4)
+    assert max(seen[:3]) == 25
+    seen.clear()
+    drawn = pictures(vae, DATA, originals=30)
+    np.testing.assert_allclose(drawn.traversals, whole[1].traversals, atol=1e-6)
+    assert max(seen) == 25
+
+
+def test_a_traversal_under_the_sparse_prior_goes_as_far_as_the_prior_does():
+    sparse = build_vae({**MODEL, "prior": "Sparse"}, DATA.shape)
+    codes = []
+    sparse.decoder.register_forward_hook(lambda _, inputs, __: codes.append(inputs[0]))
+    pictures(sparse, DATA, originals=2, steps=3)
+    moved = torch.cat(codes)[2:].reshape(3, 3, 3)
+    deviation = (0.2 + 0.8 * 0.05**2) ** 0.5
+    for j in range(3):
+        np.testing.assert_allclose(moved[j, :, j], [-2 * deviation, 0.0, 2 * deviation], rtol=1e-5)
+
+
+@pytest.mark.parametrize("prior", ["Sparse", "StudentT", "GaussianMixture"])
+def test_the_kl_shown_is_that_to_the_model_s_own_prior(prior):
+    vae = build_vae({**MODEL, "prior": prior}, DATA.shape)
+    with torch.no_grad():
+        vae.encoder.mean_head.bias[0] += 1.0
+        vae.encoder.log_variance_head.bias[0] -= 2.0
+    encodings = from_vae(vae, DATA, examples=100, batch_size=30)
+    regime = classify(encodings)
+    posterior = vae.posterior(torch.from_numpy(DATA.sample(100, 0).images))
+    z = posterior.sample(noise=torch.randn(2000, 100, 3, generator=torch.Generator().manual_seed(0)))
+    for j in range(3):
+        log_prior = vae.prior.kept([j]).log_prob(z[..., j].reshape(-1, 1)).reshape(2000, 100)
+        truth = (posterior.log_prob(z)[..., j] - log_prior).mean().item()
+        assert regime.statistics.kl[j] == pytest.approx(truth, abs=0.02, rel=0.02)
+    plain = classify(
+        Encodings(
+            encodings.mean,
+            variance=encodings.variance,
+            prior_mean=encodings.prior_mean,
+            prior_variance=encodings.prior_variance,
+        )
+    )
+    assert plain.types == regime.types
+    if prior == "Sparse":
+        assert plain.statistics.kl[0] > 10 * regime.statistics.kl[0]
+
+
+def test_a_gaussian_prior_needs_no_kl_of_its_own(vae):
+    assert from_vae(vae, DATA, examples=20).kl is None

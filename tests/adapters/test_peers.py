@@ -30,6 +30,31 @@ def test_a_pythae_vae_or_a_relative(name):
     assert encodings.factors.shape == (12, 1)
 
 
+def test_the_prior_of_vamp_is_its_own():
+    models = pytest.importorskip("pythae.models")
+    torch.manual_seed(0)
+    model = models.VAMP(models.VAMPConfig(input_dim=(1, 28, 28), latent_dim=3, number_components=4))
+    encodings = from_pythae(model, IMAGES)
+    with torch.no_grad():
+        output = model.encoder(model.pseudo_inputs(torch.eye(4)).reshape(4, 1, 28, 28))
+    parts = torch.distributions.Normal(output.embedding.double(), (output.log_covariance.double() / 2).exp())
+    draws = parts.sample((200_000,)).flatten(0, 1)
+    np.testing.assert_allclose(encodings.prior_mean, draws.mean(0), atol=0.01)
+    np.testing.assert_allclose(encodings.prior_variance, draws.var(0), rtol=0.01)
+
+
+def test_tensors_with_a_gradient_and_certainty_are_taken_by_pythae():
+    models = pytest.importorskip("pythae.models")
+    torch.manual_seed(0)
+    model = models.VAE(models.VAEConfig(input_dim=(1, 28, 28), latent_dim=3))
+    with torch.no_grad():
+        model.encoder.log_var.bias += 5.0
+    images = torch.tensor(IMAGES, dtype=torch.bfloat16, requires_grad=True)
+    with pytest.raises(DataError, match="never below zero"):
+        from_pythae(model, images)
+    assert len(from_pythae(model, images, certain=True)) == 12
+
+
 @pytest.mark.parametrize("name", ["AE", "WAE_MMD", "SVAE"])
 def test_pythae_models_without_a_gaussian_posterior_are_refused(name):
     models = pytest.importorskip("pythae.models")
@@ -71,6 +96,9 @@ def test_a_diffusers_autoencoder_has_channels_as_variables(autoencoder):
     np.testing.assert_allclose(encodings.variance[:64], posterior.var[0].flatten(1).T, rtol=1e-4)
     assert from_diffusers(autoencoder, images, positions="variables").mean.shape == (5, 4 * 8 * 8)
     assert len(classify(encodings).types) == 4
+    assert classify(encodings).inputs == 5
+    halves = torch.tensor(images, dtype=torch.bfloat16, requires_grad=True)
+    np.testing.assert_allclose(from_diffusers(autoencoder, halves, certain=True).mean, encodings.mean, atol=0.1)
 
 
 @pytest.mark.filterwarnings("ignore")

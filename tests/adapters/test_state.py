@@ -40,3 +40,11 @@ def test_a_wrong_name_suggests_the_right_one():
         prune_state(state, [0], mean_head="heads", decoder_input="up", layout="stacked", transposed=True)
     with pytest.raises(DataError, match="is the layer a ConvTranspose2d"):
         prune_state(state, [0], mean_head="head", decoder_input="up", layout="stacked")
+
+
+def test_no_digit_of_double_precision_is_lost():
+    torch.manual_seed(0)
+    state = {name: value.double() / 3 for name, value in Foreign().state_dict().items()}
+    cut = prune_state(state, [3, 1], mean_head="head", decoder_input="up", layout="stacked", transposed=True)
+    assert torch.equal(cut["head.weight"], state["head.weight"][[3, 1, 7, 5]])
+    assert torch.equal(cut["up.weight"], state["up.weight"][[3, 1]])

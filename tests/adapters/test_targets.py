@@ -42,6 +42,17 @@ def test_anything_else_is_refused_in_words(tmp_path, content):
         open_target(path)
 
 
+def test_what_to_do_instead_is_said(tmp_path):
+    (tmp_path / "model.pt").write_bytes(b"")
+    with pytest.raises(DataError, match="give the folder that holds"):
+        open_target(tmp_path / "model.pt")
+    for name in ("first", "second"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "config.yaml").write_text("seed: 0")
+    with pytest.raises(DataError, match=r"holds 2; give one of them, such as .*first"):
+        open_target(tmp_path / "runs")
+
+
 def test_several_models_are_a_question(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

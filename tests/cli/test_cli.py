@@ -1,10 +1,12 @@
 """What every command owes its user: help that teaches, errors of one sentence, exit codes, nothing heavy for --help."""
 
 import json
+import re
 import subprocess
 import sys
 import warnings
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -38,7 +40,7 @@ def test_a_config_that_does_not_exist_is_one_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("objective.name=BetaVEA", "did you mean 'BetaVAE'"),
+        ("objective.name=BetaVEA", "objectives has no 'BetaVEA' .did you mean 'BetaVAE'"),
         ("objective.betta=3", "did you mean 'beta'"),
         ("trainin.steps=3", "did you mean 'training'"),
         ("training.steps=many", "training.steps: .*got 'many'"),
@@ -48,13 +50,46 @@ def test_a_config_that_does_not_exist_is_one_sentence(tmp_path):
     ],
 )
 def test_a_wrong_setting_names_the_right_one(tmp_path, setting, says):
-    import re
-
     (tmp_path / "run.yaml").write_text("objective: {name: BetaVAE, beta: 4}\n")
     shown = RUNNER.invoke(app, ["train", str(tmp_path / "run.yaml"), setting, "--out", str(tmp_path / "runs")])
     assert shown.exit_code == 2
     assert re.search(says, shown.stderr)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "codes.npz", "--out", "folder"),
+        ("diagnose", "codes.npz", "--html", "file/page.html"),
+        ("train", "run.yaml", "--out", "file"),
+        ("datasets", "show", "dsprites", "-o", "file/sheet.png"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    np.savez("codes.npz", mean=np.random.default_rng(0).normal(size=(50, 2)), variance=np.full((50, 2), 0.01))
+    (tmp_path / "run.yaml").write_text("training: {steps: 2}\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    shown = RUNNER.invoke(app, arguments)
+    assert shown.exit_code == 1, shown.exception
+    assert re.fullmatch(rf"error: could not write or read {arguments[-1].partition('/')[0]}.*\n", shown.stderr)
+    assert ".tmp" not in shown.stderr
+
+
+def test_a_contact_sheet_is_a_picture(tmp_path):
+    shown = RUNNER.invoke(app, ["datasets", "show", "dsprites", "-o", str(tmp_path / "sheet.foo")])
+    assert (shown.exit_code, shown.stderr.count("\n")) == (1, 1)
+    assert "expected a file of .png, .svg, .pdf, got sheet.foo" in shown.stderr
+
+
+def test_names_of_datasets_stay_whole_in_a_narrow_terminal(monkeypatch):
+    from polarised.data import describe
+
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = RUNNER.invoke(app, ["datasets"]).stdout
+    assert [about.name for about in describe() if f" {about.name} " not in shown] == []
 
 
 def test_wrong_use_exits_with_two():

@@ -41,6 +41,20 @@ def test_a_file_of_arrays_is_diagnosed_in_words_and_tables(codes):
     assert "Traceback" not in output
 
 
+def test_positions_of_convolutional_latents_are_not_taken_for_inputs(tmp_path):
+    np.savez(tmp_path / "grid.npz", mean=GENERATOR.normal(size=(50, 3, 2, 2)), variance=np.full((50, 3, 2, 2), 0.01))
+    said = run("diagnose", tmp_path / "grid.npz", "--no-page").output
+    assert "50 inputs × 4 positions (axis 1 is the variable)" in " ".join(said.split())
+    assert json.loads(run("diagnose", tmp_path / "grid.npz", "--json").output)["inputs"] == 50
+
+
+def test_what_one_input_cannot_tell_is_a_dash(tmp_path):
+    np.savez(tmp_path / "one.npz", mean=GENERATOR.normal(size=(1, 2, 8, 8)), variance=np.full((1, 2, 8, 8), 0.01))
+    said = run("diagnose", tmp_path / "one.npz", "--details", "--no-page").output
+    assert "nan" not in said
+    assert "–" in said
+
+
 def test_machines_get_one_json_object(codes):
     report = json.loads(run("diagnose", codes, "--json").output)
     assert (report["active"], report["mixed"], report["passive"]) == ([0], [2], [1])
@@ -67,6 +81,9 @@ def test_a_page_is_written(codes, tmp_path):
         (("prune", "nowhere"), 1),
         (("dimensions", "nowhere"), 2),
         (("prune", "x", "--mean-head", "a"), 2),
+        (("prune", "vae.pt"), 2),
+        (("prune", "vae.safetensors", "--out", "small.pt"), 2),
+        (("cite", "."), 1),
     ],
 )
 def test_what_is_wrong_is_one_sentence(arguments, code):
@@ -115,7 +132,8 @@ def test_foreign_weights_are_pruned_by_the_names_of_their_layers(tmp_path):
     out = tmp_path / "small.safetensors"
     report = json.loads(run("prune", tmp_path / "vae.pt", *layers, "--keep", "2", "--out", out, "--json").output)
     assert report["parameters"] == [21 + 21 + 24, 7 + 7 + 12]
-    assert "such as 0,3,5" in run("prune", tmp_path / "vae.pt", *layers, "--keep", "2,x", code=2).stderr
+    for keep in ("2,x", ""):
+        assert "such as 0,3,5" in run("prune", tmp_path / "vae.pt", *layers, "--keep", keep, code=2).stderr
 
 
 def test_the_number_of_latents_is_counted_and_drawn(tmp_path):

@@ -2,11 +2,13 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from polarised import Encodings
 from polarised.cli import app
-from polarised.models import load_vae
+from polarised.models import build_vae, load_vae
+from polarised.models.storage import save_vae
 from polarised.study import Run, execute
 
 ROWS = 400
@@ -49,6 +51,12 @@ def test_prune_goes_by_the_types_that_diagnose_gives(finished, tmp_path):
     assert load_vae(tmp_path / "small.safetensors").latents == 3
 
 
+def test_prune_goes_by_the_rule_that_diagnose_is_given(finished, tmp_path):
+    # The standard rule does not look at the means, so that it does not doubt variable 2.
+    options = ("--rule", "standard", "--out", tmp_path / "new" / "small.safetensors", "--examples", 50, "--json")
+    assert json.loads(run("prune", finished, *options))["dropped"] == [1, 2]
+
+
 def test_what_is_dropped_and_what_is_in_doubt_is_named(finished, tmp_path):
     said = " ".join(run("prune", finished, "--out", tmp_path / "small.safetensors", "--examples", 50).split())
     assert "3 variables kept (0, 2, 3); 1 variable dropped (1)" in said
@@ -58,3 +66,24 @@ def test_what_is_dropped_and_what_is_in_doubt_is_named(finished, tmp_path):
     assert "none dropped" in said
     assert "the model written is the same" in said
     assert "in doubt" not in said
+
+
+def test_noise_about_a_value_of_its_own_can_be_dropped(tmp_path):
+    """Passive by its noise share: the mean rests at 1.5 whatever the image, and the decoder counts on it."""
+    images = np.random.default_rng(0).random((60, 1, 16, 16), dtype=np.float32)
+    np.savez(tmp_path / "images.npz", images=images)
+    config = {"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}
+    vae = build_vae(config, (1, 16, 16))
+    with torch.no_grad():
+        for head in (vae.encoder.mean_head, vae.encoder.log_variance_head):
+            head.weight[1] = 0
+        vae.encoder.mean_head.bias[1], vae.encoder.log_variance_head.bias[1] = 1.5, -6.0
+        vae.encoder.log_variance_head.bias[[0, 2]] -= 9.0
+        vae.encoder.mean_head.weight[[0, 2]] *= 5
+        vae.decoder.input.weight[:, 1] += 5
+    save_vae(vae, tmp_path / "model.safetensors", config=config, auxiliary_size=0)
+    options = ("--data", tmp_path / "images.npz", "--out", tmp_path / "small.safetensors", "--json")
+    report = json.loads(run("prune", tmp_path / "model.safetensors", *options))
+    assert report["dropped"] == [1]
+    before, after = report["reconstruction from means (nats)"]
+    assert after == pytest.approx(before, abs=1e-3)

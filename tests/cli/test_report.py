@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from polarised.cli import app
-from polarised.report.folders import report_on
+from polarised.errors import ConfigError
+from polarised.report.folders import page_of, report_on
 from report.examples import tidy
 
 
@@ -73,3 +74,49 @@ def test_a_broken_table_is_said(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["report", str(tmp_path / "results.parquet")])
     assert result.exit_code == 1
     assert "expected a tidy table" in result.output
+
+
+def test_the_page_is_made_as_diagnose_is_told(tmp_path: Path) -> None:
+    spread = np.tile([0.1, 0.14, 0.98], (200, 1))
+    np.savez(tmp_path / "codes.npz", mean=np.random.default_rng(0).normal(size=(200, 3)), sigma=spread)
+    page, options = tmp_path / "page.html", ("--alpha", "0.2", "--rule", "standard", "--seed", "1")
+    arguments = ["report", str(tmp_path / "codes.npz"), "--out", str(page), "--second", "std", *options]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert '"alpha":0.2,"rule":"standard"' in page.read_text(encoding="utf-8")
+    assert CliRunner().invoke(app, [*arguments, "--examples", "20"]).exit_code == 2
+
+
+def test_an_option_is_for_those_of_several_that_have_a_use_for_it(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        arrays(tmp_path / folder / "codes.npz")
+    (tmp_path / "b" / "config.yaml").write_text("seed: 0\n")
+    (tmp_path / "b" / "codes.npz").rename(tmp_path / "b" / "encodings.npz")
+    page = report_on([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", second="variance")
+    assert "2 models side by side" in page.read_text(encoding="utf-8")
+    with pytest.raises(ConfigError, match="--examples"):
+        report_on([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", examples=20)
+
+
+def test_models_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        arrays(tmp_path / folder / "codes.npz")
+    page = report_on([tmp_path / folder / "codes.npz" for folder in ("a", "b")], tmp_path / "page.html")
+    text = page.read_text(encoding="utf-8")
+    assert '"name":"a/codes"' in text
+    assert '"name":"b/codes"' in text
+
+
+def test_a_page_lies_in_what_is_ours_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs").mkdir()
+    for name in ("mean", "variance"):
+        np.save(tmp_path / "theirs" / f"{name}.npy", np.full((50, 2), 0.5))
+    assert report_on(["theirs"]) == Path("theirs.html")
+    assert [file.name for file in Path("theirs").iterdir() if file.suffix == ".html"] == []
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").touch()
+    assert page_of([Path("run")], "run") == Path("run/report.html")
+    assert page_of([Path("run"), Path("other")], "2 files") == Path("2_files.html")

@@ -1,13 +1,14 @@
 """What `diagnose` prints to people: whole words in a narrow terminal, no empty table, no thousand rows."""
 
 import io
+import json
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from polarised import Encodings, diagnose
-from polarised.cli.screen import show_diagnosis, table
+from polarised.cli.screen import print_json, show_diagnosis, table
 
 N = 500
 GENERATOR = np.random.default_rng(0)
@@ -58,3 +59,12 @@ def test_a_title_is_longer_than_its_table():
     screen = Console(file=io.StringIO(), width=80)
     screen.print(table("A title of more words than the table is wide", ("a",), [("0",)]))
     assert screen.file.getvalue().splitlines()[0] == "A title of more words than the table is wide"
+
+
+def test_machines_read_what_json_has_no_number_for(capsys):
+    def refused(constant):
+        raise AssertionError(constant)
+
+    print_json({"a": [float("inf"), {"b": (-np.inf, np.float64("nan"))}], "c": 0.5})
+    printed = json.loads(capsys.readouterr().out, parse_constant=refused)
+    assert printed == {"a": ["inf", {"b": ["-inf", "nan"]}], "c": 0.5}

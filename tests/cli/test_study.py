@@ -104,6 +104,7 @@ def test_every_command_takes_an_address(tmp_path: Path, failing: Path, monkeypat
         (["{file}", "--executor", "rayy"], "did you mean 'ray'"),
         (["{file}", "--gpus", "1"], "together with --executor ray"),
         (["{file}", "--models", "{folder}", "--out", "file:///bucket"], "as a folder of this machine"),
+        (["{file}", "--models", "{folder}", "--executor", "ray"], "nothing is trained"),
         (["plan", "{file}", "--scale", "huge"], "no scale 'huge'"),
     ],
 )
@@ -122,8 +123,24 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     assert "nowhere does not exist" in said_by("status", tmp_path / "nowhere", code=1)
 
 
-@pytest.mark.parametrize("command", ["train", "cite"])
-def test_a_folder_in_place_of_a_config_is_wrong_use(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "words"), [("train", "is a folder; name a YAML file"), ("cite", "a run has a config.yaml")]
+)
+def test_a_folder_in_place_of_a_config_is_wrong_use(tmp_path: Path, command: str, words: str) -> None:
     result = CliRunner().invoke(app, [command, str(tmp_path)])
     assert result.exit_code == 2
-    assert "is a folder; name a YAML file" in result.stderr
+    assert words in result.stderr
+
+
+def test_the_help_names_every_study() -> None:
+    from polarised.cli.study import Name
+    from polarised.study.grid import study_names
+
+    help_of_name = Name.__metadata__[0].help
+    assert all(name in help_of_name for name in study_names())
+
+
+def test_what_begins_is_said_first(tmp_path: Path) -> None:
+    config = study_config(runs=2, steps=2) | {"scales": {"smoke": {}}, "default_scale": "smoke"}
+    said = said_by(write_study(tmp_path / "tiny.yaml", config), *HERE, "--out", tmp_path / "runs")
+    assert said.splitlines()[0].startswith("tiny, scale smoke: 2 runs into ")

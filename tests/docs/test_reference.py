@@ -7,3 +7,4 @@ FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 def test_the_reference_is_made_from_the_code_as_it_is():
     made = runpy.run_path(str(FOLDER / "build.py"))["reference"]()
     assert (FOLDER / "api.md").read_text() == made, "run python docs/reference/build.py"
+    assert "new empty dictionary" not in made

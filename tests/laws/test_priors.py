@@ -10,6 +10,7 @@ from polarised.errors import ConfigError, DataError
 from polarised.models import pruned_config
 from polarised.models.networks import seeded_weights
 from polarised.models.posteriors import DiagonalGaussian
+from polarised.models.priors import GaussianMixture
 
 PAGE = "polarised.models.priors"
 SPECS = [
@@ -241,3 +242,65 @@ def test_learned_scales_keep_their_sum():
     variance = prior.moments(1)[1][0]
     assert variance[0] > 2.0
     assert variance.sum().item() == pytest.approx(3.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("spec", RIGHT, ids=label)
+def test_kl_of_a_variable_alone_is_the_mean_log_ratio(spec):
+    """Summed over variables it is the KL, and for a prior that does not factorise that of each marginal."""
+    n = 200_000
+    prior, q = build(spec, n=241), posterior(1)
+    found = prior.marginal_kl(q)[0].detach()
+    wide = posterior(n)
+    z = wide.sample(torch.Generator().manual_seed(0))
+    for j in range(3):
+        alone = build(spec, n=n).kept([j])
+        ratio = (wide.log_prob(z)[:, j] - alone.log_prob(z[:, [j]])).detach()
+        assert found[j].item() == pytest.approx(ratio.mean().item(), abs=5 * ratio.std().item() / math.sqrt(n) + 1e-4)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_gaussian_means_it(spec):
+    """Of a Gaussian the log-density follows from mean and variance."""
+    prior, z = build(spec, n=5), torch.linspace(-3, 3, 15).reshape(5, 3)
+    mean, variance = prior.moments(5)
+    density = DiagonalGaussian(mean, variance.log()).log_prob(z).sum(1)
+    same = torch.allclose(prior.log_prob(z), density, atol=1e-4)
+    assert same == (prior.gaussian or spec == {"name": "Sparse", "gamma": 0.0})
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_deviation_is_that_of_the_draws(spec):
+    prior = build(spec, n=200_000)
+    draws = prior.sample(200_000, torch.Generator().manual_seed(0)).detach()
+    rtol = 0.15 if spec == {"name": "StudentT", "df": 3.0} else 0.01
+    torch.testing.assert_close(prior.deviation(200_000)[0].detach(), draws.std(0), rtol=rtol, atol=0)
+
+
+def test_without_a_variance_the_deviation_is_that_of_the_moments():
+    prior = catalogue.build(PAGE, {"name": "StudentT", "df": 1.5}, 3, 0)
+    torch.testing.assert_close(prior.deviation(2), prior.moments(2)[1].sqrt())
+
+
+@pytest.mark.parametrize("generator", [None, torch.Generator()])
+@pytest.mark.parametrize("name", ["Anisotropic", "GaussianMixture", "Conditional"])
+def test_draws_are_brought_to_where_the_prior_is(name, generator, monkeypatch):
+    """The device "meta" holds no numbers and refuses to meet those of another, as a graphics card does."""
+    randn = torch.randn
+
+    def strict(*shape, generator, device, **others):
+        assert generator is None or generator.device == device, "as on a graphics card"
+        return randn(*shape, generator=generator, device=device, **others)
+
+    monkeypatch.setattr(torch, "randn", strict)
+    spec = {"name": name, "variances": [2.0, 0.7, 0.3]} if name == "Anisotropic" else name
+    prior = catalogue.build(PAGE, spec, 3, 2).to("meta")
+    # Whether the numbers are there cannot be asked of "meta".
+    monkeypatch.setattr(type(prior), "awaits_data", False)
+    draws = prior.given(torch.zeros(4, 2, device="meta")).sample(4, generator)
+    assert (draws.device.type, draws.shape) == ("meta", (4, 3))
+
+
+def test_whole_numbers_are_means_too():
+    prior = GaussianMixture(3, means=((0, 1, 2), (3, 4, 5)))
+    assert prior.means.dtype == torch.float32
+    assert torch.isfinite(prior.moments(1)[1]).all()

@@ -59,6 +59,11 @@ def test_passive_variables_make_the_mean_look_correlated_and_the_sample_not(enco
     assert abs(alive[0] - alive[1]) < 0.005
 
 
+def test_arrays_are_asked_to_be_encodings(encodings):
+    with pytest.raises(DataError, match="expected Encodings, got ndarray"):
+        compare(encodings.mean, classify(encodings))
+
+
 def test_a_regime_of_another_model_is_refused(encodings):
     with pytest.raises(DataError, match="same 2 variables"):
         compare(encodings.keep([0, 1]), classify(encodings))

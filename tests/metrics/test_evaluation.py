@@ -33,7 +33,7 @@ def test_without_factors_only_what_needs_none() -> None:
     table = metrics.evaluate(encodings(factors=False))
     assert "mig" not in set(table["metric"])
     assert "total_correlation" in set(table["metric"])
-    with pytest.raises(DataError, match="need factors"):
+    with pytest.raises(DataError, match="mig needs factors"):
         metrics.evaluate(encodings(factors=False), metrics="mig")
 
 
@@ -75,3 +75,19 @@ def test_command(tmp_path) -> None:  # type: ignore[no-untyped-def]
     assert all(score["reading"] for score in scores)
     missing = CliRunner().invoke(app, [str(tmp_path / "nowhere")])
     assert isinstance(missing.exception, DataError)
+
+
+@pytest.mark.parametrize("count", [40, 64])
+def test_a_look_up_of_many_factors_is_refused_before_it_is_made(count: int) -> None:
+    factors = np.random.default_rng(0).integers(2, size=(50, count))
+    with pytest.raises(DataError, match=f"all {2**count} combinations of factors encoded, got 50"):
+        metrics.represent_by_lookup(np.zeros((50, 1)), factors)
+
+
+def test_a_variance_of_zero_costs_the_overlap_only() -> None:
+    certain = Encodings([[0.0, 1.0], [1.0, 0.0], [0.5, 0.1]], variance=[[0.1, 0.0]] * 3)
+    assert set(metrics.evaluate(certain)["metric"]) == set(metrics.evaluate(encodings(factors=False))["metric"]) - {
+        "overlap"
+    }
+    with pytest.raises(DataError, match="variance must be positive"):
+        metrics.evaluate(certain, metrics="overlap")

@@ -155,3 +155,10 @@ def test_refusals(codes, words) -> None:  # type: ignore[no-untyped-def]
 def test_a_log_variance_is_not_a_variance() -> None:
     with pytest.raises(DataError, match="logarithm"):
         metrics.overlap(gaussian(10, 2), gaussian(10, 2))
+
+
+def test_the_gaussian_correction_needs_more_rows_than_variables() -> None:
+    with pytest.raises(DataError, match="more rows than varying variables, got 4 rows and 4"):
+        metrics.total_correlation(gaussian(4, 4), correction="gaussian")
+    constant = np.column_stack([gaussian(4, 3), np.zeros(4)])
+    assert np.isfinite(metrics.total_correlation(constant, correction="gaussian"))

@@ -92,3 +92,29 @@ def test_layers_of_another_kind_are_refused(vae):
     vae.decoder.input = nn.Bilinear(5, 5, 256)
     with pytest.raises(ConfigError, match="Linear"):
         prune(vae, [0])
+
+
+def test_noise_about_a_value_of_its_own_leaves_that_value_behind(vae, images):
+    with torch.no_grad():
+        for head in (vae.encoder.mean_head, vae.encoder.log_variance_head):
+            head.weight[1] = 0
+        vae.encoder.mean_head.bias[1], vae.encoder.log_variance_head.bias[1] = 1.5, -6.0
+        vae.decoder.input.weight[:, 1] += 5
+    keep, means = [0, 2, 3, 4], vae.posterior(torch.from_numpy(images)).mean.mean(0).detach().numpy()
+    told, untold = (prune(vae, keep, **given) for given in ({"constants": means}, {}))
+    assert abs(pruning_report(vae, told, images, keep=keep).distortion_change) < 1e-3
+    assert abs(pruning_report(vae, untold, images, keep=keep).distortion_change) > 1
+
+
+def test_a_report_needs_an_image(vae, images):
+    with pytest.raises(DataError, match="at least one image"):
+        pruning_report(vae, prune(vae, [0]), images[:0], keep=[0])
+
+
+def test_a_frozen_part_stays_frozen(vae, images):
+    vae.encoder.eval()
+    pruned = prune(vae, [0])
+    pruned.decoder.eval()
+    pruning_report(vae, pruned, images, keep=[0])
+    assert (vae.encoder.training, vae.decoder.training) == (False, True)
+    assert (pruned.encoder.training, pruned.decoder.training) == (True, False)

@@ -23,6 +23,7 @@ def test_linear_heads_and_input():
     full[:, KEEP] = z[:, KEEP]
     torch.testing.assert_close(layers.decoder_input(z[:, KEEP]), decoder(full))
     assert (mean.out_features, decoder.in_features) == (5, 5)
+    assert constants.tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "stacked"])

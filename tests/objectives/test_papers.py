@@ -94,6 +94,7 @@ def test_clip_stops_a_saturated_critic():
         (AnnealedVAE(c_max=50.0), 25_000, "12.5 of 50"),
         (BetaVAE(beta=8.0, warm_up=1000), 500, "4 of 8"),
         (IVAE(annealing=1000), 100, "0.1 of 1"),
+        (IVAE(annealing=10, a=100.0, d=2.0), 100, "a, d are not used"),
         (BetaTCVAE(beta=1.0), 100, "beta = 1"),
         (FactorVAE(gamma=0.0), 100, "gamma = 0"),
         (DIPVAE(lambda_od=0.0), 100, "lambda_od = 0"),
@@ -116,6 +117,7 @@ def test_settings_that_cannot_act_are_announced(objective, steps, words):
         ("BetaTCVAE", {"alpha": -math.inf}),
         ("BetaTCVAE", {"estimator": "mss2"}),
         ("DIPVAE", {"variant": "III"}),
+        ("IVAE", {"decoder_variance": 0.0}),
     ],
 )
 def test_wrong_settings_are_refused(name, settings):

@@ -9,7 +9,7 @@ from polarised.models import build_vae
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives import FactorVAE, take_step
 from polarised.objectives.critic import density_ratio, shuffled
-from polarised.objectives.terms import importance_weights, mmd, posterior_covariance, rate, rate_parts
+from polarised.objectives.terms import SCALES, importance_weights, mmd, posterior_covariance, rate, rate_parts
 
 
 def step(**others):
@@ -126,3 +126,21 @@ def test_rate_is_the_mean_over_images():
     q = taken.posterior
     expected = 0.5 * (q.mean**2 + q.variance - 1 - q.log_variance).sum(1).mean()
     torch.testing.assert_close(rate(taken), expected)
+
+
+@pytest.mark.parametrize("per_variable", [False, True])
+def test_mmd_in_parts_is_that_of_all_at_once(per_variable, monkeypatch):
+    """Value and gradient to the last bit, while no more than a few rows of kernels are held."""
+    generator, found = torch.Generator().manual_seed(0), []
+    samples = torch.randn(2, 12, 5, generator=generator)
+    held = []
+    divide = torch.Tensor.__truediv__
+    monkeypatch.setattr(torch.Tensor, "__truediv__", lambda a, b: held.append(b.numel()) or divide(a, b))
+    for at_once in (2**20, 300):
+        monkeypatch.setattr("polarised.objectives.terms._AT_ONCE", at_once)
+        first = samples[0].clone().requires_grad_()
+        value = mmd(first, samples[1], per_variable=per_variable)
+        found.append((value.detach(), torch.autograd.grad(value, first)[0]))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    assert held[0] == 24 * 24 * (5 if per_variable else 1) * len(SCALES)
+    assert max(held[1:]) <= 300 * len(SCALES)

@@ -147,10 +147,27 @@ def test_in_a_band_lie_the_middle_seeds() -> None:
     values = np.arange(41.0)
     _, (axis,) = panels(1)
     band(axis, [0, 1], [values, np.array([np.nan])], SERIES[0])
-    np.testing.assert_allclose(axis.lines[0].get_ydata(), [values.mean()])
+    np.testing.assert_array_equal(axis.lines[0].get_ydata(), [values.mean(), np.nan])
     edge = np.asarray(axis.collections[0].get_paths()[0].vertices)[:, 1]
     np.testing.assert_allclose((edge.min(), edge.max()), (1.0, 39.0))
     assert spread(values[:1]) == (0.0, 0.0)
+
+
+def test_a_mean_of_few_seeds_is_a_faint_mark_and_no_part_of_the_line() -> None:
+    _, (axis,) = panels(1)
+    band(axis, [0, 1, 2], [np.zeros(20), np.full(3, 5.0), np.ones(20)], SERIES[0], label="mixed")
+    line, mark = axis.lines
+    np.testing.assert_array_equal(line.get_ydata(), [0.0, np.nan, 1.0])
+    np.testing.assert_array_equal(mark.get_ydata(), [np.nan, 5.0, np.nan])
+    assert mark.get_linestyle() == "None"
+    assert mark.get_alpha() < 0.5
+
+
+def test_the_capacity_of_annealed_vae_is_not_called_a_strength(table: polars.DataFrame) -> None:
+    both = polars.concat([table, table.with_columns(method=polars.lit("annealed VAE"))])
+    named = {axis.get_title(): axis.get_xlabel() for axis in figures.types_by_strength(both).axes}
+    assert named.pop("annealed VAE") == "capacity (larger is weaker)"
+    assert set(named.values()) == {"strength"}
 
 
 def test_a_line_that_turns_back_has_bars_not_a_folded_band() -> None:

@@ -154,6 +154,15 @@ def test_the_tables_hold_types_redundancy_and_what_is_left_without_passive() -> 
     assert f"| {passive.mean():.3g} ± {passive.std():.2g} |" in line
 
 
+def test_a_number_that_few_seeds_have_says_how_many() -> None:
+    of_passive = (polars.col("metric") == "accuracy") & (polars.col("variables") == "passive")
+    few = tidy().filter(~of_passive | (polars.col("seed") == 0))
+    factors = tables(few)[-1].splitlines()
+    runs = few.filter(of_passive).select("method", "strength").n_unique()
+    assert sum("(1) |" in line for line in factors[2:]) == runs > 0
+    assert "(" not in tables(tidy())[-1].partition("---")[2]
+
+
 def test_tables_of_several_datasets_name_them() -> None:
     both = polars.concat([tidy(), tidy().with_columns(dataset=polars.lit("cars3d"))])
     assert tables(both)[1].splitlines()[0].startswith("| dataset | method | strength |")

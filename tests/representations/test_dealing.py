@@ -69,3 +69,23 @@ def test_the_argument_is_left_alone():
     blocked_moments(np.abs(values), logarithms=True, products=True)
     blocked_moments(values, products=True)
     np.testing.assert_array_equal(values, before)
+
+
+@pytest.mark.parametrize("inputs", [1, 5, 64, 300])
+def test_the_rows_of_an_input_go_to_one_block(inputs):
+    values, repeats = np.exp(table(7 * inputs, 3)), 7
+    moments = blocked_moments(values, logarithms=True, products=True, repeats=repeats)
+    exact, owner = values.astype(np.float64), np.arange(7 * inputs) // repeats % BLOCKS
+    assert moments.counts.tolist() == np.bincount(owner, minlength=BLOCKS).tolist()
+    for block in {0, min(4, inputs - 1), owner[-1]}:
+        mine = exact[owner == block]
+        np.testing.assert_allclose(moments.means[block], mine.mean(0), rtol=1e-12)
+        np.testing.assert_allclose(moments.squares[block], np.square(mine - mine.mean(0)).sum(0), rtol=1e-11)
+        np.testing.assert_allclose(moments.logarithms[block], np.log(mine).mean(0), rtol=1e-11, atol=1e-12)
+    whole = blocked_moments(values, logarithms=True, products=True)
+    np.testing.assert_array_equal(moments.products, whole.products)
+    assert moments.lowest == whole.lowest
+
+
+def test_a_constant_of_many_positions_has_no_spread():
+    assert not blocked_moments(np.full((400, 2), 0.1), repeats=4).squares.any()

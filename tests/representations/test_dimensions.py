@@ -125,3 +125,8 @@ def test_the_variant_by_types_doubles_until_some_are_passive():
     assert trained == [2, 4, 8]
     with pytest.raises(DataError, match="train longer"):
         fondue_by_types(lambda latents: classify(encode(2)), start=2, largest=4)
+
+
+def test_points_whose_neighbours_are_all_equally_far_are_refused():
+    with pytest.raises(DataError, match="all 20 are equally far from 30 of the 30 points"):
+        intrinsic_dimension_mle(np.eye(30))

@@ -15,6 +15,8 @@ VARIANCE = np.random.default_rng(1).uniform(0.01, 1.0, (20, 3))
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        ({"mean": MEAN, "variance": VARIANCE, "repeats": 3}, "divides the 20 rows, got 3"),
+        ({"mean": MEAN, "variance": VARIANCE, "kl": VARIANCE}, r"kl as \(3,\)"),
         ({"mean": MEAN}, "either variance= or log_variance=, got neither"),
         ({"mean": MEAN, "variance": VARIANCE, "log_variance": VARIANCE}, "got both"),
         ({"mean": MEAN, "variance": VARIANCE[:10]}, r"one shape, got \(20, 3\) and \(10, 3\)"),
@@ -75,6 +77,8 @@ def test_positions_of_a_convolutional_latent_are_observations_or_variables():
     np.testing.assert_array_equal(observations.factors[:, 0], np.repeat([7, 8], 20))
     variables = Encodings(mean, variance=np.ones_like(mean), factors=factors, positions="variables")
     assert variables.mean.shape == (2, 60)
+    assert (observations.repeats, variables.repeats) == (20, 1)
+    assert [len(part[0]) for part in observations.chunks(rows=7)] == [20, 20]
 
 
 def test_a_sample_has_the_posterior_s_moments_and_is_repeatable():
@@ -113,6 +117,15 @@ def test_what_was_saved_is_loaded(tmp_path):
     for name in ("mean", "variance", "prior_mean", "prior_variance", "factors"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(encodings, name))
     assert loaded.factor_names == ("x",)
+    assert (loaded.kl, loaded.repeats) == (None, 1)
+    assert not {"kl", "repeats"} & set(np.load(tmp_path / "e.npz").files)
+
+
+def test_what_is_known_beside_the_moments_is_kept_and_loaded(tmp_path):
+    encodings = Encodings(MEAN, variance=VARIANCE, kl=[1.0, 2.0, 3.0], repeats=5)
+    for found in (encodings, Encodings.load(encodings.save(tmp_path / "e.npz"))):
+        kept = found.keep([2, 0])
+        assert (kept.kl.tolist(), kept.repeats) == ([3.0, 1.0], 5)
 
 
 def test_load_refuses_what_is_not_a_file_of_arrays(tmp_path):

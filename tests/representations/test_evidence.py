@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
-from polarised import Evidence
+from polarised import Encodings, Evidence, classify
 from polarised.errors import DataError
 
 ROWS, LATENTS = 30_000, 10
@@ -91,3 +91,77 @@ def test_two_negative_variances_are_refused_though_their_product_is_positive():
     variance[[64, 128], 2] *= -1
     with pytest.raises(DataError, match="2 negative entries"):
         Evidence().update(mean, variance=variance)
+
+
+def convolutional(images: int, side: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(2)
+    own = generator.uniform(0.3, 1.5, size=(images, 3, 1, 1))
+    return generator.normal(size=(images, 3, side, side)) + own, own * generator.uniform(
+        0.9, 1.1, size=(images, 3, side, side)
+    )
+
+
+def test_positions_of_an_image_make_nobody_surer():
+    variance = np.array([0.61, 1.3, 0.7, 1.25])[:, None]
+    plain = classify(Encodings(np.zeros((4, 1)), variance=variance))
+    pictures = np.broadcast_to(variance[..., None, None], (4, 1, 32, 32))
+    spread = classify(Encodings(np.zeros((4, 1, 32, 32)), variance=pictures))
+    assert (spread.types, spread.rows, spread.inputs) == (plain.types, 4 * 32 * 32, 4)
+    assert spread.confidence.tolist() == plain.confidence.tolist()
+    assert plain.confidence[0] < 0.5
+    np.testing.assert_allclose(spread.distance_errors, plain.distance_errors, rtol=1e-9)
+
+
+@pytest.mark.parametrize("prior", ["fixed", "of each"])
+def test_whole_images_are_dealt_whatever_the_chunks_and_however_they_come(prior):
+    mean, variance = convolutional(70)
+    given = {} if prior == "fixed" else {"prior_mean": 0.1, "prior_variance": 1.1}
+    rows = 70 * 36
+    tables = Encodings(mean, variance=variance)
+    if prior == "of each":
+        given = {name: np.full((rows, 3), value) for name, value in given.items()}
+    whole = classify(Encodings(mean, variance=variance, **given))
+    found = []
+    for chunk in (1, 13, 70):
+        evidence, direct = Evidence(covariance=True), Evidence(covariance=True)
+        for start in range(0, 70, chunk):
+            part, flat = slice(start, start + chunk), slice(36 * start, 36 * (start + chunk))
+            those = {name: value[flat] for name, value in given.items()}
+            evidence.update(tables.mean[flat], variance=tables.variance[flat], repeats=36, **those)
+            other = Evidence(covariance=True)
+            other.update(mean[part], variance=variance[part], **those)
+            direct.merge(other)
+        found += [evidence, direct]
+    for evidence in found:
+        assert (evidence.rows, evidence.inputs) == (rows, 70)
+        np.testing.assert_allclose(evidence.covariance, np.cov(tables.mean.T), rtol=1e-12, atol=1e-12)
+        regime = evidence.classify()
+        for name in ("distance", "distance_errors", "confidence"):
+            np.testing.assert_allclose(getattr(regime, name), getattr(whole, name), rtol=1e-6, atol=1e-12)
+    rowwise = classify(Encodings(tables.mean, variance=tables.variance, **given))
+    for name in ("ratio_mean", "ratio_variance", "shift", "log_ratio", "mean_variance"):
+        np.testing.assert_allclose(getattr(whole.statistics, name), getattr(rowwise.statistics, name), rtol=1e-9)
+    assert (np.abs(whole.distance_errors) < np.abs(rowwise.distance_errors)).all()
+
+
+def test_one_image_does_not_say_how_sure_it_is():
+    mean, variance = convolutional(1)
+    regime = classify(Encodings(mean, variance=variance))
+    assert np.isnan(regime.confidence).all()
+    assert np.isnan(regime.distance_errors).all()
+    assert regime.fragile == [0, 1, 2]
+    assert regime.droppable == []
+
+
+def test_the_kl_of_the_model_s_own_prior_is_averaged():
+    mean, variance = (array[:300] for array in codes(np.float64))
+    evidence, other = Evidence(), Evidence()
+    evidence.update(mean[:100], variance=variance[:100], kl=np.full(LATENTS, 3.0))
+    other.update(mean[100:], variance=variance[100:], kl=np.zeros(LATENTS))
+    np.testing.assert_allclose(evidence.merge(other).statistics().kl, 1.0)
+    plain = seen(mean, variance, 300)
+    assert evidence.classify().types == plain.classify().types
+    with pytest.raises(DataError, match="kl of every part"):
+        evidence.merge(plain)
+    with pytest.raises(DataError, match=r"kl as \(10,\)"):
+        evidence.update(mean, variance=variance, kl=[1.0])

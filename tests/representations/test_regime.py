@@ -199,3 +199,8 @@ def test_wrong_use_is_refused():
     evidence.update([[0.0, 1.0]], variance=[[1.0, 1.0]])
     with pytest.raises(DataError, match="expected 2 latent variables"):
         evidence.update([[0.0]], variance=[[1.0]])
+
+
+def test_arrays_alone_are_refused_with_the_way_out():
+    with pytest.raises(DataError, match=r"expected Encodings, got ndarray; make them .* Encodings\(mean, variance"):
+        classify(np.zeros((5, 2)))

@@ -47,21 +47,57 @@ def names_in(root: Path | str) -> set[str]:
 
 def test_a_changed_study_forgets_what_was_never_begun(tmp_path: Path) -> None:
     root = tmp_path / "runs"
-    before = study_of(tmp_path, "before.yaml", runs=2, steps=12)
+    before = study_of(tmp_path, "before.yaml", runs=4, steps=12)
     enrol(before, root)
-    (root / before.runs[0].name).mkdir()
+    for run in before.runs[::2]:
+        (root / run.name).mkdir()
     after = study_of(tmp_path, "after.yaml", runs=2, steps=13)
     enrol(after, root)
-    assert names_in(root) == {before.runs[0].name, *(run.name for run in after.runs)}
+    # Begun before were strengths 0 and 2; of 0 there is one now with 13 steps, and the two are not averaged.
+    assert names_in(root) == {before.runs[2].name, *(run.name for run in after.runs)}
+    enrol(before, root)
+    assert names_in(root) == {run.name for run in before.runs}
+
+
+def test_a_folder_holds_one_study_at_one_scale(tmp_path: Path) -> None:
+    config = study_config(runs=1) | {"scales": {"small": {}, "large": {"base": {"training": {"steps": 99}}}}}
+    file, root = write_study(tmp_path / "tiny.yaml", config), tmp_path / "runs"
+    enrol(load_study(file, scale="small"), root)
+    before = (root / "study.json").read_text()
+    with pytest.raises(ConfigError, match=r"of tiny, scale large, it holds tiny, scale small; give another --out"):
+        enrol(load_study(file, scale="large"), root)
+    assert (root / "study.json").read_text() == before
+
+
+def test_a_run_that_another_command_saw_fail_is_not_done_again(tmp_path: Path) -> None:
+    log = tmp_path / "notes"
+    study = study_of(tmp_path, "tiny.yaml", runs=2, steps=3, notes=str(log))
+    stream = conduct(study, tmp_path / "runs", executor=HERE)
+    next(stream)
+    directory = tmp_path / "runs" / study.runs[1].name
+    directory.mkdir()
+    (directory / "failed.txt").write_text("TrainingError: training diverged\n")
+    last = list(stream)[-1]
+    assert (last.done, last.failed) == (1, 1)
+    assert {tag for tag, _ in notes(log)} == {0}
+    assert list(conduct(study, tmp_path / "runs", executor=HERE, retry=True))[-1].done == 1
+    assert {tag for tag, _ in notes(log)} == {0, 1}
 
 
 def test_another_command_on_the_folder_loses_nothing(tmp_path: Path) -> None:
     study = study_of(tmp_path, "mine.yaml", runs=3, steps=12)
     theirs = study_of(tmp_path, "theirs.yaml", runs=1, steps=99)
     executor = {"name": PRETENDED, "other": str(tmp_path / "theirs.yaml")}
-    for progress in conduct(study, tmp_path / "runs", executor=executor):
-        if progress.latest is not None and progress.latest.state == "started":
-            assert theirs.runs[0].name in names_in(tmp_path / "runs")
+    stream = conduct(study, tmp_path / "runs", executor=executor)
+    next(stream)
+    started = next(stream)
+    assert started.latest is not None
+    assert names_in(tmp_path / "runs") == {run.name for run in theirs.runs}
+    # What of ours ends is listed at once, not when all has ended.
+    for progress in stream:
+        assert progress.latest is not None
+        if progress.latest.state == "done":
+            assert progress.latest.run.name in names_in(tmp_path / "runs")
     assert names_in(tmp_path / "runs") == {run.name for run in study.runs}
 
 
@@ -114,8 +150,9 @@ def test_an_address_is_a_place_like_any_other(tmp_path: Path, monkeypatch: pytes
     # What was begun by other calls stays in the list and in the table.
     more = study_of(tmp_path, "more.yaml", runs=1, steps=3)
     assert list(conduct(more, address, executor=HERE))[-1].done == 1
-    assert names_in(address) == {run.name for run in (*study.runs, *more.runs)}
-    assert polars.read_parquet(collect(address))["run"].n_unique() == 2
+    # One of them is what `more` now has with other settings.
+    assert names_in(address) == {study.runs[1].name, more.runs[0].name}
+    assert polars.read_parquet(collect(address))["run"].n_unique() == 1
     assert not (tmp_path / "file:").exists()
 
 

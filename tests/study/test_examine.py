@@ -1,11 +1,13 @@
 """What is known of a target comes with its diagnosis."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from polarised.errors import ConfigError
+from polarised.representations import Encodings
 from polarised.study.examine import diagnose_target
 
 
@@ -35,3 +37,38 @@ def test_several_models_are_refused(codes: Path) -> None:
     (codes / "run" / "config.yaml").write_text("seed: 0\n")
     with pytest.raises(ConfigError, match="diagnose them in turn"):
         diagnose_target([codes / "run", codes / "first.npz"])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    draw = np.random.default_rng(0)
+    Encodings(draw.normal(size=(50, 2)), variance=np.full((50, 2), 0.01)).save(folder / "encodings.npz")
+    (folder / "config.yaml").write_text("seed: 0\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [
+        ("arrays", {"examples": 100}),
+        ("arrays", {"data": "dsprites"}),
+        ("arrays", {"address": "auto"}),
+        ("run", {"examples": 100}),
+        ("run", {"seed": 0}),
+        ("run", {"second": "std"}),
+        ("run", {"executor": "ray"}),
+        ("run", {"data": "dsprites", "second": "std"}),
+    ],
+)
+def test_a_setting_that_can_change_nothing_is_refused(
+    codes: Path, run: Path, kind: str, setting: dict[str, Any]
+) -> None:
+    target = run if kind == "run" else codes / "first.npz"
+    with pytest.raises(ConfigError, match=f"--{list(setting)[-1]}"):
+        diagnose_target([target], **setting)
+
+
+def test_what_changes_something_is_taken(codes: Path, run: Path) -> None:
+    assert diagnose_target([codes / "first.npz"], seed=3, executor="local").provenance["settings"]["seed"] == 3
+    assert diagnose_target([run], alpha=0.2, rule="standard", executor="local").regime.alpha == 0.2

@@ -113,6 +113,24 @@ class Cluster:
         return "done", "", 1.0
 
 
+def test_what_ray_says_of_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exceptions = pytest.importorskip("ray.exceptions")
+    errors = [exceptions.RuntimeEnvSetupError("no module named polarised there"), exceptions.WorkerCrashedError()]
+
+    class Failing(Cluster):
+        def get(self, _: object) -> tuple[str, str, float]:
+            raise errors.pop()
+
+    cluster = Failing()
+    cluster.exceptions = exceptions
+    monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(cluster))
+    runs = [Run.from_config({"seed": seed}) for seed in range(2)]
+    first, second = ray(runs, str(tmp_path))
+    assert first.reason == "its worker process was killed 3 times; is there enough memory?"
+    assert "no module named polarised there" in second.reason
+    assert "no module named" in (tmp_path / runs[1].name / "failed.txt").read_text()
+
+
 @pytest.mark.parametrize(("jobs", "most"), [(0, 5), (2, 2)])
 def test_ray_is_asked_for_what_was_asked_of_us(monkeypatch: pytest.MonkeyPatch, jobs: int, most: int) -> None:
     cluster = Cluster()

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from polarised.catalogue import complete
 from polarised.cli import app
 from polarised.errors import DataError
-from polarised.study.conduct import enrol
+from polarised.study.conduct import enrol, read_study
 from polarised.study.config import Evaluation
 from polarised.study.grid import load_study
 from polarised.study.models import measure_models, published_point
@@ -81,6 +81,30 @@ def test_dip_vae_has_its_second_strength_from_the_factor() -> None:
 def test_an_unknown_method_is_named(name: str) -> None:
     with pytest.raises(DataError, match="method of the study"):
         published_point({"model.name": name}, Evaluation())
+
+
+@pytest.mark.parametrize("name", ["beta_vae", "annealed_vae", "factor_vae", "beta_tc_vae", "dip_vae_i", "dip_vae_ii"])
+def test_a_model_that_does_not_say_its_strength_is_not_given_ours(name: str) -> None:
+    with pytest.raises(DataError, match=f"expected the strength of {name} as"):
+        published_point({"model.name": f"'{name}'"}, Evaluation())
+
+
+def test_models_are_measured_as_the_paper_did_and_are_of_no_scale(tmp_path: Path) -> None:
+    config = study_config(runs=1, steps=2) | {
+        "scales": {"small": {}, "paper": {"base": {"evaluation": {"examples": 50}}}},
+        "default_scale": "small",
+    }
+    file = write_study(tmp_path / "tiny.yaml", config)
+    execute(load_study(file).runs[0], tmp_path / "trained")
+    (tmp_path / "trained" / "broken").mkdir()
+    (tmp_path / "trained" / "broken" / "config.yaml").write_text("objective: [")
+    arguments = ["study", str(file), "--models", str(tmp_path / "trained"), "--jobs", "1"]
+    said = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "measured")])
+    assert said.exit_code == 1
+    assert "1 of 2 models measured" in said.output
+    measured = read_study(tmp_path / "measured")
+    assert measured.scale == "models"
+    assert [run.evaluation.examples for run in measured.runs] == [50]
 
 
 def test_a_folder_without_models_is_refused(tmp_path: Path) -> None:

@@ -28,6 +28,13 @@ def test_looks_while_training_are_counted(tmp_path: Path) -> None:
     assert often.costs[0].kind.endswith("snapshots.every=1")
 
 
+def test_networks_of_different_sizes_are_different_kinds(tmp_path: Path) -> None:
+    config = study_config(runs=1, steps=10)
+    config["axes"] |= {"model.architecture.widths": [[8], [16]]}
+    found = plan(load_study(write_study(tmp_path / "a.yaml", config)), calibration_steps=2)
+    assert [("widths=[8]" in cost.kind, "widths=[16]" in cost.kind) for cost in found.costs] == [(1, 0), (0, 1)]
+
+
 def test_inputs_that_predicted_factors_are_tested_on_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

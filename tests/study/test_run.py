@@ -1,6 +1,6 @@
+import errno
 import json
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,8 +33,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_stage_leaves_its_file(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
-    expected = "config.yaml model.safetensors history.parquet snapshots.npz encodings.npz reconstruction.parquet"
-    expected += " regime.parquet histograms.npz scores.parquet downstream.parquet done.json"
+    expected = "config.yaml model.safetensors history.parquet training_time.json snapshots.npz encodings.npz"
+    expected += " reconstruction.parquet regime.parquet histograms.npz scores.parquet downstream.parquet done.json"
     assert set(expected.split()) <= names
     assert "checkpoint.safetensors" not in names
     done = json.loads((finished / "done.json").read_text())
@@ -44,15 +44,6 @@ def test_every_stage_leaves_its_file(finished: Path) -> None:
     made = (finished / "config.yaml").read_text()
     assert "command:" in made
     assert "torch:" in made
-
-
-def test_what_is_measured_anew_later_counts_no_waiting(tmp_path: Path) -> None:
-    directory = execute(tiny(), tmp_path)
-    for name, ago in (("config.yaml", 5000), ("model.safetensors", 4900)):
-        os.utime(directory / name, (time.time() - ago,) * 2)
-    (directory / "done.json").unlink()
-    execute(tiny(), tmp_path)
-    assert 100 <= json.loads((directory / "done.json").read_text())["seconds"] < 160
 
 
 def test_scores_have_both_rules_and_the_whole_code_once(finished: Path) -> None:
@@ -123,6 +114,56 @@ def test_another_evaluation_measures_anew_without_training(tmp_path: Path) -> No
     assert is_done(other, tmp_path)
     assert notes(log) == taken
     assert load_run(directory).evaluation.examples == 40
+
+
+def test_a_kill_while_old_measurements_are_cleared_leaves_work_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tiny()
+    execute(run, tmp_path)
+    other = replace(run, evaluation=replace(run.evaluation, examples=40))
+    unlink, cleared = Path.unlink, 0
+
+    def killed_after_two(path: Path, missing_ok: bool = False) -> None:
+        nonlocal cleared
+        if path.suffix in (".json", ".npz", ".parquet", ".yaml"):
+            cleared += 1
+            if cleared == 3:
+                raise KeyboardInterrupt
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", killed_after_two)
+    with pytest.raises(KeyboardInterrupt):
+        execute(other, tmp_path)
+    monkeypatch.undo()
+    assert not is_done(run, tmp_path)
+    assert not is_done(other, tmp_path)
+    directory = execute(other, tmp_path)
+    assert is_done(other, tmp_path)
+    assert len(Encodings.load(directory / "encodings.npz")) == 40
+
+
+def test_run_time_has_no_pauses_in_it_and_outlives_a_new_measurement(tmp_path: Path) -> None:
+    run = tiny(sleep=0.02)
+    directory = tmp_path / run.name
+    directory.mkdir()
+    execute(run, tmp_path)
+    done = json.loads((directory / "done.json").read_text())
+    assert 12 * 0.02 <= done["training_seconds"] < done["seconds"]
+    os.utime(directory / "config.yaml", (0, 0))
+    execute(replace(run, evaluation=replace(run.evaluation, examples=40)), tmp_path)
+    again = json.loads((directory / "done.json").read_text())
+    assert again["training_seconds"] == done["training_seconds"]
+    assert again["seconds"] < 3600
+
+
+def test_no_room_for_the_directory_of_a_run_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(DiskFullError, match="is full; free some space"):
+        execute(tiny(), tmp_path)
 
 
 def test_name_holds_when_defaults_are_written_out() -> None:

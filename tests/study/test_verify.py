@@ -6,7 +6,7 @@ import polars
 import pytest
 
 from polarised.errors import DataError
-from polarised.study.claims.verdict import Verdict, above, bootstrap, within
+from polarised.study.claims.verdict import Verdict, above, mean_interval, within
 from polarised.study.grid import load_study
 from polarised.study.results import COLUMNS
 from polarised.study.verify import check_claims, verify
@@ -86,7 +86,7 @@ def test_an_interval_is_over_seeds_and_not_over_models() -> None:
         )
     )
     (verdict,) = check_claims(shifted, ["active_codes_agree"])
-    expected = bootstrap(own["shift"].to_numpy() + 0.001)
+    expected = mean_interval(own["shift"].to_numpy() + 0.001)
     assert "over 8 seeds" in verdict.evidence
     assert f"[{expected.low:.3g}, {expected.high:.3g}]" in verdict.evidence
 
@@ -114,7 +114,43 @@ def test_sentences_are_plain(seeds: int) -> None:
 def test_the_exception_is_a_claim_of_its_own() -> None:
     claim = {"name": "passive_variables_grow_with_strength", "except_for": ["beta-VAE"]}
     assert words(check_claims(table(), [claim])) == {"not confirmed"}
-    assert words(check_claims(table(reproduces=False), [claim])) == {"confirmed"}
+    assert words(check_claims(table(reproduces=False), [claim])) == {"not confirmed"}
+    passive = (polars.col("metric") == "count") & (polars.col("variables") == "passive")
+    constant = table().with_columns(value=polars.when(passive).then(4.0).otherwise("value"))
+    assert words(check_claims(constant, [claim])) == {"confirmed"}
+    assert words(check_claims(constant.filter(polars.col("strength") == 1.0), [claim])) == {"undecided"}
+
+
+def test_mixed_variables_are_counted_with_the_passive_ones_on_request() -> None:
+    """Variables that turn from active to mixed instead of passive: only the paper's own count sees them."""
+    count, kind = polars.col("metric") == "count", polars.col("variables")
+    passive = polars.when(count & (kind == "passive")).then(2.0)
+    mixed = passive.when(count & (kind == "mixed")).then(polars.col("strength").rank("dense").cast(polars.Float64))
+    made = table().with_columns(value=mixed.otherwise("value"))
+    for name in ("passive_variables_grow_with_strength", "gap_grows_with_passive"):
+        (alone,), (together,) = (check_claims(made, [{"name": name, "with_mixed": w}]) for w in (False, True))
+        assert alone.verdict == "not confirmed"
+        assert together.verdict == "confirmed"
+        assert "passive and mixed" in together.claim
+
+
+def test_a_seed_without_all_its_strengths_is_no_value() -> None:
+    begun = table(seeds=4).filter((polars.col("seed") < 3) | (polars.col("strength") < 6.0))
+    for verdict in check_claims(begun, claims()):
+        assert "over 3 seeds" in verdict.evidence
+
+
+def test_seeds_of_which_none_is_whole_all_count() -> None:
+    one_each = table(seeds=6).filter(polars.col("seed") == polars.col("strength").rank("dense") - 1)
+    (verdict,) = check_claims(one_each, ["active_codes_agree"])
+    assert "over 6 seeds" in verdict.evidence
+
+
+def test_an_interval_holds_the_truth_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(2)
+    for count in (3, 5, 20):
+        found = [mean_interval(generator.normal(1.0, 2.0, count)) for _ in range(2000)]
+        assert abs(np.mean([one.low < 1.0 < one.high for one in found]) - 0.95) < 0.02
 
 
 def test_an_interval_that_straddles_the_threshold_is_undecided() -> None:
@@ -130,5 +166,5 @@ def test_verify_reads_a_table_and_names_what_lacks(tmp_path: Path) -> None:
     table().drop("seed").write_parquet(file)
     with pytest.raises(DataError, match="lacks seed"):
         verify(file, study="be_more_active")
-    with pytest.raises(DataError, match=r"has no study\.json"):
+    with pytest.raises(DataError, match=r"name the study: --study"):
         verify(file)

@@ -7,6 +7,7 @@ from polarised.errors import ConfigError, TrainingError
 from polarised.models import build_vae
 from polarised.objectives import ELBO, BetaVAE
 from polarised.training import checkpoint, train
+from polarised.training.history import Records
 
 CONFIG = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 4}
 DATA = dsprites(size=32)
@@ -31,6 +32,16 @@ def test_history_has_every_term_and_the_open_window_last():
     assert set(history.terms) == {"distortion", "rate"}
     table = history.table()
     np.testing.assert_allclose(table["loss"], table["distortion"] + table["rate"])
+
+
+def test_seconds_go_on_where_they_stopped_without_the_pause():
+    before = Records(every=5)
+    before.take(1, {"loss": torch.tensor(1.0)})
+    before.flush()
+    state = before.state() | {"history.seconds": np.array([100.0])}
+    after = Records(every=5)
+    after.restore(state, step=1)
+    assert 100.0 <= after.history().seconds < 110.0
 
 
 def test_training_lowers_the_loss():

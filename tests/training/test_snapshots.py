@@ -70,3 +70,16 @@ def test_a_conditional_prior_is_the_one_of_each_input():
 def test_settings_are_checked():
     with pytest.raises(ConfigError, match="at least 1 step"):
         Snapshots(dsprites(), every=0)
+
+
+def test_the_kl_over_training_is_that_to_the_model_s_own_prior():
+    from polarised import classify
+    from polarised.adapters import from_vae
+
+    dataset, snapshots = dsprites(size=32), Snapshots(dsprites(size=32), examples=60)
+    vae = build_vae({**MODEL, "prior": "Sparse"}, dataset.shape)
+    snapshots(0, vae)
+    own = classify(from_vae(vae, dataset, examples=60))
+    np.testing.assert_allclose(snapshots.timeline.table()["kl"], own.statistics.kl, rtol=1e-5)
+    plain = 0.5 * (own.statistics.ratio_mean + own.statistics.shift - 1 - own.statistics.log_ratio)
+    assert (own.statistics.kl < plain / 2).all()

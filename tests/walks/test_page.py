@@ -200,6 +200,47 @@ def test_comparison_tells_models_with_long_names_apart(
         assert [label[:6] for label in labels] == ["…seed0", "…seed1", "…seed2"]
 
 
+def bars(page: Any, panel: str) -> dict[str, float]:
+    """The lengths of a panel's bars by the text beside them."""
+    groups = page.locator(f"{panel} g[data-tip]").evaluate_all(
+        "groups => groups.map(g => [g.querySelector('text').textContent, g.querySelector('rect').getBBox().width])"
+    )
+    return {text: float(width) for text, width in groups}
+
+
+def test_infinite_information_is_drawn_longer_than_any_other(
+    visit: Callable[..., Visit], diagnosis: Diagnosis, tmp_path: Path
+) -> None:
+    rows = [("mean", float("inf")), ("sampled", 0.002)]
+    scores = polars.DataFrame(
+        [("total_correlation", representation, "full", value) for representation, value in rows],
+        schema=diagnosis.scores.schema,
+        orient="row",
+    )
+    tied = replace(diagnosis, scores=scores)
+    with visit(write_report([tied, diagnosis], tmp_path / "page.html")) as page:
+        drawn = bars(page, "#scores-charts")
+        assert drawn["0.002"] < 0.01 * drawn["∞"]
+        compared = bars(page, "#compare-scores .panel:first-child")
+        assert max(length for text, length in compared.items() if text != "∞") < 0.7 * compared["∞"]
+
+
+def test_numbers_that_mean_nothing_are_not_shown(
+    visit: Callable[..., Visit], page_file: Path, diagnosis: Diagnosis
+) -> None:
+    sure = replace(diagnosis.regime, distance_errors=np.full(10, 12_345.0))
+    page_of_the_sure = write_report(replace(diagnosis, regime=sure), page_file.with_name("sure.html"))
+    with visit(page_of_the_sure) as page:
+        cells = page.locator("#variables-table tbody tr").evaluate_all(
+            "rows => rows.map(r => [r.querySelector('.badge').textContent, ...[...r.cells].map(c => c.textContent)])"
+        )
+        assert {cells_of[12] == "–" for cells_of in cells if cells_of[0] == "passive"} == {True}
+        assert {cells_of[12] == "–" for cells_of in cells if cells_of[0] != "passive"} == {False}
+        assert {cells_of[13] for cells_of in cells} == {"> 999"}
+        note = page.locator("[data-metric=mutual_information] .note").text_content()
+        assert note == "mean over pairs, nats; independent variables show about 0.090"
+
+
 def test_study_page_filters_and_links(visit: Callable[..., Visit], tmp_path: Path) -> None:
     table = tidy()
     run = table["run"][0]

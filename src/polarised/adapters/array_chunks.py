@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from polarised.adapters.array_files import open_arrays
+from polarised.adapters.array_files import ArrayFile, open_arrays
 from polarised.adapters.array_names import Names
 from polarised.adapters.spread import Second, as_variance
 from polarised.errors import DataError
+from polarised.representations.encodings import checked_repeats
 
 __all__ = ["Chunk", "chunks_of_file"]
 
@@ -20,13 +21,15 @@ LARGEST_CHUNK = 1 << 28
 
 
 class Chunk(NamedTuple):
-    """The posteriors (and priors and factors) of consecutive inputs."""
+    """The posteriors (and priors and factors) of consecutive inputs; `kl` and `repeats` are those of `Encodings`."""
 
     mean: Array
     variance: Array
     prior_mean: Array | float
     prior_variance: Array | float
     factors: Array | None
+    kl: Array | None = None
+    repeats: int = 1
 
 
 def chunks_of_file(
@@ -72,10 +75,21 @@ def chunks_of_file(
     widest = max(prod(file.shape(name)[1:]) for name in each)
     rows = max(1, min(rows, LARGEST_CHUNK // (8 * max(1, widest))))
     constant = {name: file.whole(name) for name in once}
+    kl, repeats = _of_all_inputs(file, file.shape(names.mean))
     wanted = length if examples is None else min(examples, length)
+    rows, wanted = (max(count // repeats, 1) * repeats for count in (rows, wanted))
     for number, parts in enumerate(file.chunks(each, rows, wanted)):
         # One look at the first chunk settles what the numbers are; a small last one could mislead.
-        yield _chunk({**constant, **parts}, names, certain=certain or second is not None or number > 0)
+        chunk = _chunk({**constant, **parts}, names, certain=certain or second is not None or number > 0)
+        yield chunk._replace(kl=kl, repeats=repeats)
+
+
+def _of_all_inputs(file: ArrayFile, shape: tuple[int, ...]) -> tuple[Array | None, int]:
+    """Return what `Encodings.save` adds where it is needed; arrays of other shapes are somebody's own."""
+    kl = file.whole("kl") if "kl" in file.names and file.shape("kl") == shape[1:2] else None
+    if "repeats" not in file.names or file.shape("repeats") != ():
+        return kl, 1
+    return kl, checked_repeats(file.whole("repeats"), shape[0])
 
 
 def _chunk(parts: Mapping[str, Array], names: Names, *, certain: bool) -> Chunk:

@@ -50,7 +50,8 @@ class ArrayFile(ABC):
     @property
     def factor_names(self) -> list[str] | None:
         """The names of the factors, where the file has them."""
-        if "factor_names" not in self.names:
+        # Encodings without factors are saved with an empty list of names.
+        if "factor_names" not in self.names or not self.rows("factor_names"):
             return None
         return [str(name) for name in self.whole("factor_names").ravel()]
 

@@ -45,7 +45,10 @@ class Names:
         found = [(kind, by_name[name]) for kind, names in SECOND.items() for name in names if name in by_name]
         listed = ", ".join(offered) or "nothing"
         if mean is None:
-            raise DataError(f"expected an array called mean (or mu, loc, z_mean ...) in {where}, it has {listed}")
+            beside = "; name the files x_mean.npy and x_variance.npy, side by side" if where.endswith(".npy") else ""
+            raise DataError(
+                f"expected an array called mean (or mu, loc, z_mean ...) in {where}, it has {listed}{beside}"
+            )
         if not found and "sigma" in by_name:
             if second is None:
                 raise DataError(
@@ -64,7 +67,7 @@ class Names:
             for name in names
             if f"prior_{name}" in by_name
         ]
-        kind, spread = found[0]
+        kind, spread = next((pair for pair in found if pair[0] == second), found[0])
         return cls(
             mean,
             spread,

@@ -54,6 +54,8 @@ def from_arrays(
         prior_variance=_prior([chunk.prior_variance for chunk in chunks]),
         factors=factors,
         factor_names=file.factor_names if factors is not None else None,
+        kl=chunks[0].kl,
+        repeats=chunks[0].repeats,
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polarised.adapters.callables import from_callable
+from polarised.adapters.encoder_calls import as_array
 from polarised.representations import Encodings
 
 __all__ = ["from_diffusers"]
@@ -17,11 +18,13 @@ def from_diffusers(
     *,
     batch_size: int = 8,
     positions: Literal["observations", "variables"] = "observations",
+    certain: bool = False,
 ) -> Encodings:
     """Encode images with an AutoencoderKL: latents (n, channels, height, width), read from `latent_dist`.
 
     A channel is a variable and each position of an image an observation of it; ``positions="variables"`` makes every
-    position a variable of its own. Images are given as the model was trained, as a rule in [-1, 1].
+    position a variable of its own. Images are given as the model was trained, as a rule in [-1, 1]. `certain` is that
+    of `from_callable`.
 
     >>> from diffusers import AutoencoderKL  # doctest: +SKIP
     >>> from_diffusers(AutoencoderKL.from_pretrained("stabilityai/sd-vae-ft-mse"), images)  # doctest: +SKIP
@@ -31,7 +34,7 @@ def from_diffusers(
 
     from polarised.models.networks import evaluating
 
-    pixels = torch.as_tensor(np.asarray(images, dtype=np.float32))
+    pixels = torch.as_tensor(as_array(images).astype(np.float32))
     parameter = next(model.parameters())
 
     def encode(batch: torch.Tensor) -> tuple[Any, Any]:
@@ -39,4 +42,6 @@ def from_diffusers(
         return posterior.mean, posterior.logvar
 
     with evaluating(model):
-        return from_callable(encode, torch.split(pixels, batch_size), second="log_variance", positions=positions)
+        return from_callable(
+            encode, torch.split(pixels, batch_size), second="log_variance", certain=certain, positions=positions
+        )

@@ -8,6 +8,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from polarised.adapters.callables import from_callable
 from polarised.adapters.spread import Second
 from polarised.errors import ConfigError
+from polarised.models.networks import evaluating
 from polarised.representations.timeline import Timeline
 
 __all__ = ["RegimeCallback"]
@@ -17,7 +18,8 @@ class RegimeCallback(Callback):
     """Type the variables on fixed inputs every `every` optimiser steps, and log how many are active, mixed, passive.
 
     `encode(module, batch)` returns (mean, second) of q(z|x); `batches` are the evaluation inputs, a list that is gone
-    through each time. What was seen is in `timeline`; a total collapse gives a warning as soon as it shows.
+    through each time and brought to the module's device. What was seen is in `timeline`; a total collapse gives a
+    warning as soon as it shows. `certain` is that of `from_callable`.
 
     >>> callback = RegimeCallback(lambda module, x: module.encoder(x), [], second="log_variance", every=500)
     >>> callback.every
@@ -31,12 +33,13 @@ class RegimeCallback(Callback):
         *,
         second: Second,
         every: int = 500,
+        certain: bool = False,
         timeline: Timeline | None = None,
     ) -> None:
         super().__init__()
         if every < 1:
             raise ConfigError(f"expected every of at least 1 step, got {every}")
-        self.encode, self.batches, self.second, self.every = encode, batches, second, every
+        self.encode, self.batches, self.second, self.every, self.certain = encode, batches, second, every, certain
         self.timeline = Timeline() if timeline is None else timeline
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
@@ -61,15 +64,13 @@ class RegimeCallback(Callback):
         self.timeline.restore({name: np.asarray(values) for name, values in state_dict.items()})
 
     def _look(self, trainer: Trainer, module: LightningModule) -> None:
-        training = module.training
-        module.eval()
-        try:
-            # What the numbers are is asked about once: while training, a fresh network may look like anything.
-            encodings = from_callable(
-                lambda batch: self.encode(module, batch), self.batches, second=self.second, certain=True
-            )
-        finally:
-            module.train(training)
+        def encode(batch: Any) -> tuple[Any, Any]:
+            return self.encode(module, module.transfer_batch_to_device(batch, module.device, 0))
+
+        # What the numbers are is asked about once: while training, a network may look like anything.
+        certain = self.certain or len(self.timeline) > 0
+        with evaluating(module):
+            encodings = from_callable(encode, self.batches, second=self.second, certain=certain)
         self.timeline.take(trainer.global_step, encodings)
         row = self.timeline.counts().row(-1, named=True)
         numbers = {f"polarised/{name}": float(row[name]) for name in ("active", "mixed", "passive", "kl")}

@@ -13,6 +13,7 @@ from polarised.data import Batch, Dataset
 from polarised.errors import DataError
 from polarised.models import VAE
 from polarised.models.networks import evaluating
+from polarised.models.posteriors import DiagonalGaussian
 from polarised.randomness import seed_for, stream
 from polarised.representations import Encodings
 from polarised.representations.decoded import Pictures
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["decoder_use", "from_vae", "pictures"]
 
 Floats = NDArray[Any]
+
+# Images in one pass through a network.
+_AT_ONCE = 512
 
 
 def from_vae(
@@ -50,6 +54,7 @@ def from_vae(
     names = data.factor_space.names if isinstance(data, Dataset) and data.factor_space is not None else None
     batch = _batch(data, examples, u, seed)
     parts: list[tuple[Tensor, ...]] = []
+    divergences: list[Tensor] = []
     with evaluating(vae), _at(vae, device), torch.inference_mode():
         for start in range(0, len(batch), batch_size):
             x, auxiliary = _tensors(vae, batch, slice(start, start + batch_size))
@@ -58,6 +63,8 @@ def from_vae(
             count = len(x) if vae.prior.conditional else 1
             prior_mean, prior_variance = vae.prior.given(auxiliary).moments(count)
             parts.append(tuple(t.cpu() for t in (posterior.mean, posterior.variance, prior_mean, prior_variance)))
+            if not (vae.prior.gaussian or vae.prior.conditional):
+                divergences.append(vae.prior.marginal_kl(posterior).cpu().double())
             if progress is not None:
                 progress(start + len(x))
     columns = [torch.cat(column).numpy() for column in zip(*parts, strict=True)]
@@ -68,6 +75,7 @@ def from_vae(
         prior_variance=_constant(columns[3]),
         factors=batch.factors,
         factor_names=names if batch.factors is not None else None,
+        kl=torch.cat(divergences).mean(0).numpy() if divergences else None,
     )
 
 
@@ -76,6 +84,7 @@ def decoder_use(
 ) -> "polars.DataFrame":
     """Return how much the decoder relies on each variable, as the rise of -log p(x|z) in nats an image.
 
+    At most `examples` images of the data are drawn.
     z_j of one input is replaced by that of another input (permuted) or by a draw from p(z_j|u) (redrawn). Both near 0:
     the decoder ignores it. Permuting costs, redrawing does not: the prior knows it already. [Bonheme2023iVAE]
 
@@ -87,12 +96,12 @@ def decoder_use(
     """
     import polars
 
-    batch = _batch(data, examples, u, seed)
+    batch = _drawn(data, examples, u, seed)
     generator = torch.Generator().manual_seed(seed_for(seed, "decoder use"))
     order = stream(seed, "decoder use").permutation(len(batch))
     with evaluating(vae), torch.inference_mode():
         x, auxiliary = _tensors(vae, batch, slice(None))
-        posterior = vae.posterior(x, auxiliary)
+        posterior = _posterior(vae, x, auxiliary)
         noise = torch.randn(posterior.mean.shape, generator=generator).to(posterior.mean)
         z = posterior.sample(noise=noise)
         other = {
@@ -121,7 +130,7 @@ def pictures(
 ) -> Pictures:
     """Return reconstructions, and each variable moved from -`reach` to `reach` prior standard deviations.
 
-    The other variables stay at the mean of the first original.
+    The other variables stay at the mean of the first original; at most `originals` images of the data are drawn.
 
     >>> from polarised.data import dsprites
     >>> from polarised.models import build_vae
@@ -129,17 +138,21 @@ def pictures(
     >>> pictures(vae, dsprites(), steps=5).traversals.shape
     (3, 5, 1, 64, 64)
     """
-    batch = _batch(data, originals, u, seed)
+    batch = _drawn(data, originals, u, seed)
     values = torch.linspace(-reach, reach, steps)
     with evaluating(vae), torch.inference_mode():
         x, auxiliary = _tensors(vae, batch, slice(None))
-        mean = vae.posterior(x, auxiliary).mean
-        centre, spread = (t[0].to(mean) for t in vae.prior.given(auxiliary).moments(len(x)))
+        mean = _posterior(vae, x, auxiliary).mean
+        prior = vae.prior.given(auxiliary)
+        centre, deviation = (t[0].to(mean) for t in (prior.moments(len(x))[0], prior.deviation(len(x))))
         moved = mean[0].repeat(vae.latents, steps, 1)
         for j in range(vae.latents):
-            moved[j, :, j] = centre[j] + spread[j].sqrt() * values.to(mean)
-        drawn = vae.generate(moved.flatten(0, 1)).reshape(vae.latents, steps, *vae.shape)
-        shown = vae.generate(mean)
+            moved[j, :, j] = centre[j] + deviation[j] * values.to(mean)
+        shown, drawn = (
+            torch.cat([vae.generate(part) for part in torch.split(codes, _AT_ONCE)])
+            for codes in (mean, moved.flatten(0, 1))
+        )
+        drawn = drawn.reshape(vae.latents, steps, *vae.shape)
     reconstructions, traversals = (t.clamp(0, 1).cpu().numpy() for t in (shown, drawn))
     return Pictures(batch.images, reconstructions, traversals, values.numpy())
 
@@ -170,6 +183,26 @@ def _batch(data: Dataset | Batch | ArrayLike, examples: int, u: ArrayLike | None
         came = "" if auxiliary is None else f" with {len(auxiliary)} rows of u"
         raise DataError(f"expected images (n, *shape), and as many rows of u, got {images.shape}{came}")
     return Batch(images, None, auxiliary, np.arange(len(images)))
+
+
+def _drawn(data: Dataset | Batch | ArrayLike, count: int, u: ArrayLike | None, seed: int) -> Batch:
+    """Return at most so many images, of an array or a batch too."""
+    batch = _batch(data, count, u, seed)
+    if len(batch) <= count:
+        return batch
+    rows = np.sort(stream(seed, "images of an array").choice(len(batch), count, replace=False))
+    return Batch(
+        batch.images[rows],
+        None if batch.factors is None else batch.factors[rows],
+        None if batch.u is None else batch.u[rows],
+        batch.indices[rows],
+    )
+
+
+def _posterior(vae: VAE, x: Tensor, u: Tensor | None) -> DiagonalGaussian:
+    parts = [slice(start, start + _AT_ONCE) for start in range(0, len(x), _AT_ONCE)]
+    found = [vae.posterior(x[rows], None if u is None else u[rows]) for rows in parts]
+    return DiagonalGaussian(torch.cat([q.mean for q in found]), torch.cat([q.log_variance for q in found]))
 
 
 def _tensors(vae: VAE, batch: Batch, rows: slice) -> tuple[Tensor, Tensor | None]:

@@ -69,5 +69,6 @@ def _layer(weights: Mapping[str, Tensor], name: str, *, transposed: bool = False
             f"expected {name}.bias of shape {tuple(layer.bias.shape)}, got {tuple(bias.shape)}: is the layer a {kind}? "
             "The flag transposed says so"
         )
+    layer = layer.to(weight.dtype)
     layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
-    return layer.to(weight.dtype)
+    return layer

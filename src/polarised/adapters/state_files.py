@@ -1,6 +1,7 @@
 """State dicts in files of PyTorch: weights come out, nothing is run, and memory follows the bytes that are there."""
 
 import io
+import pickle
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,6 +47,11 @@ def state_in(file: IO[bytes], where: Path) -> dict[str, Tensor]:
         weights = torch.load(file, weights_only=True, map_location="cpu")
     except DataError:
         raise
+    except pickle.UnpicklingError as error:
+        # Torch advises here to unpickle it after all, which would run whatever it holds.
+        objects = "Unsupported" in str(error)
+        why = "it holds objects that would have to be run; save state_dict() alone" if objects else "it is damaged"
+        raise DataError(f"refused to read {where}: {why}") from error
     except Exception as error:
         raise _refusal(where, error) from error
     weights = weights.get("state_dict", weights) if isinstance(weights, dict) else weights

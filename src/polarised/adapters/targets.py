@@ -122,6 +122,11 @@ def open_target(path: str | Path) -> Target:
         return Target(path, "arrays")
     if path.is_file() and path.suffix == ".safetensors":
         return Target(path, "model")
+    if path.is_file() and path.suffix.lower() in (".pt", ".pth"):
+        raise DataError(
+            f"expected a model with its description, got the weights {path.name} alone; give the folder that holds "
+            "them and specs.json (disentangling-vae), or save what your encoder gives with numpy.savez"
+        )
     if path.is_file() and path.suffix.lower() != ".zip":
         raise DataError(f"expected one of {', '.join(ARRAYS)}, .safetensors or .zip, got {path.name}")
     if (path / "config.yaml").is_file() or (path / "encodings.npz").is_file():
@@ -132,6 +137,8 @@ def open_target(path: str | Path) -> Target:
             return Target(path, kind, dataset_named(folder, config, key))
     if path.is_dir() and any(path.glob("*.npy")):
         return Target(path, "arrays")
+    if runs := sorted(file.parent for file in path.glob("*/config.yaml")):
+        raise DataError(f"expected one run, {path} holds {len(runs)}; give one of them, such as {runs[0]}")
     raise DataError(
         f"expected a run of ours (config.yaml), of disentanglement_lib (model/tfhub), of disentangling-vae (model.pt) "
         f"or .npy files in {path}, found none; give the folder of one model"

@@ -32,6 +32,13 @@ class _Commands(TyperGroup):
             typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
             # A setting that does not exist is wrong use, as an option that does not exist is.
             ctx.exit(2 if isinstance(error, ConfigError) else 1)
+        except BrokenPipeError:
+            # Whoever reads what we print has seen enough: the frame around the commands ends without a word.
+            raise
+        except OSError as error:
+            where = "" if error.filename is None else f"could not write or read {error.filename}: "
+            typer.secho(f"error: {where}{error.strerror or error}", fg=typer.colors.RED, err=True)
+            ctx.exit(1)
         except KeyboardInterrupt as interrupt:
             typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
             ctx.exit(130)

@@ -18,6 +18,7 @@ def cite(
 
     Example: [bold]polarised cite be_more_active > references.bib[/bold]
     """
+    from polarised.errors import ConfigError
     from polarised.study.citations import bibtex, citation_keys
     from polarised.study.grid import load_study
     from polarised.study.run import load_run
@@ -28,6 +29,11 @@ def cite(
         runs = [load_run(folder)]
     elif folder.is_dir() and (found := sorted(folder.glob("*/config.yaml"))):
         runs = [load_run(path.parent) for path in found]
+    elif folder.is_dir() or (folder.is_file() and folder.suffix not in (".yaml", ".yml")):
+        raise ConfigError(
+            f"expected a run directory, a folder of runs, or the name or .yaml file of a study, {target} is none: "
+            "a run has a config.yaml"
+        )
     else:
         study = load_study(target)
         runs, more = study.runs, list(study.references)

@@ -149,9 +149,17 @@ def _print_table(described: "list[Description]", folder: str) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    screen = console()
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title="Datasets", title_justify="left", title_style="bold")
     for heading in ("dataset", "ready", "images", "shape", "factors", "licence", "citation"):
-        table.add_column(heading, justify="right" if heading == "images" else "left", overflow="fold")
+        table.add_column(
+            heading,
+            justify="right" if heading == "images" else "left",
+            overflow="fold",
+            # Names and numbers stay whole where it is narrow; the words beside them break.
+            no_wrap=heading in ("ready", "images", "shape"),
+            width=max(len(about.name) for about in described) if heading == "dataset" and screen.width < 120 else None,
+        )
     for about in described:
         table.add_row(
             f"{about.name}\n[dim]{about.title}[/dim]",
@@ -162,7 +170,6 @@ def _print_table(described: "list[Description]", folder: str) -> None:
             about.licence,
             about.citation,
         )
-    screen = console()
     screen.print(table)
     screen.print(f"Files are looked for in {as_it_is(folder)}; set POLARISED_DATA to change it.", soft_wrap=True)
     for about in (about for about in described if not about.ready):

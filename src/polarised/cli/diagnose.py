@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from polarised.cli.screen import MARKS, Json, Quiet, as_it_is, console, print_json, show_diagnosis, table
+from polarised.cli.screen import MARKS, Json, Quiet, as_it_is, console, known, print_json, show_diagnosis, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +45,7 @@ def diagnose(
         Literal["variance", "log_variance", "std", "log_std"] | None,
         typer.Option(help="What the spread in a file of arrays is; default: by its name."),
     ] = None,
-    examples: Annotated[int, typer.Option(help="Images to encode.", min=2)] = 10_000,
+    examples: Annotated[int | None, typer.Option(help="Images to encode; default: 10,000.", min=2)] = None,
     executor: Annotated[Literal["local", "ray"], typer.Option(help="Where to read files of arrays.")] = "local",
     address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
     html: Annotated[
@@ -55,7 +55,7 @@ def diagnose(
         bool, typer.Option(help="Write the page (with --quiet and --json only where --html names it).")
     ] = True,
     details: Annotated[bool, typer.Option("--details", help="Also other papers' rules and other thresholds.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random; default: 0, or a run's.", min=0)] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -77,14 +77,19 @@ def diagnose(
         address=address,
     )
     if html is None and page and not (json or quiet):
-        html = _place(targets, diagnosis.name)
+        from polarised.report.folders import page_of
+
+        html = page_of(targets, diagnosis.name)
     written = None if html is None else diagnosis.report(html)
     if json:
         print_json({**diagnosis.to_dict(), "page": written})
         return
     screen = console(quiet=quiet)
     regime = diagnosis.regime
-    settings = f"{regime.rows:,} inputs, {regime.rule} rule, alpha {regime.alpha:g}"
+    inputs = f"{regime.inputs:,} inputs"
+    if regime.rows > regime.inputs:
+        inputs += f" × {regime.rows / regime.inputs:g} positions (axis 1 is the variable)"
+    settings = f"{inputs}, {regime.rule} rule, alpha {regime.alpha:g}"
     screen.print(f"[dim]{as_it_is(diagnosis.name)}, {settings}[/dim]")
     show_diagnosis(diagnosis, screen)
     if diagnosis.decoder_use is not None:
@@ -93,12 +98,6 @@ def diagnose(
         _show_details(diagnosis, screen)
     if written is not None:
         screen.print(f"\nThe page: [bold]{as_it_is(written)}[/bold]", soft_wrap=True)
-
-
-def _place(targets: list[Path], name: str) -> Path:
-    """A run keeps its page; beside files and models of others nothing is written."""
-    own = targets[0].is_dir() and (targets[0] / "config.yaml").exists()
-    return targets[0] / "report.html" if own else Path(f"{name}.html")
 
 
 def _show_decoder_use(diagnosis: "Diagnosis", screen: "Console") -> None:
@@ -137,8 +136,8 @@ def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:
             str(row["variable"]),
             MARKS[row["type"]],
             f"{row['distance']:.3f}",
-            f"{row['distance_errors']:.0f}" if row["distance_errors"] < 1000 else "> 999",
-            f"{row['confidence']:.1%}",
+            "> 999" if row["distance_errors"] >= 1000 else known(row["distance_errors"], ".0f"),
+            known(row["confidence"], ".1%"),
         )
         for row in diagnosis.regime.table().sort("distance_errors", maintain_order=True).iter_rows(named=True)
     ]

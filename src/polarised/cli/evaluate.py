@@ -1,5 +1,6 @@
 """`polarised evaluate`: every number of a representation, with a sentence on how to read it."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -8,8 +9,10 @@ import typer
 from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
+    import polars
     from rich.console import Console
 
+    from polarised.adapters.targets import Target
     from polarised.representations import Encodings
 
 __all__ = ["evaluate"]
@@ -39,28 +42,34 @@ def evaluate(
 ) -> None:
     """Score the mean and the sampled code with the metrics of the literature.
 
-    With known factors (an array of that name, or a model with its data) also what each variable says of them.
+    With known factors (an array of that name, or a model with its data) also what each variable says of them. Of a
+    model factor_vae_score and beta_vae_score are made where they are named: each encodes about a million images.
 
     Example: [bold]polarised evaluate runs/my-run --metrics total_correlation,mig,dci[/bold]
     """
+    from polarised.adapters.targets import open_target
+    from polarised.metrics.evaluation import BY_DRAWING
     from polarised.metrics.evaluation import evaluate as score
 
-    encodings = _encoded(target, data, second, examples, seed)
+    opened = open_target(target)
+    encodings = _encoded(opened, data, second, examples, seed)
     kinds: tuple[Literal["mean", "sampled"], ...] = (
         ("mean", "sampled") if representation == "both" else (representation,)
     )
     names = [name.strip() for name in metrics.split(",") if name.strip()]
-    scores = score(encodings, metrics="all" if names == ["all"] else names, representation=kinds, seed=seed)
+    # Arrays hold the images that were encoded; a model with its data can encode any.
+    drawn = [] if opened.kind == "arrays" else [name for name in names if name in BY_DRAWING]
+    others = [name for name in names if name not in drawn]
+    scores = score(encodings, metrics="all" if names == ["all"] else others, representation=kinds, seed=seed)
+    if drawn:
+        scores.extend(_by_drawing(opened, data, drawn, kinds, seed))
     if json:
         print_json({"target": str(target), "seed": seed, "scores": scores.to_dicts()})
         return
     _show(scores.to_dicts(), console(quiet=quiet))
 
 
-def _encoded(target: Path, data: str | None, second: Any, examples: int, seed: int) -> "Encodings":
-    from polarised.adapters.targets import images_named, open_target
-
-    opened = open_target(target)
+def _encoded(opened: "Target", data: str | None, second: Any, examples: int, seed: int) -> "Encodings":
     if opened.kind == "arrays":
         from polarised.adapters.arrays import from_arrays
 
@@ -68,11 +77,56 @@ def _encoded(target: Path, data: str | None, second: Any, examples: int, seed: i
     if opened.kind == "run" and data is None:
         from polarised.adapters.arrays import from_arrays
 
-        return from_arrays(target / "encodings.npz", examples=examples)
+        return from_arrays(opened.path / "encodings.npz", examples=examples)
     from polarised.adapters.native import from_vae
 
-    images = opened.data() if data is None else images_named(data)
-    return from_vae(opened.vae(), images, examples=examples, seed=seed)
+    return from_vae(opened.vae(), _images(opened, data), examples=examples, seed=seed)
+
+
+def _images(opened: "Target", data: str | None) -> Any:
+    from polarised.adapters.targets import images_named
+    from polarised.study.run import dataset_of, load_run
+
+    if data is not None:
+        return images_named(data)
+    return dataset_of(load_run(opened.path)) if opened.kind == "run" else opened.data()
+
+
+def _by_drawing(
+    opened: "Target", data: str | None, metrics: list[str], kinds: tuple[str, ...], seed: int
+) -> "polars.DataFrame":
+    """Score what holds a factor fixed and draws the others: about a million images are encoded for each score."""
+    import numpy as np
+    import polars
+
+    from polarised.adapters.native import from_vae
+    from polarised.errors import DataError
+    from polarised.metrics.evaluation import BY_DRAWING
+    from polarised.metrics.reading import reading
+    from polarised.randomness import stream
+
+    vae, images = opened.vae(), _images(opened, data)
+    space, draws = images.factor_space, stream(seed, "images of factors")
+    if space is None:
+        raise DataError(f"{', '.join(metrics)}: expected a dataset with known factors, {images.name} has none")
+
+    def codes(indices: Any, kind: str) -> Any:
+        u = None if images.auxiliary is None else images.auxiliary(indices)
+        encodings = from_vae(vae, images.draw(indices, draws), u=u)
+        return encodings.mean if kind == "mean" else encodings.sample(seed=int(draws.integers(2**31)))
+
+    def represent(factors: Any, kind: str) -> Any:
+        indices = space.index(factors, draws)
+        # Images are many times as large as their codes, so few of them are held at a time.
+        return np.concatenate([codes(indices[start : start + 4096], kind) for start in range(0, len(indices), 4096)])
+
+    rows = [
+        (name, kind, value, reading(name))
+        for kind in kinds
+        for metric in metrics
+        for name, value in BY_DRAWING[metric](partial(represent, kind=kind), space.sizes, seed).items()
+    ]
+    return polars.DataFrame(rows, schema=["metric", "representation", "value", "reading"], orient="row")
 
 
 def _show(scores: list[dict[str, object]], screen: "Console") -> None:

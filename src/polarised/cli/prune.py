@@ -22,6 +22,7 @@ def prune(
     alpha: Annotated[
         float | None, typer.Option(help="Threshold of the types; default: 0.1, or the run's own.", min=0.001, max=0.499)
     ] = None,
+    rule: Annotated[Literal["relative", "standard"], typer.Option(help="Rule of the types.")] = "relative",
     examples: Annotated[int, typer.Option(help="Images to prove it on.", min=10)] = 3000,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     mean_head: Annotated[str | None, typer.Option(help="Foreign weights: the layer that gives the mean.")] = None,
@@ -47,11 +48,21 @@ def prune(
     Weights of your own network (.safetensors, .pt): name the layers around the latents, and what to keep:
     [bold]polarised prune vae.pt --mean-head fc_mu --log-variance-head fc_var --decoder-input dec.0 --keep 0,3[/bold]
     """
+    from polarised.errors import ConfigError
+
     screen = console(quiet=quiet or json)
+    if out.suffix != ".safetensors":
+        raise ConfigError(f"expected --out as a .safetensors file, got {out.name}; name it {out.stem}.safetensors")
+    out.parent.mkdir(parents=True, exist_ok=True)
     if mean_head is not None or decoder_input is not None:
         report = _foreign(target, out, keep, mean_head, log_variance_head, decoder_input, layout, transposed)
+    elif target.suffix in (".pt", ".pth"):
+        raise ConfigError(
+            f"expected the layers around the latents in {target}; name them with --mean-head, --log-variance-head and "
+            "--decoder-input, and what to keep with --keep, or give the folder of a published model"
+        )
     else:
-        report = _own(target, out, keep, data, alpha, examples, seed)
+        report = _own(target, out, keep, data, alpha, rule, examples, seed)
     if json:
         print_json({**report, "model": out})
         return
@@ -70,10 +81,8 @@ def prune(
 
 
 def _own(
-    path: Path, out: Path, keep: str | None, data: str | None, alpha: float | None, examples: int, seed: int
+    path: Path, out: Path, keep: str | None, data: str | None, alpha: float | None, rule: Any, examples: int, seed: int
 ) -> dict[str, Any]:
-    import torch
-
     from polarised.adapters.targets import images_named, open_target
     from polarised.errors import DataError
     from polarised.models.pruning import prune, pruned_config, pruning_report
@@ -82,12 +91,13 @@ def _own(
     target = open_target(path)
     vae, (config, auxiliary_size) = target.vae(), target.config()
     images = images_named(data) if data is not None else _data_of(target)
-    encodings, regime = _typed(target, vae, images, alpha, examples, seed, own=data is None)
+    encodings, regime = _typed(target, vae, images, alpha, rule, examples, seed, own=data is None)
     kept = [j for j in range(vae.latents) if j not in regime.droppable] if keep is None else _numbers(keep)
     if not kept:
         raise DataError("expected a variable that is alive, all are passive; name what to keep with --keep")
     batch = images.sample(min(examples, len(images)), seed)
-    smaller = prune(vae, kept, u=None if batch.u is None else torch.from_numpy(batch.u))
+    # What is noise about a value of its own must leave that value behind, not the prior mean.
+    smaller = prune(vae, kept, constants=encodings.mean.mean(axis=0, dtype="float64"))
     proof = pruning_report(vae, smaller, batch.images, keep=kept, u=batch.u, seed=seed)
     save_vae(smaller, out, config=pruned_config(config, kept), auxiliary_size=auxiliary_size)
     report: dict[str, Any] = {
@@ -146,7 +156,7 @@ def _data_of(target: Any) -> Any:
 
 
 def _typed(
-    target: Any, vae: Any, images: Any, alpha: float | None, examples: int, seed: int, *, own: bool
+    target: Any, vae: Any, images: Any, alpha: float | None, rule: Any, examples: int, seed: int, *, own: bool
 ) -> tuple[Any, Any]:
     """Return the encodings and types that `diagnose` speaks of: a run's own where it has them."""
     from polarised.adapters.native import from_vae
@@ -156,9 +166,9 @@ def _typed(
         from polarised.study.run import load_run
 
         run, encodings = load_run(target.path), Encodings.load(target.path / "encodings.npz")
-        return encodings, classify(encodings, alpha=alpha or run.evaluation.alpha, seed=run.seed)
+        return encodings, classify(encodings, alpha=alpha or run.evaluation.alpha, rule=rule, seed=run.seed)
     encodings = from_vae(vae, images, examples=examples, seed=seed)
-    return encodings, classify(encodings, alpha=alpha or 0.1, seed=seed)
+    return encodings, classify(encodings, alpha=alpha or 0.1, rule=rule, seed=seed)
 
 
 def _accuracies(encodings: Any, kept: list[int], examples: int) -> tuple[float, float]:
@@ -185,6 +195,7 @@ def _numbers(text: str) -> list[int]:
     from polarised.errors import ConfigError
 
     try:
-        return [int(part) for part in text.split(",") if part.strip()]
+        # An empty text has no numbers either: its one part is none.
+        return [int(part) for part in text.strip(" ,").split(",")]
     except ValueError:
         raise ConfigError(f"expected --keep as numbers with commas, such as 0,3,5, got {text!r}") from None

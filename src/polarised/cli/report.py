@@ -1,7 +1,7 @@
 """`polarised report` and `polarised explore`: a page to send, and a page to play with."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,9 +18,24 @@ def report(
             show_default=False,
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="File to write; default: report.html in the folder.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File to write; default: report.html in a run's or a study's folder, else NAME.html here."),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     data: Annotated[str | None, typer.Option(help="Images to encode: a dataset's name or an .npz.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Threshold of the types; default: 0.1, or the run's own.", min=0.001, max=0.499)
+    ] = None,
+    rule: Annotated[
+        Literal["relative", "standard"] | None, typer.Option(help="Rule of the types; default: relative.")
+    ] = None,
+    second: Annotated[
+        Literal["variance", "log_variance", "std", "log_std"] | None,
+        typer.Option(help="What the spread in a file of arrays is; default: by its name."),
+    ] = None,
+    examples: Annotated[int | None, typer.Option(help="Images to encode; default: 10,000.", min=2)] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random; default: 0, or a run's.", min=0)] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -30,7 +45,17 @@ def report(
     """
     from polarised.report.folders import report_on
 
-    page = report_on(targets, out, data=data, title=title)
+    page = report_on(
+        targets,
+        out,
+        title=title,
+        data=data,
+        alpha=alpha,
+        rule=rule,
+        second=second,
+        examples=examples,
+        seed=seed,
+    )
     if json:
         print_json({"page": str(page), "bytes": page.stat().st_size})
     else:

@@ -1,6 +1,7 @@
 """What the commands print: small tables with a plain sentence, or one JSON object for machines."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "as_it_is",
     "bullets",
     "console",
+    "known",
     "print_json",
     "regime_table",
     "scores_table",
@@ -31,7 +33,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but er
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
 
 # A mark beside the colour, so that the type is never told by colour alone.
-MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◐ mixed[/]", "passive": "[dim]○ passive[/]"}
+MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◆ mixed[/]", "passive": "[dim]○ passive[/]"}
 COLUMNS = (
     "ratio: posterior variance / prior variance, mean over inputs; spread: its variance; noise: share of the code's "
     "variance that is noise; sure: how often the type survives other draws of the inputs"
@@ -62,9 +64,26 @@ def as_it_is(text: object) -> str:
     return escape(str(text))
 
 
+def known(value: float, form: str) -> str:
+    """Return a number as its format says, or a dash where it is unknown.
+
+    >>> known(0.5, ".0%"), known(float("nan"), ".0%")
+    ('50%', '–')
+    """
+    return "–" if math.isnan(value) else format(value, form)
+
+
 def print_json(values: Mapping[str, Any]) -> None:
-    """Print one JSON object on standard output."""
-    typer.echo(json.dumps(values, indent=2, default=str))
+    """Print one JSON object on standard output; numbers JSON does not know are the texts "inf", "-inf" and "nan"."""
+    typer.echo(json.dumps(_known_to_json(values), indent=2, default=str, allow_nan=False))
+
+
+def _known_to_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _known_to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known_to_json(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def table(
@@ -111,7 +130,7 @@ def regime_table(regime: "Regime") -> "RenderableType":
             f"{row['ratio_variance']:.3f}",
             f"{row['kl']:.2f}",
             f"{row['noise_share']:.2f}",
-            f"{row['confidence']:.0%}",
+            known(row["confidence"], ".0%"),
         )
         for row in records
     ]

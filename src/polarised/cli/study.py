@@ -35,11 +35,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Name = Annotated[str, typer.Argument(help="A study that comes with polarised, or a YAML file of yours.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="be_more_active, learning_dynamics, rtc_vae, polarised_ivae, nonlinear_ica, decomposition_clustering, "
+        "decomposition_alignment, decomposition_sparsity, or a YAML file of yours."
+    ),
+]
 Settings = Annotated[
     list[str] | None, typer.Argument(help="key=value for every run (training.steps=100) or an axis (axes.seed=2).")
 ]
-Scale = Annotated[str | None, typer.Option(help="smoke, laptop, small or paper, as the study has them.")]
+Scale = Annotated[
+    str | None,
+    typer.Option(help="smoke, laptop, small or paper, as the study has them; none: its own choice, said at the start."),
+]
 Folder = Annotated[str, typer.Argument(help="The folder (or fsspec address) of a study.")]
 Jobs = Annotated[int, typer.Option(help="Runs at a time; 0: one a core, with ray what the cluster takes.", min=0)]
 Address = Annotated[str | None, typer.Option(help="A running Ray cluster; none: one is started here.")]
@@ -74,13 +83,19 @@ def run(
 
     Example: [bold]polarised study be_more_active --scale laptop --jobs 2[/bold]
     """
-    from polarised.study.grid import load_study
+    from polarised.errors import ConfigError
+    from polarised.study.grid import load_study, study_scales
 
+    # Trained models are measured as the paper did, not as a scale for small machines would.
+    if models is not None and scale is None and "paper" in study_scales(name):
+        scale = "paper"
     study = load_study(name, scale=scale, settings=settings or [])
     kind = "models" if models is not None else study.scale
     root = out or str(Path("runs") / "-".join(filter(None, (study.name, kind))))
     chosen = _executor(executor, jobs, address, cpus, gpus)
     if models is not None:
+        if executor != "local":
+            raise ConfigError(f"expected --models with --executor local, got {executor}; nothing is trained")
         failed = _measure(study, models, root, jobs, quiet=quiet or json)
     else:
         failed = _conduct(study, root, chosen, retry=False, quiet=quiet or json)
@@ -275,6 +290,11 @@ def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool
     from polarised.study.conduct import conduct
     from polarised.study.overview import follow
 
+    title = f"{study.name}, scale {study.scale}" if study.scale else study.name
+    # Hours may lie ahead: whoever did not mean that should see it before, also without a progress bar.
+    console(quiet=quiet).print(
+        f"{as_it_is(title)}: {_many(len(study.points), 'run')} into {as_it_is(root)}", soft_wrap=True
+    )
     command = shlex.join(["polarised", *sys.argv[1:]])
     ended = follow(conduct(study, root, executor=executor, retry=retry, command=command), quiet=quiet)
     if ended is None:

@@ -21,6 +21,7 @@ __all__ = ["contact_sheet"]
 INK, GREY, LINE = "#1b1f24", "#6a737d", "#d0d7de"
 MOST_ROWS = 10
 MOST_DIMENSIONS = 5
+PICTURES = (".png", ".svg", ".pdf")
 
 
 class _Row(NamedTuple):
@@ -43,6 +44,8 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, columns: int = 10, seed
     if columns < 1:
         raise DataError(f"expected at least 1 column, got {columns}")
     path = Path(path)
+    if path.suffix.lower() not in PICTURES:
+        raise DataError(f"expected a file of {', '.join(PICTURES)}, got {path.name}; name it {path.stem}.png")
     figure = _scattered(dataset, seed) if len(dataset.shape) == 1 else _tiled(dataset, columns, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:

@@ -51,6 +51,11 @@ def compare(
     """
     import polars
 
+    if not isinstance(encodings, Encodings):
+        raise DataError(
+            f"expected Encodings, got {type(encodings).__name__}; "
+            "make them of your arrays with Encodings(mean, variance=variance)"
+        )
     if len(regime.types) != encodings.latents:
         raise DataError(
             f"expected a regime of the same {encodings.latents} variables, got one of {len(regime.types)}; "

@@ -1,5 +1,6 @@
 """Every number for one set of encodings, in one table, each with a sentence on how to read it."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -95,8 +96,8 @@ def evaluate(
     """Return a table of scores: metric, representation, value, and a sentence on how to read it.
 
     ``metrics`` names some of :data:`METRICS`, or all that can be had: scores that need factors only where the
-    encodings have them, scores that draw by factor only where every combination of factors was encoded. The first two
-    thirds of the rows train what must be trained.
+    encodings have them, scores that draw by factor only where every combination of factors was encoded, overlap only
+    where no variance is zero. The first two thirds of the rows train what must be trained.
 
     >>> encodings = Encodings([[0.0, 1.0], [1.0, 0.0], [0.5, 0.1]], variance=[[0.1, 0.1]] * 3)
     >>> evaluate(encodings, metrics="effective_rank", representation="mean").columns
@@ -109,7 +110,8 @@ def evaluate(
     factors = encodings.factors
     needing = [name for name in chosen if name in SUPERVISED or name in BY_DRAWING]
     if needing and factors is None and not everything:
-        raise DataError(f"{', '.join(needing)} need factors, and these encodings have none; encode labelled images")
+        need = "needs" if len(needing) == 1 else "need"
+        raise DataError(f"{', '.join(needing)} {need} factors, and these encodings have none; encode labelled images")
     kinds = (representation,) if isinstance(representation, str) else tuple(representation)
     rows: list[tuple[str, str, float]] = []
     for kind in kinds:
@@ -117,7 +119,7 @@ def evaluate(
         rows += [(name, kind, value) for name, value in _without_factors(chosen, codes)]
         if factors is not None:
             rows += [(name, kind, value) for name, value in _with_factors(chosen, codes, factors, seed, everything)]
-    if "overlap" in chosen:
+    if "overlap" in chosen and not (everything and (encodings.variance == 0).any()):
         rows.append(("overlap", "posterior", overlap(encodings.mean, encodings.variance, seed=seed)))
     schema: dict[str, Any] = {"metric": pl.String, "representation": pl.String, "value": pl.Float64}
     table = pl.DataFrame(rows, schema=schema, orient="row")
@@ -135,20 +137,27 @@ def represent_by_lookup(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[R
     if labels.ndim != 2 or len(labels) != len(table) or (labels < 0).any():
         raise DataError(f"factors must be indices (n, F) of the {len(table)} codes, got shape {labels.shape}")
     sizes = tuple(int(size) for size in labels.max(axis=0) + 1)
+    combinations = math.prod(sizes)
+    # Before anything of that size is made: of many factors it is beyond any memory.
+    if combinations > len(labels):
+        raise _incomplete(combinations, len(np.unique(labels, axis=0)))
     bases = np.append(np.cumprod(np.array(sizes[:0:-1], dtype=np.int64))[::-1], 1)
-    combinations = int(np.prod(sizes))
     place = np.full(combinations, -1, dtype=np.int64)
     place[labels @ bases] = np.arange(len(labels))
     if (place < 0).any():
-        raise DataError(
-            f"a look-up needs all {combinations} combinations of factors encoded, got {int((place >= 0).sum())}; "
-            "encode the whole dataset, or pass your own represent function"
-        )
+        raise _incomplete(combinations, int((place >= 0).sum()))
 
     def represent(rows: Integers) -> npt.NDArray[Any]:
         return np.asarray(table.take(place[rows @ bases], axis=0))
 
     return represent, sizes
+
+
+def _incomplete(combinations: int, encoded: int) -> DataError:
+    return DataError(
+        f"a look-up needs all {combinations} combinations of factors encoded, got {encoded}; "
+        "encode the whole dataset, or pass your own represent function"
+    )
 
 
 def _chosen(metrics: str | Sequence[str]) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def total_correlation(
 
     TC = (sum_j log C_jj - log det C) / 2.  [Locatello2019; Bonheme2023BeMoreActive, sec. 4]
     Ten independent variables and 10,000 rows still give about d (d - 1) / 4n = 0.002; ``correction="gaussian"``
-    subtracts exactly that, so that zero means zero (and may come out slightly negative).
+    subtracts exactly that, so that zero means zero (and may come out slightly negative); it needs n > d.
 
     >>> total_correlation([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     0.0
@@ -64,7 +64,13 @@ def total_correlation(
     matrix = covariance(array)
     value = total_correlation_of(matrix)
     if correction == "gaussian":
-        value -= total_correlation_bias(int((np.diag(matrix) > 0).sum()), len(array))
+        varying = int((np.diag(matrix) > 0).sum())
+        if len(array) <= varying:
+            raise DataError(
+                f"the correction needs more rows than varying variables, got {len(array)} rows and {varying}; "
+                "encode more inputs"
+            )
+        value -= total_correlation_bias(varying, len(array))
     if not errors:
         return value
     known = np.isfinite(value)

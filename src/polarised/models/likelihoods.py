@@ -26,6 +26,8 @@ class Likelihood(nn.Module, ABC):
     """The plug point: the distribution of an image given the decoder's outputs."""
 
     outputs_per_value: int = 1
+    # How often `log_prob` counts every value: what was trained with 2 has half of it as its nats.
+    weight: float = 1.0
 
     @abstractmethod
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:

@@ -182,7 +182,7 @@ def glorot(*modules: nn.Module) -> None:
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Put a network into evaluation mode for a while.
+    """Put a network into evaluation mode for a while; each of its modules then goes back to its own mode.
 
     >>> layer = nn.Dropout()
     >>> with evaluating(layer):
@@ -191,12 +191,14 @@ def evaluating(network: nn.Module) -> Iterator[None]:
     >>> layer.training
     True
     """
-    training = network.training
+    # A module may have been frozen within a network that trains, so one mode does not speak for all.
+    modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
         yield
     finally:
-        network.train(training)
+        for module, training in modes:
+            module.training = training
 
 
 @contextmanager

@@ -35,7 +35,10 @@ class DiagonalGaussian:
         [[2.0, 2.0]]
         """
         if noise is None:
-            noise = torch.randn(self.mean.shape, generator=generator, dtype=self.mean.dtype, device=self.mean.device)
+            # A generator draws where it lives, which need not be where the model is.
+            source = self.mean.device if generator is None else generator.device
+            noise = torch.randn(self.mean.shape, generator=generator, dtype=self.mean.dtype, device=source)
+            noise = noise.to(self.mean.device)
         return torch.addcmul(self.mean, (self.log_variance / 2).exp(), noise)
 
     def log_prob(self, z: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 A passive variable tells the decoder nothing: its sample is drawn from the prior whatever the image. Taking it out drops
 its rows of the encoder's heads and its column of the decoder's first layer, and leaves the constant it stood for, its
-prior mean, in that layer's bias.
+prior mean unless told, in that layer's bias.
 """
 
 import copy
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from polarised.errors import ConfigError, DataError
+from polarised.models.networks import evaluating
 from polarised.models.slicing import checked_keep, slice_layers
 from polarised.models.vae import VAE
 from polarised.randomness import seed_for
@@ -22,11 +23,19 @@ from polarised.randomness import seed_for
 __all__ = ["PruningReport", "prune", "pruned_config", "pruning_report"]
 
 
-def prune(vae: VAE, keep: Iterable[int], *, u: np.ndarray[Any, Any] | Tensor | None = None) -> VAE:
+def prune(
+    vae: VAE,
+    keep: Iterable[int],
+    *,
+    u: np.ndarray[Any, Any] | Tensor | None = None,
+    constants: np.ndarray[Any, Any] | Tensor | None = None,
+) -> VAE:
     """Return an ordinary smaller VAE with the variables in `keep` only, in that order; the given one is untouched.
 
     decoder'(z_keep) = decoder(z) with z_j = E[z_j] under the prior for every dropped j. Where the prior mean
     depends on auxiliary variables, their average over `u` (n, k) is the constant [Bonheme2023BeMoreActive, section 4].
+    A variable that is noise about another value than the prior mean needs that value: `constants` (d,) are, as a rule,
+    the averages of the encoder's means.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": "mlp", "latents": 4}, shape=(1, 16, 16))
@@ -39,7 +48,7 @@ def prune(vae: VAE, keep: Iterable[int], *, u: np.ndarray[Any, Any] | Tensor | N
         vae.encoder.log_variance_head,
         vae.decoder.input,
         chosen,
-        constants=_prior_mean(vae, u),
+        constants=_prior_mean(vae, u) if constants is None else torch.as_tensor(constants),
     )
     pruned = copy.deepcopy(vae)
     pruned.encoder.mean_head = layers.mean_head
@@ -128,20 +137,20 @@ def pruning_report(
         raise DataError(f"expected a pruned model of {len(chosen)} latents, got {after.latents}; is `keep` its own?")
     device = next(before.parameters()).device
     x = torch.as_tensor(images, dtype=torch.float32)
+    if not len(x):
+        raise DataError("expected at least one image to compare the two models on, got none")
     auxiliary = None if u is None else torch.as_tensor(u, dtype=torch.float32)
     noise = torch.randn(len(x), before.latents, generator=torch.Generator().manual_seed(seed_for(seed, "pruning")))
-    training = before.training, after.training
-    before.eval(), after.eval()
     totals, change = np.zeros((2, 3)), 0.0
-    for start in range(0, len(x), batch_size):
-        rows = slice(start, start + batch_size)
-        batch = x[rows].to(device), None if auxiliary is None else auxiliary[rows].to(device)
-        part = noise[rows].to(device)
-        first, totals_before = _losses(before, *batch, part)
-        second, totals_after = _losses(after, *batch, part[:, chosen])
-        totals += [totals_before, totals_after]
-        change = max(change, (first[..., chosen] - second).abs().max().item())
-    before.train(training[0]), after.train(training[1])
+    with evaluating(before), evaluating(after):
+        for start in range(0, len(x), batch_size):
+            rows = slice(start, start + batch_size)
+            batch = x[rows].to(device), None if auxiliary is None else auxiliary[rows].to(device)
+            part = noise[rows].to(device)
+            first, totals_before = _losses(before, *batch, part)
+            second, totals_after = _losses(after, *batch, part[:, chosen])
+            totals += [totals_before, totals_after]
+            change = max(change, (first[..., chosen] - second).abs().max().item())
     distortion, sampled, rate = (totals / len(x)).T.tolist()
     sizes = [sum(p.numel() for p in vae.parameters()) for vae in (before, after)]
     return PruningReport(

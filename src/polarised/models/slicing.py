@@ -103,13 +103,13 @@ def _with_inputs(layer: Layer, keep: list[int], constants: Tensor | Sequence[flo
     constant = torch.zeros(weight.shape[axis]) if constants is None else torch.as_tensor(constants)
     if constant.shape != (weight.shape[axis],):
         raise ConfigError(f"expected {weight.shape[axis]} constants, one a variable, got shape {tuple(constant.shape)}")
-    constant = constant.to(weight)
+    constant = constant.to(weight, copy=True)
     constant[keep] = 0
     if constant.any():
         if not isinstance(layer, nn.Linear) and not _translation_invariant(layer):
             raise ConfigError(
                 f"a constant other than 0 cannot become a bias of {layer!r}, which answers by place; "
-                "drop variables whose prior mean is 0"
+                "keep the variables that do not rest at 0"
             )
         kernels = weight if isinstance(layer, nn.Linear) else weight.sum((2, 3))
         added = kernels @ constant if axis == 1 else constant @ kernels

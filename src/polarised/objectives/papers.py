@@ -11,6 +11,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from polarised.errors import ConfigError
 from polarised.objectives.critic import critic_loss, critic_network, density_ratio
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
@@ -263,6 +264,13 @@ class IVAE(Objective):
     annealing: int = 0
     decoder_variance: float = 0.1
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.decoder_variance > 0:
+            raise ConfigError(
+                f"IVAE.decoder_variance must be positive, got {self.decoder_variance}; 0.1 is that of the released code"
+            )
+
     def __call__(self, step: Step) -> dict[str, Tensor]:
         a, b, c, d = self.weights(step.number)
         parts = rate_parts(step)
@@ -284,7 +292,9 @@ class IVAE(Objective):
         return w * (1 + t), max(1.0, 0.3 * w * (1 - t)), t, max(1.0, 0.5 * w * (1 - t))
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unfinished("the weight c", 1.0, self.annealing, steps)
+        given = [name for name in ("a", "b", "c", "d") if self.annealing and getattr(self, name) != 1.0]
+        unused = [f"{', '.join(given)} are not used: annealing sets the four weights."] if given else []
+        return unused + _unfinished("the weight c", 1.0, self.annealing, steps)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,8 @@ __all__ = [
 
 Estimator = Literal["mws", "mss0", "mss1", "eq10b", "disentanglement_lib"]
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+# Squared distances whose six kernels are held at once.
+_AT_ONCE = 2**20
 
 
 def distortion(step: Step) -> Tensor:
@@ -159,7 +161,9 @@ def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False) -> Tensor:
     squared = (both[:, None] - both[None]) ** 2
     squared = squared if per_variable else squared.sum(2, keepdim=True)
     widths = torch.tensor(SCALES, dtype=first.dtype, device=first.device) * (2 if per_variable else 2 * d)
-    kernel = (widths / (widths + squared[..., None])).sum((2, 3))
+    # Some rows at a time: the sums stay the same to the last bit, which a loop over the widths would not leave so.
+    parts = torch.split(squared, max(1, _AT_ONCE // squared[0].numel()))
+    kernel = torch.cat([(widths / (widths + part[..., None])).sum((2, 3)) for part in parts])
     pairs = torch.full((2 * n, 2 * n), 1 / (n * (n - 1)), dtype=first.dtype, device=first.device)
     pairs[:n, n:] = pairs[n:, :n] = -1 / n**2
     return (kernel * pairs.fill_diagonal_(0)).sum()

@@ -24,6 +24,8 @@ MOST_VARIABLES = 64
 MOST_STEPS = 600
 MOST_PAIRS = 12
 MOST_PIXELS = 1_500_000
+# What the 20 bins of `mutual_information` leave of independent variables, times the number of inputs.
+FLOOR = 19**2 / 2
 
 
 def model(diagnosis: "Diagnosis") -> dict[str, Any]:
@@ -44,6 +46,7 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
         "headline": diagnosis.headline,
         "advice": list(diagnosis.advice),
         "rows": regime.rows,
+        "inputs": regime.inputs,
         "alpha": regime.alpha,
         "rule": regime.rule,
         "use_shift": regime.use_shift,
@@ -51,6 +54,7 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
         "variables": _variables(regime),
         "histograms": _histograms(encodings, sampled),
         "scores": table(diagnosis.scores),
+        "information_floor": FLOOR / len(encodings),
         "correlations": {
             "variables": shown,
             "mean": _correlations(encodings.mean[:, shown]),

@@ -85,21 +85,26 @@ def band(
 ) -> None:
     """Draw the mean of repeated runs at each x and a band in which 95 % of the seeds lie.
 
+    Where fewer than half as many runs have a value as elsewhere, their mean is a faint mark beside the line: others
+    than those would be compared with their neighbours.
+
     >>> _, (axis,) = panels(1)
     >>> band(axis, [0, 1], [np.array([1.0, 2.0]), np.array([3.0])], SERIES[0])
     >>> len(axis.lines)
     1
     """
-    kept = [(a, np.asarray(v, dtype=float)) for a, v in zip(x, values, strict=True)]
-    kept = [(a, v[np.isfinite(v)]) for a, v in kept]
-    kept = [(a, v) for a, v in kept if v.size]
-    if not kept:
+    finite = [v[np.isfinite(v)] for v in (np.asarray(v, dtype=float) for v in values)]
+    most = max((v.size for v in finite), default=0)
+    if not most:
         return
-    at = np.array([a for a, _ in kept])
-    mean = np.array([v.mean() for _, v in kept])
-    low, high = np.transpose([spread(v) for _, v in kept])
+    at, nothing = np.asarray(x, dtype=float), np.array([np.nan])
+    many = [v if 2 * v.size >= most else nothing for v in finite]
+    few = [v if 0 < 2 * v.size < most else nothing for v in finite]
+    low, high = np.transpose([spread(v) for v in many])
     axis.fill_between(at, low, high, color=look.light, alpha=0.17, linewidth=0)
-    axis.plot(at, mean, label=label, **_stroke(look))
+    axis.plot(at, [v.mean() for v in many], label=label, **_stroke(look))
+    if any(v is not nothing for v in few):
+        axis.plot(at, [v.mean() for v in few], **_stroke(look) | {"linestyle": "none", "alpha": 0.4})
 
 
 def trail(

@@ -2,24 +2,34 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from polarised.errors import ConfigError
 from polarised.report.report import write_report
-from polarised.study.examine import diagnose_target
+from polarised.study.examine import diagnose_target, unused
 
-__all__ = ["report_on"]
+if TYPE_CHECKING:
+    from polarised.diagnosis import Diagnosis
+
+__all__ = ["page_of", "report_on"]
 
 PAGE = "report.html"
 
 
 def report_on(
-    targets: Sequence[str | Path], out: str | Path | None = None, *, data: str | None = None, title: str | None = None
+    targets: Sequence[str | Path],
+    out: str | Path | None = None,
+    *,
+    data: str | None = None,
+    title: str | None = None,
+    **settings: Any,
 ) -> Path:
     """Write the page of one target or, of several models, their comparison; return where it is.
 
     A target is a run directory, a file of arrays, a published model, a study's folder or its ``results.parquet``.
-    Without `out` the page of a folder lies in it, and any other in the current directory.
+    Without `out` the page lies where `page_of` says; `settings` are those of `diagnose_target`, None as not given.
 
     >>> import tempfile, numpy
     >>> file = Path(tempfile.mkdtemp()) / "codes.npz"
@@ -33,10 +43,14 @@ def report_on(
     studies = [path for path in paths if _is_study(path)]
     if studies and len(paths) > 1:
         raise ConfigError(f"expected one study or several models, got {studies[0]} among {len(paths)}; give it alone")
-    page = Path(out) if out is not None else _default(paths)
+    given = {name: value for name, value in {"data": data, **settings}.items() if value is not None}
+    if studies and given:
+        raise ConfigError(f"expected no --{next(iter(given))} with {studies[0]}: a study is shown as it was measured")
+    name = "report" if len(paths) > 1 else paths[0].stem if paths[0].is_file() else paths[0].resolve().name
+    page = Path(out) if out is not None else page_of(paths, name)
     if studies:
         return _study_page(paths[0], page, title)
-    diagnoses = [diagnose_target([path], data) for path in paths]
+    diagnoses = _diagnosed(paths, given)
     return write_report(diagnoses[0] if len(diagnoses) == 1 else diagnoses, page, title=title)
 
 
@@ -44,10 +58,32 @@ def _is_study(path: Path) -> bool:
     return path.name == "results.parquet" or (path / "study.json").is_file() or (path / "results.parquet").is_file()
 
 
-def _default(paths: Sequence[Path]) -> Path:
-    if len(paths) == 1 and paths[0].is_dir():
-        return paths[0] / PAGE
-    return Path(PAGE) if len(paths) > 1 else Path(f"{paths[0].stem}.html")
+def page_of(targets: Sequence[Path], name: str) -> Path:
+    """Return where a page lies that nobody placed: in a run or a study, else here, for other folders are not ours.
+
+    >>> page_of([Path("first.npz"), Path("second.npz")], "2 files").name
+    '2_files.html'
+    """
+    first = targets[0]
+    own = len(targets) == 1 and first.is_dir() and ((first / "config.yaml").is_file() or _is_study(first))
+    return first / PAGE if own else Path(f"{name.replace(' ', '_')}.html")
+
+
+def _diagnosed(paths: Sequence[Path], given: dict[str, Any]) -> "list[Diagnosis]":
+    useless = [set(unused(path, given.get("data"))) for path in paths]
+    # What only some of several targets have no use for is meant for the others.
+    spared = [own - useless[0].intersection(*useless) for own in useless]
+    diagnoses = [
+        diagnose_target([path], **{name: value for name, value in given.items() if name not in own})
+        for path, own in zip(paths, spared, strict=True)
+    ]
+    names = [diagnosis.name for diagnosis in diagnoses]
+    return [
+        replace(diagnosis, name=f"{path.resolve().parent.name}/{diagnosis.name}")
+        if names.count(diagnosis.name) > 1
+        else diagnosis
+        for path, diagnosis in zip(paths, diagnoses, strict=True)
+    ]
 
 
 def _study_page(path: Path, page: Path, title: str | None) -> Path:

@@ -2,7 +2,7 @@
 
 from polarised.study.claims.numbers import words
 
-__all__ = ["metric_name"]
+__all__ = ["metric_name", "strength_name"]
 
 NATS = (
     "encoder_entropy",
@@ -45,3 +45,12 @@ def metric_name(metric: str, *, unit: bool = True) -> str:
     ('total correlation, nats', 'SAP', 'KL(q ‖ p)')
     """
     return NAMES.get(metric, words(metric)) + (", nats" if unit and metric in NATS else "")
+
+
+def strength_name(panel: str) -> str:
+    """Return what an axis of strengths is called in a panel, whose name begins with the method.
+
+    >>> strength_name("beta-VAE: mean representation"), strength_name("annealed VAE")
+    ('strength', 'capacity (larger is weaker)')
+    """
+    return "capacity (larger is weaker)" if panel.startswith("annealed VAE") else "strength"

@@ -26,6 +26,11 @@ __all__ = ["publish"]
 
 Format = Literal["svg", "pdf", "png"]
 NOTES = "notes.md"
+CELLS = "Averages over seeds, ± their standard deviation; in brackets how many have the number where not all do."
+FIGURES = (
+    "Lines are averages over seeds, in their bands lie 95 % of the seeds. A faint mark is of fewer than half of the "
+    "seeds: only they have such variables."
+)
 BOTH = ("mean", "sampled")
 REDUNDANCY = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
 # What the tables of a study show where it was measured, in this order: metric, representation, variables.
@@ -108,8 +113,8 @@ def _page(material: Material, verdicts: "Sequence[Verdict]", stems: Sequence[str
         head = "| verdict | claim | evidence |\n|---|---|---|"
         lines = [_line([f"**{v.verdict}**", _in_cell(v.claim), _in_cell(v.evidence)]) for v in verdicts]
         parts += ["## Claims", "\n".join([head, *lines])]
-    parts += ["## Tables", "Averages over seeds, ± their standard deviation.", *tables(material.table)]
-    parts += ["## Figures", *(f"![{stem.replace('_', ' ')}]({stem}.png)" for stem in stems)]
+    parts += ["## Tables", CELLS, *tables(material.table)]
+    parts += ["## Figures", FIGURES, *(f"![{stem.replace('_', ' ')}]({stem}.png)" for stem in stems)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -149,6 +154,8 @@ def tables(table: polars.DataFrame) -> list[str]:
     | method | strength | seeds | SAP (mean) |
     |---|---|---|---|
     | VAE | 1 | 1 | 0.5 |
+
+    Of a number that not all seeds have, brackets say how many do.
     """
     labels = ["dataset", "method", "strength"] if table["dataset"].n_unique() > 1 else ["method", "strength"]
     wanted = ("metric", "representation", "variables")
@@ -164,7 +171,8 @@ def tables(table: polars.DataFrame) -> list[str]:
             lines.append("|" + "---|" * (len(labels) + 1 + len(shown)))
             for *key, count in seeds.iter_rows():
                 names = ["–" if part is None else f"{part:g}" if isinstance(part, float) else str(part) for part in key]
-                lines.append(_line([*names, str(count), *(_cell(cells.get((*key, *column))) for column in shown)]))
+                own = (_cell(cells.get((*key, *column)), count) for column in shown)
+                lines.append(_line([*names, str(count), *own]))
             parts += [f"### {heading}", "\n".join(lines)]
     return parts
 
@@ -187,8 +195,9 @@ def _column(column: tuple[str, str | None, str]) -> str:
     return metric_name(metric) + (f" ({words})" if words else "")
 
 
-def _cell(values: polars.Series | None) -> str:
+def _cell(values: polars.Series | None, seeds: int) -> str:
     if values is None or values.is_empty():
         return ""
     numbers = values.to_numpy()
-    return f"{numbers.mean():.3g}" + (f" ± {numbers.std(ddof=1):.2g}" if len(numbers) > 1 else "")
+    spread = f" ± {numbers.std(ddof=1):.2g}" if len(numbers) > 1 else ""
+    return f"{numbers.mean():.3g}{spread}" + (f" ({len(numbers)})" if len(numbers) < seeds else "")

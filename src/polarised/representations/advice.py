@@ -56,20 +56,24 @@ def advice(regime: Regime, scores: "polars.DataFrame", decoder_use: "polars.Data
     unread = [] if rise is None else [j for j in regime.alive if rise[j] < UNREAD]
     said = []
     if regime.alive:
-        said.append(_what_to_use(regime, [j for j in regime.droppable if j not in read]))
+        said.append(_what_to_use(regime, [j for j in regime.droppable if j not in read], unread))
         said += _mean_or_sample(regime, scores) + _about_mixed(regime)
     elif not regime.prior_driven:
         said.append("Lower beta, warm it up, or train longer: as it is, the sample is noise and the means hardly move.")
     return said + _cautions(regime) + _from_the_decoder(read, unread)
 
 
-def _what_to_use(regime: Regime, dropped: list[int]) -> str:
-    alive = regime.alive
-    if not regime.passive:
+def _what_to_use(regime: Regime, dropped: list[int], unread: list[int]) -> str:
+    used = [j for j in regime.alive if j not in unread]
+    if not used:
+        return "Mistrust the whole code: the decoder reads none of the variables that are alive."
+    if len(used) == len(regime.types):
         return (
-            "Use the mean, it is not noise." if len(alive) == 1 else "Use the means of all variables: none is passive."
+            "Use the mean, it is not noise." if len(used) == 1 else "Use the means of all variables: none is passive."
         )
-    use = f"Use the {'mean' if len(alive) == 1 else 'means'} of {_variables(alive)}"
+    use = f"Use the {'mean' if len(used) == 1 else 'means'} of {_variables(used)}"
+    if not regime.passive:
+        return f"{use}; the decoder does not read {listed(unread)}."
     if not dropped:
         are, _, them = _verbs(regime.passive)
         return f"{use}; {listed(regime.passive)} {are} passive, but read on before dropping {them}."
@@ -132,8 +136,9 @@ def _about_mixed(regime: Regime) -> list[str]:
 
 def _cautions(regime: Regime) -> list[str]:
     statistics, cautions = regime.statistics, []
-    if regime.rows < FEW:
-        cautions.append(f"Only {regime.rows} inputs were looked at: encode some thousand before trusting this.")
+    if regime.inputs < FEW:
+        looked = "1 input was" if regime.inputs == 1 else f"{regime.inputs} inputs were"
+        cautions.append(f"Only {looked} looked at: encode some thousand before trusting this.")
     doubtful = [j for j in regime.fragile if j in regime.passive]
     if doubtful and regime.alive:
         are, _, them = _verbs(doubtful)

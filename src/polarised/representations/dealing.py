@@ -48,13 +48,22 @@ def dealt(rows: int) -> Array:
 
 
 def blocked_moments(
-    values: NDArray[Any], *, logarithms: bool = False, products: bool = False, shifted: bool | None = None
+    values: NDArray[Any],
+    *,
+    logarithms: bool = False,
+    products: bool = False,
+    shifted: bool | None = None,
+    repeats: int = 1,
 ) -> BlockedMoments:
     """Return the moments of each block of the rows of a table (n, d), of any float type, in float64.
 
     Sums are taken relative to the first row where the mean is far from zero: that keeps digits and makes the moments
     of a constant exact. `shifted` says so in advance; otherwise the first rows decide, and the result is checked.
+    Each `repeats` consecutive rows are one input and go to one block together.
     """
+    if repeats > 1:
+        by_row = blocked_moments(values, logarithms=logarithms, products=products, shifted=shifted)
+        return _by_input(values, repeats, by_row, logarithms=logarithms)
     rows, latents = values.shape
     shift = _is_far(values[:_HEAD].astype(np.float64)) if shifted is None else shifted
     origin = values[0].astype(np.float64) if shift else np.zeros(latents)
@@ -99,6 +108,24 @@ def blocked_moments(
         origin + total / rows,
         _about_mean(crossed, total, spread, rows) if products else np.zeros((0, 0)),
     )
+
+
+def _by_input(values: NDArray[Any], repeats: int, by_row: BlockedMoments, *, logarithms: bool) -> BlockedMoments:
+    """Return the moments with the blocks made of whole inputs; what concerns all rows stays as it is."""
+    inputs = values.reshape(-1, repeats, values.shape[1])
+    means, squares, logs = (np.zeros_like(by_row.means) for _ in range(3))
+    origin = values[0].astype(np.float64)
+    for block in range(min(BLOCKS, len(inputs))):
+        rows = inputs[block::BLOCKS].reshape(-1, values.shape[1]).astype(np.float64)
+        if logarithms:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                logs[block] = np.log(rows).mean(axis=0)
+        rows -= origin
+        means[block] = rows.mean(axis=0)
+        squares[block] = np.square(rows - means[block]).sum(axis=0)
+        means[block] += origin
+    counts = repeats * dealt(len(inputs))
+    return by_row._replace(counts=counts, means=means, squares=squares, logarithms=logs)
 
 
 def _is_far(head: Array) -> bool:

@@ -44,7 +44,15 @@ def intrinsic_dimension_mle(
         )
     distances = _distances(table, neighbours)
     logarithms = np.log(distances)
-    local = 1.0 / (logarithms[:, -1:] - logarithms[:, :-1]).mean(axis=1)
+    gaps = (logarithms[:, -1:] - logarithms[:, :-1]).mean(axis=1)
+    # What is left of equal distances is their rounding.
+    level = int((gaps < 1e-12).sum())
+    if level:
+        raise DataError(
+            f"expected neighbours at different distances, all {neighbours} are equally far from {level} of the "
+            f"{len(table)} points; is it a grid?"
+        )
+    local = 1.0 / gaps
     generator = stream(seed, "anchors of the intrinsic dimension")
     count = max(1, int(anchors * len(table)))
     chosen = [generator.choice(len(table), count, replace=False) for _ in range(repeats)]

@@ -23,8 +23,10 @@ class Encodings:
 
     Arrays are (n, d): a row an input, a column a latent variable. Convolutional latents (n, channels, height,
     width) are welcome too: the channel is the variable and each position an observation, or each position a
-    variable of its own with ``positions="variables"``. The prior defaults to N(0, I); give `prior_mean` and
-    `prior_variance` as numbers, (d,) or (n, d) arrays where it is learned or depends on the input.
+    variable of its own with ``positions="variables"``; in a table of them `repeats` consecutive rows are the positions
+    of one input. The prior defaults to N(0, I); give `prior_mean` and `prior_variance` as numbers, (d,) or (n, d)
+    arrays where it is learned or depends on the input. Where it is no Gaussian they are the Gaussian to compare with,
+    and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs, which they do not tell.
 
     >>> encodings = Encodings([[0.0, 1.0], [2.0, 1.0]], variance=[[0.1, 1.0], [0.1, 1.0]])
     >>> len(encodings), encodings.latents
@@ -37,6 +39,8 @@ class Encodings:
     prior_variance: Floats
     factors: NDArray[np.int64] | None
     factor_names: tuple[str, ...]
+    kl: NDArray[np.float64] | None
+    repeats: int
 
     def __init__(
         self,
@@ -48,12 +52,15 @@ class Encodings:
         prior_variance: ArrayLike = 1.0,
         factors: ArrayLike | None = None,
         factor_names: Sequence[str] | None = None,
+        kl: ArrayLike | None = None,
         positions: Literal["observations", "variables"] = "observations",
+        repeats: int = 1,
     ) -> None:
-        mean_array, variance_array, repeats = gaussians(mean, variance, log_variance, positions)
+        mean_array, variance_array, places = gaussians(mean, variance, log_variance, positions)
         rows, latents = mean_array.shape
         if rows < 2:
             raise DataError(f"expected at least two inputs, got {rows}: types are statistics over inputs; encode more")
+        repeats = checked_repeats(repeats * places, rows)
         factor_array, names = _factors(factors, factor_names, rows, repeats)
         prior_mean_array, prior_variance_array = prior_of(prior_mean, prior_variance, rows, latents)
         values = {
@@ -63,6 +70,8 @@ class Encodings:
             "prior_variance": prior_variance_array,
             "factors": factor_array,
             "factor_names": names,
+            "kl": checked_kl(kl, latents),
+            "repeats": repeats,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -109,12 +118,15 @@ class Encodings:
             prior_variance=self.prior_variance[..., chosen],
             factors=self.factors,
             factor_names=self.factor_names,
+            kl=None if self.kl is None else self.kl[chosen],
+            repeats=self.repeats,
         )
 
     def chunks(self, rows: int = 8192) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
-        """Yield (mean, variance, prior mean, prior variance) of consecutive rows."""
-        for start in range(0, len(self), rows):
-            part = slice(start, start + rows)
+        """Yield (mean, variance, prior mean, prior variance) of consecutive rows, no input in two parts."""
+        step = max(rows // self.repeats, 1) * self.repeats
+        for start in range(0, len(self), step):
+            part = slice(start, start + step)
             prior_mean = self.prior_mean[part] if self.prior_mean.ndim == 2 else self.prior_mean
             prior_variance = self.prior_variance[part] if self.prior_variance.ndim == 2 else self.prior_variance
             yield self.mean[part], self.variance[part], prior_mean, prior_variance
@@ -133,6 +145,10 @@ class Encodings:
         }
         if self.factors is not None:
             arrays["factors"] = self.factors
+        if self.kl is not None:
+            arrays["kl"] = self.kl
+        if self.repeats > 1:
+            arrays["repeats"] = np.array(self.repeats)
         with replacing(path) as temporary:
             np.savez(temporary, allow_pickle=False, **arrays)
         return path
@@ -164,6 +180,8 @@ class Encodings:
             prior_variance=arrays.get("prior_variance", np.ones(1)),
             factors=arrays.get("factors"),
             factor_names=[str(name) for name in names] if names is not None and "factors" in arrays else None,
+            kl=arrays.get("kl"),
+            repeats=arrays.get("repeats", 1),
         )
 
 
@@ -200,6 +218,26 @@ def prior_of(prior_mean: ArrayLike, prior_variance: ArrayLike, rows: int, latent
             "if it is a log-variance pass np.exp of it"
         )
     return mean, variance
+
+
+def checked_repeats(repeats: Any, rows: int) -> int:
+    """Return how many consecutive rows are one input, or say what does not fit."""
+    count = np.asarray(repeats)
+    if count.size != 1 or count.dtype.kind not in "iu" or count.item() < 1 or rows % count.item():
+        raise DataError(
+            f"expected repeats as a whole number of rows an input, which divides the {rows} rows, got {repeats!r}"
+        )
+    return int(count.item())
+
+
+def checked_kl(kl: ArrayLike | None, latents: int) -> NDArray[np.float64] | None:
+    """Return the mean KL of each variable (d,), where it is known."""
+    if kl is None:
+        return None
+    array = _floats(kl, "kl")
+    if array.shape != (latents,):
+        raise DataError(f"expected kl as ({latents},), the mean over inputs of each variable, got shape {array.shape}")
+    return array.astype(np.float64)
 
 
 def _floats(value: ArrayLike, name: str, *, checked: bool = True) -> Floats:

@@ -1,7 +1,8 @@
 """What the types of variables rest on: running statistics of (mean, variance), updated in chunks and merged.
 
-Rows are dealt in turn to a fixed number of blocks, each with its own moments in float64. Their sum is the exact
-statistic over all rows; their spread gives standard errors and a bootstrap, both without seeing a row twice.
+Inputs are dealt in turn to a fixed number of blocks, each with its own moments in float64. Their sum is the exact
+statistic over all rows; their spread gives standard errors and a bootstrap, both without seeing a row twice. The
+positions of one convolutional input are no independent rows: they stay together in one block.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polarised.errors import DataError
 from polarised.representations.dealing import BLOCKS, BlockedMoments, blocked_moments, dealt
-from polarised.representations.encodings import gaussians, prior_of
+from polarised.representations.encodings import checked_kl, checked_repeats, gaussians, prior_of
 
 if TYPE_CHECKING:
     from polarised.representations.regime import Regime, Rule
@@ -42,12 +43,13 @@ class Statistics:
     variance_variance: Array
     mean_mean: Array
     mean_variance: Array
+    own_kl: Array | None = None
 
     @property
     def kl(self) -> Array:
-        """KL(q(z_j|x) || p(z_j)) in nats, averaged over inputs: 1/2 E[r + s - 1 - log r]."""
-        divergence: Array = 0.5 * (self.ratio_mean + self.shift - 1.0 - self.log_ratio)
-        return np.maximum(divergence, 0.0)
+        """KL(q(z_j|x) || p(z_j)) in nats, averaged over inputs: 1/2 E[r + s - 1 - log r], or `own_kl` where given."""
+        gaussian: Array = 0.5 * (self.ratio_mean + self.shift - 1.0 - self.log_ratio)
+        return np.maximum(gaussian if self.own_kl is None else self.own_kl, 0.0)
 
     @property
     def noise_share(self) -> Array:
@@ -86,12 +88,13 @@ class Evidence:
     def __init__(self, *, covariance: bool = False) -> None:
         self._covers = covariance
         self.latents: int | None = None
+        self.inputs = 0
         self.learned_prior_mean = False
         self.learned_prior_variance = False
 
     @property
     def rows(self) -> int:
-        """The number of inputs seen."""
+        """The number of rows seen: inputs, or of convolutional latents their positions."""
         return int(self._counts.sum()) if self.latents is not None else 0
 
     def update(
@@ -102,34 +105,46 @@ class Evidence:
         log_variance: ArrayLike | None = None,
         prior_mean: ArrayLike = 0.0,
         prior_variance: ArrayLike = 1.0,
+        kl: ArrayLike | None = None,
         positions: Literal["observations", "variables"] = "observations",
+        repeats: int = 1,
     ) -> None:
-        """Take in the posteriors (and priors) of more inputs, any number of rows."""
+        """Take in the posteriors (and priors) of more inputs, any number of rows.
+
+        `kl` (d,) is the mean KL of these inputs where the prior is no Gaussian and its moments do not tell. Of a table
+        of convolutional latents `repeats` consecutive rows are the positions of one input.
+        """
         fixed = np.ndim(prior_mean) <= 1 and np.ndim(prior_variance) <= 1
-        means, variances, _ = gaussians(mean, variance, log_variance, positions, checked=not fixed)
+        means, variances, places = gaussians(mean, variance, log_variance, positions, checked=not fixed)
         rows, latents = means.shape
+        repeats = checked_repeats(repeats * places, rows)
         prior_means, prior_variances = prior_of(prior_mean, prior_variance, rows, latents)
+        divergence = checked_kl(kl, latents)
         with np.errstate(invalid="ignore", over="ignore"):
-            location = blocked_moments(means, products=self._covers) if fixed or self._covers else None
-            scale = blocked_moments(variances, logarithms=True) if fixed else None
+            location = blocked_moments(means, products=self._covers, repeats=repeats) if fixed or self._covers else None
+            scale = blocked_moments(variances, logarithms=True, repeats=repeats) if fixed else None
         # Moments of broken numbers are broken, which is quick to see; the careful look then says where they are.
         if location and scale and not (np.isfinite(location.squares + scale.squares).all() and scale.lowest >= 0):
             gaussians(mean, variance, log_variance, positions)
         self._start(latents)
         self.learned_prior_mean |= prior_means.ndim == 2
         self.learned_prior_variance |= prior_variances.ndim == 2 or bool((prior_variances != 1).any())
+        self._average_kl(rows, divergence)
         if location and self._covers:
             self._cover(rows, location.centre, location.products)
         if location and scale:
             self._take_moments(location, scale, prior_means, prior_variances)
+            self.inputs += rows // repeats
             return
-        for start in range(0, rows, _CHUNK):
-            part = slice(start, start + _CHUNK)
+        step = max(_CHUNK // repeats, 1) * repeats
+        for start in range(0, rows, step):
+            part = slice(start, start + step)
             prior = (
                 prior_means[part] if prior_means.ndim == 2 else prior_means,
                 prior_variances[part] if prior_variances.ndim == 2 else prior_variances,
             )
-            self._take(means[part], variances[part], *prior)
+            self._take(means[part], variances[part], *prior, repeats=repeats)
+            self.inputs += len(means[part]) // repeats
 
     def merge(self, other: Self) -> Self:
         """Add the evidence of other inputs (another file, worker or machine); returns itself."""
@@ -140,13 +155,15 @@ class Evidence:
                 "expected evidence with covariance=True, as this one has, got some without; make both alike"
             )
         self._start(other.latents)
+        self._average_kl(other.rows, other._kl)
         if self._covers:
             self._cover(other.rows, other._centre, other._products)
         self.learned_prior_mean |= other.learned_prior_mean
         self.learned_prior_variance |= other.learned_prior_variance
-        # The next row of this evidence belongs to block rows % BLOCKS: go on dealing from there.
-        turn = self.rows % BLOCKS
+        # The next input of this evidence belongs to block inputs % BLOCKS: go on dealing from there.
+        turn = self.inputs % BLOCKS
         self._combine(*(np.roll(part, turn, axis=0) for part in (other._counts, other._means, other._squares)))
+        self.inputs += other.inputs
         return self
 
     def statistics(self) -> Statistics:
@@ -187,8 +204,16 @@ class Evidence:
             self._means = np.zeros((BLOCKS, len(QUANTITIES), latents))
             self._squares = np.zeros((BLOCKS, SPREAD, latents))
             self._centre, self._products = np.zeros(latents), np.zeros((latents, latents))
+            self._kl: Array | None = None
         if latents != self.latents:
             raise DataError(f"expected {self.latents} latent variables as in earlier chunks, got {latents}")
+
+    def _average_kl(self, rows: int, kl: Array | None) -> None:
+        if self.rows and (self._kl is None) != (kl is None):
+            raise DataError("expected the kl of every part of the inputs or of none, got it for some only")
+        if kl is not None:
+            before = 0.0 if self._kl is None else self._kl
+            self._kl = before + (kl - before) * (rows / (self.rows + rows))
 
     def _cover(self, rows: int, centre: Array, products: Array) -> None:
         # A mean of its own: that of the blocks would be rounded, and a constant's covariance no longer zero.
@@ -207,7 +232,7 @@ class Evidence:
         levels = [ratios, scale.means, location.means, shifts, logarithms]
         squares = [scale.squares / np.square(prior_variance), scale.squares, location.squares]
         empty = counts[:, None, None] == 0
-        turn = self.rows % BLOCKS
+        turn = self.inputs % BLOCKS
         stacked = (counts, np.where(empty, 0.0, np.stack(levels, axis=1)), np.stack(squares, axis=1))
         self._combine(*(np.roll(part, turn, axis=0) for part in stacked))
 
@@ -217,6 +242,8 @@ class Evidence:
         variance: NDArray[Any],
         prior_mean: NDArray[Any],
         prior_variance: NDArray[Any],
+        *,
+        repeats: int,
     ) -> None:
         means = mean.astype(np.float64)
         variances = variance.astype(np.float64)
@@ -224,12 +251,11 @@ class Evidence:
         shifts = np.square(means - prior_mean) / prior_variance
         with np.errstate(divide="ignore"):
             logarithms = np.log(ratios)
-        turn = self.rows % BLOCKS
-        counts = dealt(len(means))
-        levels = np.stack([_blocked_mean(x, counts) for x in (ratios, variances, means, shifts, logarithms)], axis=1)
-        squares = np.stack(
-            [_blocked_squares(x, levels[:, i]) for i, x in enumerate((ratios, variances, means))], axis=1
-        )
+        turn = self.inputs % BLOCKS
+        counts = repeats * dealt(len(means) // repeats)
+        quantities = [x.reshape(-1, repeats, x.shape[1]) for x in (ratios, variances, means, shifts, logarithms)]
+        levels = np.stack([_blocked_mean(x, counts) for x in quantities], axis=1)
+        squares = np.stack([_blocked_squares(x, levels[:, i]) for i, x in enumerate(quantities[:SPREAD])], axis=1)
         self._combine(*(np.roll(part, turn, axis=0) for part in (counts, levels, squares)))
 
     def _combine(self, counts: Array, means: Array, squares: Array) -> None:
@@ -267,6 +293,7 @@ class Evidence:
             variance_variance=variances[..., 1, :],
             mean_mean=means[..., 2, :],
             mean_variance=variances[..., 2, :],
+            own_kl=self._kl,
         )
 
 
@@ -274,7 +301,8 @@ class Evidence:
 _CHUNK = BLOCKS * 64
 
 
-def _blocked_mean(values: Array, counts: Array) -> Array:
+def _blocked_mean(inputs: Array, counts: Array) -> Array:
+    values = inputs.sum(axis=1)
     whole = len(values) // BLOCKS * BLOCKS
     sums = values[:whole].reshape(-1, BLOCKS, values.shape[1]).sum(axis=0)
     sums[: len(values) - whole] += values[whole:]
@@ -282,9 +310,10 @@ def _blocked_mean(values: Array, counts: Array) -> Array:
     return means
 
 
-def _blocked_squares(values: Array, levels: Array) -> Array:
-    whole = len(values) // BLOCKS * BLOCKS
-    gaps = values[:whole].reshape(-1, BLOCKS, values.shape[1]) - levels
-    squares: Array = np.einsum("rbd,rbd->bd", gaps, gaps)
-    squares[: len(values) - whole] += np.square(values[whole:] - levels[: len(values) - whole])
+def _blocked_squares(inputs: Array, levels: Array) -> Array:
+    whole, (repeats, latents) = len(inputs) // BLOCKS * BLOCKS, inputs.shape[1:]
+    gaps = inputs[:whole].reshape(-1, BLOCKS, repeats, latents) - levels[:, None]
+    squares: Array = np.einsum("rbpd,rbpd->bd", gaps, gaps)
+    rest = len(inputs) - whole
+    squares[:rest] += np.square(inputs[whole:] - levels[:rest, None]).sum(axis=1)
     return squares

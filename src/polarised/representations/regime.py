@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, DataError
 from polarised.randomness import stream
 from polarised.representations.encodings import Encodings
 from polarised.representations.evidence import Evidence, Statistics
@@ -55,9 +55,21 @@ def classify(
     >>> classify(encodings).types
     ('active', 'passive')
     """
+    if not isinstance(encodings, Encodings):
+        raise DataError(
+            f"expected Encodings, got {type(encodings).__name__}; "
+            "make them of your arrays with Encodings(mean, variance=variance)"
+        )
     evidence = Evidence()
     for mean, variance, prior_mean, prior_variance in encodings.chunks(rows=1 << 18):
-        evidence.update(mean, variance=variance, prior_mean=prior_mean, prior_variance=prior_variance)
+        evidence.update(
+            mean,
+            variance=variance,
+            prior_mean=prior_mean,
+            prior_variance=prior_variance,
+            kl=encodings.kl,
+            repeats=encodings.repeats,
+        )
     return evidence.classify(alpha=alpha, rule=rule, use_shift=use_shift, seed=seed)
 
 
@@ -77,6 +89,10 @@ def decide(evidence: Evidence, *, alpha: float, rule: Rule, use_shift: bool, see
         use_shift=use_shift,
     )
     distance, distance_errors = slacks.distance(types, resampled)
+    confidence = (resampled.types() == types).mean(axis=0)
+    if evidence.inputs < 2:
+        # The positions of a single input do not tell how another one would differ.
+        distance_errors, confidence = np.full_like(distance, np.nan), np.full_like(distance, np.nan)
     return Regime(
         types=tuple(str(TYPES[t]) for t in types),
         rule=rule,
@@ -86,7 +102,7 @@ def decide(evidence: Evidence, *, alpha: float, rule: Rule, use_shift: bool, see
         statistics=statistics,
         distance=distance,
         distance_errors=distance_errors,
-        confidence=(resampled.types() == types).mean(axis=0),
+        confidence=confidence,
         learned_prior_mean=evidence.learned_prior_mean,
         learned_prior_variance=evidence.learned_prior_variance,
         evidence=evidence,
@@ -98,7 +114,8 @@ class Regime:
     """The types of a VAE's latent variables with the evidence for each.
 
     `distance` is how far a variable is from the nearest threshold that would change its type (in the threshold's own
-    units, `distance_errors` in standard errors), `confidence` how often its type survives resampling the inputs.
+    units, `distance_errors` in standard errors), `confidence` how often its type survives resampling the inputs; both
+    are unknown (NaN) of a single convolutional input. `rows` counts its positions, `inputs` the input.
     """
 
     types: tuple[str, ...]
@@ -116,9 +133,13 @@ class Regime:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{self.types.count(kind)} {kind}" for kind in TYPES)
-        return (
-            f"{len(self.types)} latent variables: {counts} ({self.rule} rule, alpha {self.alpha:g}, {self.rows} inputs)"
-        )
+        how = f"{self.rule} rule, alpha {self.alpha:g}, {self.inputs} inputs"
+        return f"{len(self.types)} latent variables: {counts} ({how})"
+
+    @property
+    def inputs(self) -> int:
+        """The number of inputs the types rest on; of convolutional latents each has many rows."""
+        return self.evidence.inputs
 
     @property
     def active(self) -> list[int]:
@@ -150,8 +171,8 @@ class Regime:
 
     @property
     def fragile(self) -> list[int]:
-        """Variables whose type changes in more than 5% of the resampled inputs."""
-        return [int(j) for j in np.flatnonzero(self.confidence < SURE)]
+        """Variables whose type changes in more than 5% of the resampled inputs, or may do so for all that is known."""
+        return [int(j) for j in np.flatnonzero(~(self.confidence >= SURE))]
 
     @property
     def alive(self) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from polarised import catalogue
-from polarised.errors import DataError
+from polarised.errors import ConfigError, DataError
 from polarised.files import replacing
 from polarised.study.config import Run
 from polarised.study.executors import Event
@@ -15,7 +15,7 @@ from polarised.study.failures import FILE as FAILED
 from polarised.study.failures import naming_full_disk, reason
 from polarised.study.grid import Point, Study
 from polarised.study.lock import held, locked
-from polarised.study.places import at_hand, is_address, listed, read_text, write_text
+from polarised.study.places import at_hand, is_address, listed, read_text, remove, write_text
 from polarised.study.run import finished_at
 
 __all__ = ["Progress", "RunState", "conduct", "enrol", "read_executor", "read_models", "read_study", "run_states"]
@@ -71,6 +71,7 @@ def conduct(
     # Wrong use is said before anything is written, also where nothing is left to do.
     catalogue.complete("polarised.study.executors", executor)
     enrol(study, root, executor=executor)
+    ours = _written(root)
     progress = Progress(total=len(study.points))
     left: dict[str, Run] = {}
     begun: dict[str, int] = {}
@@ -80,6 +81,9 @@ def conduct(
         elif state.state == "failed" and not retry:
             progress.failed += 1
         else:
+            # A failure found from here on is another command's, of the same attempt.
+            if state.state == "failed":
+                remove(root, f"{state.point.run.name}/{FAILED}")
             left[state.point.run.name], begun[state.point.run.name] = state.point.run, state.step
     progress.steps_wanted = sum(run.training.steps - begun[name] for name, run in left.items())
     yield progress
@@ -90,9 +94,12 @@ def conduct(
     try:
         for event in catalogue.build("polarised.study.executors", executor, list(left.values()), place, command):
             _note(progress, event, Path(place) / event.run.name, begun[event.run.name])
+            # Another command on the same folder forgets what of ours it has not seen begin.
+            if event.state in ("done", "failed") and _written(root) != ours:
+                enrol(study, root, executor=executor)
+                ours = _written(root)
             yield progress
     finally:
-        # Another command on the same folder forgets what of ours it has not seen begin.
         enrol(study, root, executor=executor)
 
 
@@ -122,19 +129,20 @@ def enrol(
 
     `models` is the folder of trained models they are, where they are not trained here.
 
-    Runs of earlier calls stay in the list if anything was done of them; others are forgotten, so that a study whose
-    file was changed has the runs of the file it has now.
+    Runs of earlier calls stay in the list if anything was done of them and no run of this one has their labels; others
+    are forgotten, so that a study whose file or settings were changed has the runs it has now, each once. The folder
+    of another study, or of another scale, is refused: the numbers of the two would be averaged.
     """
     if is_address(root):
         text = read_text(str(root), FILE)
-        known = {} if text is None else _parsed(text, root)["runs"]
-        write_text(str(root), FILE, json.dumps(_record(study, known, listed(root), executor, models)))
+        known = {} if text is None else _parsed(text, root)
+        write_text(str(root), FILE, json.dumps(_record(study, known, root, executor, models)))
         return
     root = Path(root)
     root.mkdir(parents=True, exist_ok=True)
     with locked(root, patience=30), naming_full_disk(root), replacing(root / FILE) as temporary:
-        known = _read(root)["runs"] if (root / FILE).exists() else {}
-        temporary.write_text(json.dumps(_record(study, known, listed(root), executor, models)), encoding="utf-8")
+        known = _read(root) if (root / FILE).exists() else {}
+        temporary.write_text(json.dumps(_record(study, known, root, executor, models)), encoding="utf-8")
 
 
 def read_study(root: str | Path) -> Study:
@@ -182,9 +190,21 @@ def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
                 yield RunState(point, "running" if held(directory) else "waiting", _step(directory))
 
 
-def _record(study: Study, known: Mapping[str, Any], begun: set[str], executor: Any, models: Any) -> dict[str, Any]:
-    earlier = {name: one for name, one in known.items() if name in begun}
+def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: Any, models: Any) -> dict[str, Any]:
+    before = (known.get("name"), known.get("scale"))
+    if known and before != (study.name, study.scale):
+        raise ConfigError(
+            f"expected {root} to be new or of {_titled(study.name, study.scale)}, it holds {_titled(*before)}; "
+            "give another --out"
+        )
     own = {point.run.name: {"labels": dict(point.labels), "config": point.run.to_config()} for point in study.points}
+    taken = {_key(one["labels"]) for one in own.values()}
+    begun = listed(root)
+    earlier = {
+        name: one
+        for name, one in known.get("runs", {}).items()
+        if name in own or (name in begun and _key(one["labels"]) not in taken)
+    }
     return {
         "name": study.name,
         "scale": study.scale,
@@ -196,6 +216,19 @@ def _record(study: Study, known: Mapping[str, Any], begun: set[str], executor: A
         "models": None if models is None else str(Path(models).resolve()),
         "runs": {**earlier, **own},
     }
+
+
+def _key(labels: Mapping[str, Any]) -> str:
+    return json.dumps(dict(labels), sort_keys=True)
+
+
+def _titled(name: Any, scale: Any) -> str:
+    return f"{name}, scale {scale}" if scale else str(name)
+
+
+def _written(root: str | Path) -> int:
+    """Return when the list of runs was last written; at an address, where that is dear to ask, always the same."""
+    return 0 if is_address(root) else (Path(root) / FILE).stat().st_mtime_ns
 
 
 def _read(root: str | Path) -> dict[str, Any]:

@@ -14,10 +14,25 @@ from polarised.study.citations import bibtex, citation_keys
 from polarised.study.config import read_config
 from polarised.study.run import dataset_of, load_run, made_here
 
-__all__ = ["diagnose_run", "diagnose_target"]
+__all__ = ["diagnose_run", "diagnose_target", "unused"]
 
 # Whose rule decides the types: cited where no run says more.
 RULES: dict[Rule, str] = {"relative": "Bonheme2023iVAE", "standard": "Bonheme2023BeMoreActive"}
+
+# What can change nothing about a target, and why.
+UNUSED: dict[str, dict[str, str]] = {
+    "arrays": {"data": "it holds encodings, not a model", "examples": "all that it holds is read"},
+    "run": {
+        "examples": "a run is read as it was measured (with --data it encodes anew)",
+        "seed": "a run has its own (with --data it encodes anew)",
+        "second": "only a file of arrays leaves open what its spread is",
+        "executor": "only files of arrays are read in parts",
+    },
+    "model": {
+        "second": "only a file of arrays leaves open what its spread is",
+        "executor": "only files of arrays are read in parts",
+    },
+}
 
 
 def diagnose_target(
@@ -26,13 +41,14 @@ def diagnose_target(
     *,
     alpha: float | None = None,
     rule: Rule = "relative",
-    examples: int = 10_000,
-    seed: int = 0,
+    examples: int | None = None,
+    seed: int | None = None,
     **files: Any,
 ) -> Diagnosis:
     """Diagnose a run, a published model (on `data`, or what it was trained on), or files of arrays taken together.
 
-    `files` are further settings of `diagnose_files`; `alpha` is 0.1, or a run's own, unless given.
+    `files` are further settings of `diagnose_files`; `alpha` is 0.1, or a run's own, `examples` 10,000 and `seed` 0
+    unless given. What is given and can change nothing is refused.
 
     >>> import tempfile, numpy
     >>> file = Path(tempfile.mkdtemp()) / "codes.npz"
@@ -44,9 +60,10 @@ def diagnose_target(
 
     opened = [open_target(path) for path in targets]
     first = opened[0]
+    _refuse_unused(first.path, {"data": data, "examples": examples, "seed": seed, **files})
     if first.kind == "run" and data is None and len(opened) == 1:
         return diagnose_run(first.path, alpha=alpha, rule=rule)
-    settings: dict[str, Any] = {"alpha": 0.1 if alpha is None else alpha, "rule": rule, "seed": seed}
+    settings: dict[str, Any] = {"alpha": 0.1 if alpha is None else alpha, "rule": rule, "seed": seed or 0}
     provenance = {"target": ", ".join(str(target.path) for target in opened), "kind": first.kind}
     ours = {**made_here(), "settings": settings, "citation": bibtex([RULES[rule]])}
     if all(target.kind == "arrays" for target in opened):
@@ -59,7 +76,33 @@ def diagnose_target(
         )
     images = first.data() if data is None else images_named(data)
     provenance |= {"data": images.name, **ours}
+    examples = 10_000 if examples is None else examples
     return diagnose(first.vae(), images, examples=examples, name=first.name, provenance=provenance, **settings)
+
+
+def unused(target: str | Path, data: str | None = None) -> dict[str, str]:
+    """Return the settings of `diagnose_target` that can change nothing about a target, and why.
+
+    >>> import tempfile, numpy
+    >>> file = Path(tempfile.mkdtemp()) / "codes.npz"
+    >>> numpy.savez(file, mean=numpy.zeros((5, 2)), variance=numpy.ones((5, 2)))
+    >>> list(unused(file))
+    ['data', 'examples']
+    """
+    from polarised.adapters.targets import open_target
+
+    kind = open_target(target).kind
+    return UNUSED["arrays" if kind == "arrays" else "run" if kind == "run" and data is None else "model"]
+
+
+def _refuse_unused(target: Path, given: dict[str, Any]) -> None:
+    if given.get("address") is not None and given.get("executor") != "ray":
+        raise ConfigError("expected --executor ray with --address: without it files are read here, not on a cluster")
+    # "local" is what happens anyway.
+    named = {setting for setting, value in given.items() if value not in (None, "local")}
+    for setting, reason in unused(target, given["data"]).items():
+        if setting in named:
+            raise ConfigError(f"expected no --{setting} with {target}: {reason}; leave it out")
 
 
 def diagnose_run(

@@ -24,7 +24,7 @@ from polarised.study.config import Run
 from polarised.study.failures import FILE as FAILED
 from polarised.study.failures import DiskFullError, record_failure
 from polarised.study.lock import BusyError
-from polarised.study.places import is_address, work_at, write_text
+from polarised.study.places import is_address, read_text, work_at, write_text
 
 __all__ = ["local", "ray"]
 
@@ -123,9 +123,11 @@ def ray(
                     run = at_work.pop(reference)
                     try:
                         outcome = Outcome(*cluster.get(reference))
-                    except cluster.exceptions.RayError:
+                    except (cluster.exceptions.WorkerCrashedError, cluster.exceptions.NodeDiedError):
                         losses[run.name] = attempts
                         outcome = _lost(run, root, losses, attempts)
+                    except cluster.exceptions.RayError as error:
+                        outcome = _given_up(run, root, f"Ray could not do it: {_told(error)}")
                     if outcome.state == "full":
                         raise DiskFullError(outcome.reason)
                     if outcome.state == "busy":
@@ -148,7 +150,11 @@ def _work(config: dict[str, Any], root: str, command: str) -> Outcome:
         # Each worker would repeat what the objective says about the same setting of every run.
         warnings.simplefilter("ignore")
         try:
-            work_at(Run.from_config(config), root, command)
+            run = Run.from_config(config)
+            # Left over are only runs that had not failed, so another command at the same place did this one meanwhile.
+            if (told := read_text(root, f"{run.name}/{FAILED}")) is not None:
+                return Outcome("failed", told.partition("\n")[0])
+            work_at(run, root, command)
         except BusyError as error:
             return Outcome("busy", str(error))
         except DiskFullError as error:
@@ -229,7 +235,10 @@ def _lost(run: Run, root: str, losses: Counter[str], attempts: int) -> Outcome:
     losses[run.name] += 1
     if losses[run.name] < attempts:
         return Outcome("lost", "its worker process was killed; the run is continued by another")
-    reason = f"its worker process was killed {attempts} times; is there enough memory?"
+    return _given_up(run, root, f"its worker process was killed {attempts} times; is there enough memory?")
+
+
+def _given_up(run: Run, root: str, reason: str) -> Outcome:
     words = f"TrainingError: {reason}\n"
     if is_address(root):
         write_text(root, f"{run.name}/{FAILED}", words)
@@ -238,3 +247,10 @@ def _lost(run: Run, root: str, losses: Counter[str], attempts: int) -> Outcome:
         directory.mkdir(parents=True, exist_ok=True)
         record_failure(directory, words)
     return Outcome("failed", reason)
+
+
+def _told(error: Exception) -> str:
+    """Return what an error of Ray says in a line: all of it, or what stands below a traceback of the worker."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    words = lines[-1:] if hasattr(error, "cause") else lines
+    return " ".join(words)[:500] or type(error).__name__

@@ -28,7 +28,7 @@ from polarised.representations.regime import Rule
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.labels import labels_of
 
-__all__ = ["Point", "Study", "load_study", "study_claims", "study_names"]
+__all__ = ["Point", "Study", "load_study", "study_claims", "study_names", "study_scales"]
 
 KEYS = ("name", "about", "references", "base", "axes", "scales", "default_scale", "rule", "claims")
 
@@ -124,6 +124,15 @@ def study_claims(name: str | Path) -> tuple[Any, ...]:
     True
     """
     return tuple(_read(name).get("claims", ()))
+
+
+def study_scales(name: str | Path) -> tuple[str, ...]:
+    """Return the scales a study has.
+
+    >>> study_scales("be_more_active")
+    ('paper', 'small', 'laptop', 'smoke')
+    """
+    return tuple(_read(name).get("scales", ()))
 
 
 def _read(name: str | Path) -> dict[str, Any]:

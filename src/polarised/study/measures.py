@@ -69,6 +69,7 @@ def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
 def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
     """Return E[-log p(x|z)] with z the mean and z sampled, and the rate E[KL(q(z|x) || p(z))], in nats an image.
 
+    Every value of x counts once here, also where training counted it more often (`weight` of the likelihood).
     The rate is that to the model's own prior; where that has no closed form, it is estimated from the sample.
     """
     import torch
@@ -87,7 +88,10 @@ def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
                 sums[representation] -= float(vae.likelihood.log_prob(x, vae.decode(z)).double().sum())
             rate += float(vae.prior.given(u).kl(posterior, sample).double().sum())
     found = [
-        *((None, "reconstruction", name, "full", total / len(batch)) for name, total in sums.items()),
+        *(
+            (None, "reconstruction", name, "full", total / vae.likelihood.weight / len(batch))
+            for name, total in sums.items()
+        ),
         (None, "rate", None, "full", rate / len(batch)),
     ]
     return polars.DataFrame(found, schema=SCORES, orient="row")

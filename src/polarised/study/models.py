@@ -39,7 +39,7 @@ def measure_models(study: Study, folder: str | Path, root: str | Path, *, jobs: 
     """Measure every model of a folder as the runs of a study are; yield (model, why it failed or nothing).
 
     A model is a folder or a zip; other files are passed over. What is measured already is skipped, so the same call
-    after a kill goes on.
+    after a kill goes on. Their scale is called "models": none of the study's trained them.
     """
     import joblib
 
@@ -59,13 +59,13 @@ def measure_models(study: Study, folder: str | Path, root: str | Path, *, jobs: 
         try:
             points.append(_point(path, evaluation, known))
             paths.append(path)
-        except PolarisedError as error:
-            yield path, str(error)
+        except Exception as error:
+            yield path, _words(error)
     if not points:
         raise DataError(
             f"expected archives of disentanglement_lib or runs of ours in {folder}, found none that can be read"
         )
-    enrol(replace(study, points=tuple(points)), root, models=folder)
+    enrol(replace(study, points=tuple(points), scale="models"), root, models=folder)
     with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
         parallel = joblib.Parallel(return_as="generator")
         reasons = parallel(joblib.delayed(_measured)(p, q.run, str(root)) for p, q in zip(paths, points, strict=True))
@@ -85,6 +85,9 @@ def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
     if name not in PUBLISHED:
         raise DataError(f"expected a method of the study ({', '.join(PUBLISHED)}), the model says {name!r}")
     objective, settings = PUBLISHED[str(name)]
+    strength = next(iter(settings))
+    if strength not in values:
+        raise DataError(f"expected the strength of {name} as {strength} in the model's configuration, it is not there")
     chosen = {ours: values[theirs] for theirs, ours in settings.items() if theirs in values}
     if objective == "DIPVAE":
         variant = "I" if name == "dip_vae_i" else "II"
@@ -130,6 +133,10 @@ def _measured(path: Path, run: Run, root: str) -> str:
         with locked(directory), recording_failure(directory):
             write_config(run, directory, f"measured from {path.name}")
             measure(run, directory, open_target(path).vae())
-    except PolarisedError as error:
-        return str(error)
+    except Exception as error:
+        return _words(error)
     return ""
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, PolarisedError) else f"{type(error).__name__}: {error}"

@@ -13,7 +13,7 @@ from polarised.study.config import Run
 from polarised.study.failures import FILE as FAILED
 from polarised.study.run import execute, is_done
 
-__all__ = ["at_hand", "fetch", "is_address", "listed", "read_text", "work_at", "write_text"]
+__all__ = ["at_hand", "fetch", "is_address", "listed", "read_text", "remove", "work_at", "write_text"]
 
 
 def is_address(root: str | Path) -> bool:
@@ -57,8 +57,7 @@ def work_at(run: Run, root: str, command: str) -> None:
     system.makedirs(target, exist_ok=True)
     for path in files:
         system.put(str(path), f"{target}/{path.name}")
-    if system.exists(f"{target}/{FAILED}"):
-        system.rm(f"{target}/{FAILED}")
+    remove(root, f"{run.name}/{FAILED}")
     shutil.rmtree(directory)
 
 
@@ -127,6 +126,16 @@ def write_text(root: str, name: str, text: str) -> None:
     path = f"{base}/{name}"
     system.makedirs(path.rpartition("/")[0], exist_ok=True)
     system.pipe_file(path, text.encode())
+
+
+def remove(root: str | Path, name: str) -> None:
+    """Delete a small file of a place, if it is there."""
+    if not is_address(root):
+        (Path(root) / name).unlink(missing_ok=True)
+        return
+    system, base = _filesystem(str(root))
+    if system.exists(f"{base}/{name}"):
+        system.rm(f"{base}/{name}")
 
 
 def _filesystem(root: str) -> tuple[Any, str]:

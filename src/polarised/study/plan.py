@@ -2,7 +2,9 @@
 
 import functools
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from polarised import catalogue
 from polarised.study import measures
@@ -72,17 +74,14 @@ class Plan:
 def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     """Count the runs and steps of a study and time a few steps and a small evaluation of every kind of run.
 
-    Kinds differ in dataset, network, objective or how often they are looked at. One thread is used, as the workers of
-    a study do.
+    Kinds differ in dataset, network, objective, batch or how often they are looked at. One thread is used, as the
+    workers of a study do.
     """
     import torch
 
     groups: dict[str, list[Run]] = {}
     for run in study.runs:
-        kind = f"{run.objective['name']} · {run.model['architecture']['name']} · {run.dataset['name']}"
-        if run.snapshots.every:
-            kind += f" · snapshots.every={run.snapshots.every}"
-        groups.setdefault(kind, []).append(run)
+        groups.setdefault(_kind(run), []).append(run)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -91,6 +90,28 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
         torch.set_num_threads(threads)
     steps = {kind: [run.training.steps for run in runs] for kind, runs in groups.items()}
     return Plan(tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items()))
+
+
+def _kind(run: Run) -> str:
+    """Return what the time of a step and of an evaluation depends on, in words."""
+    parts = [run.objective["name"], _spec(run.model["architecture"]), _spec(run.dataset)]
+    if (latents := run.model["latents"]) != 10:
+        parts.append(f"{latents} latents")
+    if (batch := run.training.batch_size) != 64:
+        parts.append(f"batches of {batch}")
+    if run.snapshots.every:
+        parts.append(f"snapshots.every={run.snapshots.every}")
+    return " · ".join(parts)
+
+
+def _spec(part: Mapping[str, Any]) -> str:
+    """Return a part by its name and settings.
+
+    >>> _spec({"name": "mlp", "widths": [128, 128]}), _spec({"name": "dsprites"})
+    ('mlp(widths=[128, 128])', 'dsprites')
+    """
+    settings = ", ".join(f"{key}={value}" for key, value in part.items() if key != "name")
+    return f"{part['name']}({settings})" if settings else str(part["name"])
 
 
 def _calibrated(run: Run, steps: int) -> tuple[float, float]:

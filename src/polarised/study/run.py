@@ -23,7 +23,7 @@ from polarised.files import replacing
 from polarised.representations import Encodings
 from polarised.study import measures
 from polarised.study.config import Run, read_config, read_evaluation
-from polarised.study.failures import recording_failure
+from polarised.study.failures import naming_full_disk, recording_failure
 from polarised.study.further.rows import further_scores
 from polarised.study.lock import locked
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["dataset_of", "execute", "finished_at", "is_done", "load_run", "made_here", "measure", "write_config"]
 
+TIME = "training_time.json"
 MEASURED = (
     "encodings.npz",
     "reconstruction.parquet",
@@ -51,21 +52,18 @@ def execute(run: Run, root: str | Path, *, progress: bool = False, command: str 
     same run raises `BusyError`; it would be done twice otherwise.
     """
     directory = Path(root) / run.name
-    directory.mkdir(parents=True, exist_ok=True)
-    with locked(directory), recording_failure(directory):
-        write_config(run, directory, command)
-        began = time.monotonic()
-        _stage(directory / "model.safetensors", lambda path: _train(run, directory, path, progress))
-        (directory / "checkpoint.safetensors").unlink(missing_ok=True)
-        measure(run, directory, training_seconds=time.monotonic() - began)
+    with naming_full_disk(Path(root)):
+        directory.mkdir(parents=True, exist_ok=True)
+        with locked(directory), recording_failure(directory):
+            write_config(run, directory, command)
+            _stage(directory / "model.safetensors", lambda path: _train(run, directory, path, progress))
+            (directory / "checkpoint.safetensors").unlink(missing_ok=True)
+            measure(run, directory)
     return directory
 
 
-def measure(run: Run, directory: Path, vae: "VAE | None" = None, *, training_seconds: float = 0.0) -> None:
-    """Measure the model of a directory, stage by stage; `vae` stands in for a model trained elsewhere.
-
-    `training_seconds` are those its training took in this process, written down beside those of the evaluation.
-    """
+def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
+    """Measure the model of a directory, stage by stage; `vae` stands in for a model trained elsewhere."""
     began = time.monotonic()
 
     def model() -> "VAE":
@@ -87,7 +85,7 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None, *, training_sec
     _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), unseen()))
     if run.evaluation.further:
         _table(directory / "further.parquet", lambda: further_scores(run, model(), dataset_of(run), encodings()))
-    _stage(directory / "done.json", lambda path: _write_done(run, path, training_seconds, time.monotonic() - began))
+    _stage(directory / "done.json", lambda path: _write_done(run, path, time.monotonic() - began))
 
 
 def load_run(directory: str | Path) -> Run:
@@ -145,6 +143,8 @@ def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
         hook.save(directory / "snapshots.npz")
     with replacing(directory / "history.parquet") as temporary:
         history.table().write_parquet(temporary)
+    with replacing(directory / TIME) as temporary:
+        temporary.write_text(json.dumps({"seconds": round(history.seconds, 3)}), encoding="utf-8")
     save_vae(vae, path, config=run.model, auxiliary_size=dataset.auxiliary_size)
 
 
@@ -161,7 +161,8 @@ def write_config(run: Run, directory: Path, command: str | None = None) -> None:
                 f"expected {directory} to hold the run of its name, it was made with other defaults; use another folder"
             )
         if before.evaluation != run.evaluation:
-            for name in ("config.yaml", *MEASURED):
+            # In this order a kill in between leaves a run that is not done, and knows it.
+            for name in (*reversed(MEASURED), "config.yaml"):
                 (directory / name).unlink(missing_ok=True)
     _stage(config, lambda path: _write_made(run, path, command))
 
@@ -177,14 +178,14 @@ def _write_made(run: Run, path: Path, command: str | None) -> None:
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
 
 
-def _write_done(run: Run, path: Path, training: float, evaluation: float) -> None:
-    config, model = (path.parent / name for name in ("config.yaml", "model.safetensors"))
-    # From the first attempt to the model, whatever was done in between; a later measurement is not waiting.
-    until_trained = model.stat().st_mtime - config.stat().st_mtime if model.exists() else 0.0
+def _write_done(run: Run, path: Path, evaluation: float) -> None:
+    # In a file of its own: the others of a run are the same to the last byte however often it was stopped.
+    trained = path.parent / TIME
+    training = float(json.loads(trained.read_text(encoding="utf-8"))["seconds"]) if trained.exists() else 0.0
     done = {
         "evaluation": asdict(run.evaluation),
         "time": time.time(),
-        "seconds": round(max(until_trained, 0.0) + evaluation, 3),
+        "seconds": round(training + evaluation, 3),
         "training_seconds": round(training, 3),
         "evaluation_seconds": round(evaluation, 3),
     }

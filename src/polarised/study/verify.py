@@ -8,8 +8,9 @@ import polars
 
 from polarised import catalogue
 from polarised.errors import DataError
+from polarised.study.claims.numbers import whole_seeds
 from polarised.study.claims.verdict import Verdict, undecided
-from polarised.study.conduct import read_study
+from polarised.study.conduct import FILE, read_study
 from polarised.study.grid import study_claims
 from polarised.study.places import is_address
 from polarised.study.results import COLUMNS, collect
@@ -26,6 +27,11 @@ def verify(results: str | Path, *, study: str | None = None) -> list[Verdict]:
     whole = is_address(results) or path.is_dir()
     if not whole and not path.exists():
         raise DataError(f"expected a study's folder or table of results, {results} does not exist")
+    if study is None and not whole and not (path.parent / FILE).exists():
+        raise DataError(
+            f"expected to know whose claims to check on {path}, there is no {FILE} beside it; "
+            "name the study: --study be_more_active"
+        )
     claims = study_claims(study) if study else read_study(results if whole else path.parent).claims
     try:
         table = polars.read_parquet(collect(results) if whole else path, glob=False)
@@ -38,8 +44,9 @@ def verify(results: str | Path, *, study: str | None = None) -> list[Verdict]:
 
 
 def check_claims(table: polars.DataFrame, claims: Sequence[Any]) -> list[Verdict]:
-    """Check claims by name; a claim may give a verdict for each method."""
+    """Check claims by name; a claim may give a verdict for each method. Seeds half done do not count."""
     verdicts: list[Verdict] = []
+    table = whole_seeds(table)
     for claim in claims:
         found = catalogue.build("polarised.study.claims", claim, table)
         name = str(claim["name"] if isinstance(claim, Mapping) else claim)

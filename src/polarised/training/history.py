@@ -1,5 +1,6 @@
 """What training recorded: the mean of every named term over windows of steps."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,14 @@ __all__ = ["History", "Records"]
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """The loss and its terms (nats, mean over a window of steps); `steps` holds the last step of each window."""
+    """The loss and its terms (nats, mean over a window of steps); `steps` holds the last step of each window.
+
+    `seconds` is how long training took, the time before it was stopped and taken up again included.
+    """
 
     steps: NDArray[np.int64]
     terms: Mapping[str, NDArray[np.float64]]
+    seconds: float = 0.0
 
     @property
     def loss(self) -> NDArray[np.float64]:
@@ -49,6 +54,12 @@ class Records:
         self._open: list[Tensor] = []
         self._values: np.ndarray[Any, Any] = np.zeros((0, 0))
         self._last = 0
+        self._earlier, self._began = 0.0, time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How long training has taken so far, without the pauses between two attempts."""
+        return self._earlier + time.monotonic() - self._began
 
     def take(self, step: int, terms: dict[str, Tensor]) -> None:
         """Note the terms of one step."""
@@ -86,6 +97,7 @@ class Records:
             "history.steps": np.array(self.steps, dtype=np.int64),
             "history.means": np.array(self.means, dtype=np.float64).reshape(-1, width),
             "history.window": self._values.reshape(-1, width),
+            "history.seconds": np.array([self.seconds]),
         }
 
     def restore(self, arrays: Mapping[str, np.ndarray[Any, Any]], step: int) -> None:
@@ -95,6 +107,7 @@ class Records:
         self.steps = arrays["history.steps"].tolist()
         self.means = list(arrays["history.means"])
         self._values = arrays["history.window"]
+        self._earlier, self._began = float(arrays.get("history.seconds", np.zeros(1))[0]), time.monotonic()
 
     def history(self) -> History:
         """Return the means so far, those of the open window last."""
@@ -103,4 +116,5 @@ class Records:
             means.append(self._values.mean(axis=0))
             steps.append(self._last)
         table = np.array(means, dtype=np.float64).reshape(-1, len(self.names))
-        return History(np.array(steps, dtype=np.int64), {name: table[:, i] for i, name in enumerate(self.names)})
+        terms = {name: table[:, i] for i, name in enumerate(self.names)}
+        return History(np.array(steps, dtype=np.int64), terms, self.seconds)

@@ -69,7 +69,7 @@ class Snapshots:
 
     def _encode(self, vae: VAE) -> Encodings:
         device = next(vae.parameters()).device
-        parts = []
+        parts, divergences = [], []
         with torch.inference_mode():
             for start in range(0, len(self._batch), self.batch_size):
                 rows = slice(start, start + self.batch_size)
@@ -78,7 +78,10 @@ class Snapshots:
                 posterior = vae.posterior(x, u)
                 moments = vae.prior.given(u).moments(len(x))
                 parts.append([t.cpu().numpy() for t in (posterior.mean, posterior.variance, *moments)])
+                if not (vae.prior.gaussian or vae.prior.conditional):
+                    divergences.append(vae.prior.marginal_kl(posterior).cpu().double().numpy())
         mean, variance, *prior = (np.concatenate(part) for part in zip(*parts, strict=True))
         # A prior that is the same for every input says so by its shape.
         prior_mean, prior_variance = (rows[0] if (rows == rows[0]).all() else rows for rows in prior)
-        return Encodings(mean, variance=variance, prior_mean=prior_mean, prior_variance=prior_variance)
+        kl = np.concatenate(divergences).mean(axis=0) if divergences else None
+        return Encodings(mean, variance=variance, prior_mean=prior_mean, prior_variance=prior_variance, kl=kl)

@@ -29,6 +29,7 @@ class Conditional(Prior):
     (8, 30)
     """
 
+    gaussian = True
     exchangeable = False
     conditional = True
 
@@ -88,28 +89,30 @@ class Conditional(Prior):
 class _Given(Prior):
     """A conditional prior whose u is known: one Gaussian for each image of the batch."""
 
+    gaussian = True
     exchangeable = False
 
-    def __init__(self, gaussian: DiagonalGaussian) -> None:
-        super().__init__(gaussian.mean.shape[1])
-        self.gaussian = gaussian
+    def __init__(self, distribution: DiagonalGaussian) -> None:
+        super().__init__(distribution.mean.shape[1])
+        self.distribution = distribution
 
     def log_density(self, z: Tensor) -> Tensor:
-        return self.gaussian.log_prob(z)
+        return self.distribution.log_prob(z)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        if n != len(self.gaussian.mean):
+        if n != len(self.distribution.mean):
             raise DataError(
-                f"expected {len(self.gaussian.mean)} draws, one for each row of u, but {n} were asked for; "
+                f"expected {len(self.distribution.mean)} draws, one for each row of u, but {n} were asked for; "
                 "repeat the rows of u instead"
             )
-        return self.gaussian.sample(generator)
+        return self.distribution.sample(generator)
 
     def kl(self, posterior: DiagonalGaussian, z: Tensor) -> Tensor:
-        return posterior.kl(self.gaussian)
+        return posterior.kl(self.distribution)
 
     def moments(self, n: int) -> tuple[Tensor, Tensor]:
-        return self.gaussian.mean, self.gaussian.variance
+        return self.distribution.mean, self.distribution.variance
 
     def kept(self, keep: list[int]) -> "_Given":
-        return _Given(DiagonalGaussian(self.gaussian.mean[:, keep], self.gaussian.log_variance[:, keep]))
+        mean, log_variance = self.distribution.mean, self.distribution.log_variance
+        return _Given(DiagonalGaussian(mean[:, keep], log_variance[:, keep]))

@@ -23,6 +23,8 @@ class StandardNormal(Prior):
     [[0.5, 0.5]]
     """
 
+    gaussian = True
+
     def __init__(self, latents: int, auxiliary_size: int = 0) -> None:
         super().__init__(latents)
 
@@ -54,6 +56,7 @@ class Anisotropic(Prior):
     [[3.0, 1.0]]
     """
 
+    gaussian = True
     exchangeable = False
 
     def __init__(
@@ -99,7 +102,8 @@ class Anisotropic(Prior):
         return DiagonalGaussian(torch.zeros_like(z), self.log_variance).log_prob(z)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        return normal(n, self.latents, generator) * (self.log_variance / 2).exp()
+        deviation = (self.log_variance / 2).exp()
+        return normal(n, self.latents, generator, deviation) * deviation
 
     def kl(self, posterior: DiagonalGaussian, z: Tensor) -> Tensor:
         return posterior.kl(DiagonalGaussian(torch.zeros_like(self.log_variance), self.log_variance))
@@ -155,6 +159,12 @@ class StudentT(Prior):
     def moments(self, n: int) -> tuple[Tensor, Tensor]:
         variance = nearest_gaussian_variance(self.log_density)
         return torch.zeros(n, self.latents), torch.full((n, self.latents), variance)
+
+    def deviation(self, n: int) -> Tensor:
+        # Tails of df <= 2 are too heavy for a variance.
+        if self.df <= 2:
+            return super().deviation(n)
+        return torch.full((n, self.latents), math.sqrt(self.df / (self.df - 2)))
 
     def kept(self, keep: list[int]) -> "StudentT":
         return StudentT(len(keep), df=self.df)

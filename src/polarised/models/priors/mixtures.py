@@ -51,6 +51,9 @@ class Sparse(Prior):
         variance = nearest_gaussian_variance(self.log_density)
         return torch.zeros(n, self.latents), torch.full((n, self.latents), variance)
 
+    def deviation(self, n: int) -> Tensor:
+        return torch.full((n, self.latents), math.sqrt(1 - self.gamma + self.gamma * self.width**2))
+
     def kept(self, keep: list[int]) -> "Sparse":
         return Sparse(len(keep), gamma=self.gamma, width=self.width)
 
@@ -86,7 +89,7 @@ class GaussianMixture(Prior):
         self.variance, self.compatibility = variance, compatibility
         cross = torch.zeros(4, max(latents, 2))
         cross[:, :2] = torch.tensor([[0.0, -1.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]])
-        self.register_buffer("means", cross[:, :latents] if means is None else torch.tensor(means))
+        self.register_buffer("means", cross[:, :latents] if means is None else torch.tensor(means, dtype=cross.dtype))
         self.means: Tensor
 
     def log_density(self, z: Tensor) -> Tensor:
@@ -95,8 +98,9 @@ class GaussianMixture(Prior):
         return torch.logsumexp(each, dim=1, keepdim=True) - math.log(len(self.means))
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        chosen = torch.randint(len(self.means), (n,), generator=generator, device=device_of(generator))
-        return self.means[chosen] + math.sqrt(self.variance) * normal(n, self.latents, generator)
+        source = device_of(generator, self.means)
+        chosen = torch.randint(len(self.means), (n,), generator=generator, device=source).to(self.means.device)
+        return self.means[chosen] + math.sqrt(self.variance) * normal(n, self.latents, generator, self.means)
 
     def kl(self, posterior: DiagonalGaussian, z: Tensor) -> Tensor:
         count = self.latents if self.compatibility == "released-code" else 1

@@ -16,14 +16,18 @@ __all__ = ["Prior"]
 
 Compatibility = Literal["none", "released-code"]
 
+# Where a Gaussian posterior is looked at to integrate over it, in standard deviations: fine enough for `Sparse`.
+_NODES = torch.linspace(-6, 6, 241)
+
 
 class Prior(nn.Module, ABC):
     """The plug point: a distribution over the latent variables.
 
     `factorised`: p(z) is a product over variables; `exchangeable`: permuting the variables leaves p(z) as it is;
-    `conditional`: p depends on u.
+    `conditional`: p depends on u; `gaussian`: every p(z_j|u) is a Gaussian, and `moments` are its own.
     """
 
+    gaussian: bool = False
     factorised: bool = True
     exchangeable: bool = True
     conditional: bool = False
@@ -52,6 +56,10 @@ class Prior(nn.Module, ABC):
         It is argmin_q KL(q || p) over Gaussians q: for a Gaussian prior the prior itself.
         """
 
+    def deviation(self, n: int) -> Tensor:
+        """Return the standard deviation of every variable, (n, d); where it has none, that of `moments`."""
+        return self.moments(n)[1].sqrt()
+
     @abstractmethod
     def kept(self, keep: list[int]) -> "Prior":
         """Return the marginal prior of the variables in `keep`, in that order."""
@@ -68,6 +76,22 @@ class Prior(nn.Module, ABC):
         log_q = posterior.log_prob(z)
         return (log_q if self.factorised else log_q.sum(1, keepdim=True)) - self.log_density(z)
 
+    def marginal_kl(self, posterior: DiagonalGaussian) -> Tensor:
+        """Return KL(q(z_j|x) || p(z_j)) of every variable alone, shape (B, d), by quadrature.
+
+        Where the prior is factorised their sum is the KL.
+        """
+        nodes = _NODES.to(posterior.mean)
+        places = posterior.sample(noise=nodes[:, None, None]).flatten(0, 1)
+        if self.factorised:
+            log_density = self.log_density(places)
+        else:
+            alone = [self.kept([j]).to(places.device) for j in range(self.latents)]
+            log_density = torch.cat([p.log_density(places[:, [j]]) for j, p in enumerate(alone)], dim=1)
+        weight = torch.softmax(-(nodes**2) / 2, 0)
+        expected = torch.einsum("k,kbd->bd", weight, log_density.reshape(len(nodes), -1, self.latents))
+        return -posterior.entropy() - expected
+
     def given(self, u: Tensor | None) -> "Prior":
         """Return p(z|u); an unconditional prior is its own."""
         return self
@@ -76,14 +100,17 @@ class Prior(nn.Module, ABC):
         """Set what the prior takes from a sample of the data before training; most take nothing."""
 
 
-def device_of(generator: torch.Generator | None) -> torch.device:
-    """Return where a generator draws; the CPU if there is none."""
-    return torch.device("cpu") if generator is None else generator.device
+def device_of(generator: torch.Generator | None, home: Tensor | None = None) -> torch.device:
+    """Return where a generator draws; if there is none, where `home` is, or the CPU."""
+    if generator is not None:
+        return generator.device
+    return torch.device("cpu") if home is None else home.device
 
 
-def normal(n: int, latents: int, generator: torch.Generator | None) -> Tensor:
-    """Draw N(0, 1) numbers, shape (n, latents), where the generator lives."""
-    return torch.randn(n, latents, generator=generator, device=device_of(generator))
+def normal(n: int, latents: int, generator: torch.Generator | None, home: Tensor | None = None) -> Tensor:
+    """Draw N(0, 1) numbers, shape (n, latents), where the generator lives, and bring them to where `home` is."""
+    draws = torch.randn(n, latents, generator=generator, device=device_of(generator, home))
+    return draws if home is None else draws.to(home.device)
 
 
 def uniform(n: int, latents: int, generator: torch.Generator | None) -> Tensor:

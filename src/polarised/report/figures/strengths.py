@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from polarised.errors import DataError
 from polarised.report.drawing import INK, SMALL, TEXT, band, legend, panels, series
-from polarised.report.naming import metric_name
+from polarised.report.naming import metric_name, strength_name
 from polarised.report.theme import REPRESENTATIONS, SUBSET_LOOKS, SUBSETS, TYPES
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def strength_axis(axis: Any, strengths: list[Any], title: str) -> None:
     labels = ["–" if s is None else f"{s:g}" if isinstance(s, int | float) else str(s) for s in strengths]
     axis.set_xticks(range(len(strengths)), labels)
     axis.set_xlim(-0.6, len(strengths) - 0.4)
-    axis.set_xlabel("strength", fontsize=TEXT)
+    axis.set_xlabel(strength_name(title), fontsize=TEXT)
     axis.set_title(title, fontsize=TEXT)
 
 

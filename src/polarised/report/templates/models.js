@@ -57,7 +57,8 @@ function show(index) {
   state.rule = model.rule;
   all(".model-name").forEach((element) => { element.textContent = model.name; });
   find("#headline").textContent = model.headline;
-  find("#rows").textContent = `${model.rows.toLocaleString("en")} inputs · ${variables.length} latent variable${variables.length === 1 ? "" : "s"} · ${model.learned_prior ? "given prior" : "prior N(0, I)"}`;
+  const positions = model.rows > model.inputs ? ` × ${number(model.rows / model.inputs)} positions (axis 1 is the variable)` : "";
+  find("#rows").textContent = `${model.inputs.toLocaleString("en")} inputs${positions} · ${variables.length} latent variable${variables.length === 1 ? "" : "s"} · ${model.learned_prior ? "given prior" : "prior N(0, I)"}`;
   find("#advice").replaceChildren(...model.advice.map((line) => html("li", {}, line.length > 360 ? html("details", { class: "plain" }, html("summary", {}, `${line.slice(0, line.lastIndexOf(" ", 240))} …`), line) : line)));
   const picker = all("#picker button");
   if (picker.length) pressed(picker, picker[index]);

@@ -1,7 +1,7 @@
 // Mean against sampled: paired bars, one small chart a metric, one pair a subset of variables.
 const METRIC_NAMES = {
   total_correlation: ["Total correlation", "nats; 0 is independent"], gaussian_total_correlation: ["Total correlation", "Gaussian, nats; 0 is independent"],
-  mutual_information: ["Mutual information", "mean over pairs, nats; 0 is independent"], effective_rank: ["Effective rank", "dimensions the code really uses"],
+  mutual_information: ["Mutual information", "mean over pairs, nats"], effective_rank: ["Effective rank", "dimensions the code really uses"],
   wasserstein_correlation: ["Wasserstein correlation", "0 is independent"], mig: ["Mutual information gap", "1 is best"], sap: ["SAP", "1 is best"],
 };
 const metricName = (name) => (METRIC_NAMES[name] || [words(name)[0].toUpperCase() + words(name).slice(1)])[0];
@@ -14,15 +14,19 @@ function pairedBars(host, groups, label, { text = number, top = null } = {}) {
   const width = widthOf(host, 260), row = 40, left = Math.min(150, width * 0.36), right = width - 48;
   const height = groups.length * row + 6, drawing = canvas(host, width, height, label);
   const values = groups.flatMap((group) => REPRESENTATIONS.map((r) => group[r])).filter((v) => v !== null && v !== undefined && Math.abs(v) < HUGE);
-  const low = Math.min(0, ...values), x = scale(low, top === null ? Math.max(1e-9, ...values) : top, left, right);
+  // Beside an infinite value the finite ones keep to their part of the width, and to a scale on which small ones are small.
+  const infinite = groups.some((group) => REPRESENTATIONS.some((r) => group[r] > HUGE));
+  const low = Math.min(0, ...values), high = top === null ? Math.max(infinite ? 1 : 1e-9, ...values) : top;
+  const x = scale(low, high, left, infinite ? left + 0.6 * (right - left) : right);
   groups.forEach((group, i) => {
     drawing.append(svg("text", { class: "strong", x: left - 10, y: i * row + row / 2 + 4, "text-anchor": "end" }, clipped(group.name, left - 12)));
     REPRESENTATIONS.forEach((r, k) => {
       const value = group[r], y = i * row + 5 + k * 15;
       if (value === null || value === undefined) return;
-      const end = x(Math.min(value, HUGE) > HUGE / 10 ? (top || Math.max(...values)) : value), from = x(0);
+      const end = value > HUGE ? right : x(value), from = x(0);
       drawing.append(svg("g", { "data-tip": `${group.name}\n${r} representation: ${text(value)}` },
         svg("rect", { class: `bar of-${r}`, x: Math.min(from, end), y, width: Math.max(1.2, Math.abs(end - from)), height: 13, rx: 2 }),
+        value > HUGE ? svg("path", { class: "break", d: `M${end - 20} ${y + 15}l5 -17M${end - 14} ${y + 15}l5 -17` }) : null,
         svg("text", { x: Math.max(from, end) + 6, y: y + 10.5 }, text(value))));
     });
   });
@@ -35,12 +39,14 @@ function legend() {
 function grouped(rows, names) {
   return names.map((name) => ({ name: subset(name), ...Object.fromEntries(rows.filter((row) => row.variables === name).map((row) => [row.representation, row.value])) }));
 }
+// Bins leave something even of independent variables; of few inputs so much that no one number tells it.
+const floorNote = (floor) => (floor < 0.5 ? `; independent variables show about ${number(floor, 2)}` : "; of so few inputs far above 0 for independent variables too");
 function drawScores() {
   const rows = records(model.scores), metrics = inOrder(unique(rows.map((row) => row.metric)), Object.keys(METRIC_NAMES));
   const panels = metrics.map((metric) => {
     const own = rows.filter((row) => row.metric === metric && row.value !== null), names = inOrder(unique(own.map((row) => row.variables)), SUBSET_ORDER);
     const chart = html("div", {}), about = METRIC_NAMES[metric];
-    return [html("div", { class: "panel", "data-metric": metric }, html("h3", {}, metricName(metric)), html("p", { class: "note under" }, about ? about[1] : " "), chart), chart, grouped(own, names), metricName(metric)];
+    return [html("div", { class: "panel", "data-metric": metric }, html("h3", {}, metricName(metric)), html("p", { class: "note under" }, about ? about[1] + (metric === "mutual_information" ? floorNote(model.information_floor) : "") : " "), chart), chart, grouped(own, names), metricName(metric)];
   }).filter(([, , groups]) => groups.length);
   find("#scores-charts").replaceChildren(...panels.map(([panel]) => panel));
   find("#scores-legend").replaceChildren(legend());

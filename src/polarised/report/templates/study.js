@@ -7,6 +7,8 @@ let rule = rules.includes("relative") ? "relative" : rules[0] || null;
 const column = (metric, representation, variables) => DATA.measurements.findIndex((m) => m.metric === metric && (m.representation || null) === representation && m.variables === variables && (m.rule === null || m.rule === rule));
 const kept = () => DATA.runs.map((run, i) => ({ ...run, i })).filter((run) => FILTERS.every((name) => chosen[name].has(run[name])));
 const byStrength = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
+// What annealed VAE varies is a capacity: more of it regularises less.
+const strengthName = (label) => (label.includes("annealed VAE") ? "capacity (larger is weaker)" : "strength");
 const strengthText = (value) => (value === null ? "–" : typeof value === "number" ? brief(value) : String(value));
 
 // Mean, spread of the mean (two standard errors) and number of runs at each strength.
@@ -29,7 +31,7 @@ function panels(host, draw) {
 function frameFor(inner, points, top, label, yLabel, low = 0) {
   const width = widthOf(inner, 240), height = 240, box = { left: 44, right: width - 8, top: 24, bottom: height - 40 }, drawing = canvas(inner, width, height, label);
   const pitch = (box.right - box.left) / points.length, x = (i) => box.left + (i + 0.5) * pitch, y = scale(low, top || 1, box.bottom, box.top);
-  axes(drawing, box, x, y, points.map((_, i) => i), ticks(low, top || 1, 4), { xText: (i) => strengthText(points[i].strength), xLabel: "strength", yLabel });
+  axes(drawing, box, x, y, points.map((_, i) => i), ticks(low, top || 1, 4), { xText: (i) => strengthText(points[i].strength), xLabel: strengthName(label), yLabel });
   return { drawing, box, pitch, x, y };
 }
 function drawTypes() {

@@ -16,7 +16,7 @@ const EVIDENCE = [
   ["ratio_variance", "Var[r]", "spread of that ratio over inputs"],
   ["shift", "Shift", "E[(mean − prior mean)² / prior variance]"],
   ["noise_share", "Noise", "noise share: E[variance] / (E[variance] + Var(mean)): 1 is pure noise, 0 is z = mean"],
-  ["polarity", "Polarity", "0: alike for every input; 1: each input on or off"],
+  ["polarity", "Polarity", "0: alike for every input; 1: each input on or off; of no meaning where passive"],
   ["distance_errors", "Margin", "distance to the nearest change of type, in standard errors"],
 ];
 const order = { key: "own", descending: false };
@@ -39,7 +39,7 @@ function buildVariables() {
   heads.splice(2, 0, ...["Mean μ", "Sample z", "Variance σ²"].map((label) => html("th", { scope: "col", class: "left" }, label)));
   rows = variables.map((v, j) => {
     const h = model.histograms[j], zero = (0 - h.low) / (h.high - h.low), use = model.use.get(v.variable);
-    const row = { type: html("td", { class: "left" }), sure: html("td", {}), margin: html("td", {}), key: null };
+    const row = { type: html("td", { class: "left" }), sure: html("td", {}), margin: html("td", {}), polarity: html("td", {}), key: null };
     row.tr = html("tr", { id: `variable-${v.variable}` },
       html("td", {}, String(v.variable)),
       row.type,
@@ -47,7 +47,8 @@ function buildVariables() {
       html("td", {}, spark(h.sampled, "sampled", zero, `samples of variable ${v.variable}, from ${number(h.low)} to ${number(h.high)}`)),
       html("td", {}, spark(h.variance, "variance", 0, `posterior variances of variable ${v.variable}, from 0 to ${number(h.top)}`)),
       row.sure,
-      ["kl", "ratio_mean", "ratio_variance", "shift", "noise_share", "polarity"].map((key) => html("td", {}, number(v[key]))),
+      ["kl", "ratio_mean", "ratio_variance", "shift", "noise_share"].map((key) => html("td", {}, number(v[key]))),
+      row.polarity,
       row.margin,
       withUse ? html("td", { "data-tip": use && use.redrawn !== undefined ? `redrawn from the prior: ${number(use.redrawn)}` : null }, use ? number(use.permuted) : "–") : null);
     return row;
@@ -67,7 +68,9 @@ function updateRow(j, made) {
     cell.dataset.tip = made ? "" : `computed at α = ${model.alpha}, ${model.rule} rule`;
   }
   row.sure.replaceChildren(...(made ? [html("span", { class: "meter", "aria-hidden": "true" }, meter(v.confidence)), percent(v.confidence)] : ["–"]));
-  row.margin.textContent = made ? number(v.distance_errors, 2) : "–";
+  row.margin.textContent = made ? (v.distance_errors < 1000 ? number(v.distance_errors, 2) : "> 999") : "–";
+  // What is off for every input is neither on for some nor alike for all: its polarity is noise.
+  row.polarity.textContent = types[j] === "passive" ? "–" : number(v.polarity);
 }
 function drawVariables() {
   const made = asMade(), chosen = sorted([...variables.keys()].filter((j) => shownTypes.has(types[j])), sortKey(order.key), order.descending);

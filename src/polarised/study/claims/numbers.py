@@ -5,7 +5,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars
 
-__all__ = ["against", "by_method", "by_seed", "curves", "numbers_of", "rank_correlation", "values_of", "words"]
+__all__ = [
+    "against",
+    "by_method",
+    "by_seed",
+    "curves",
+    "numbers_of",
+    "rank_correlation",
+    "values_of",
+    "whole_seeds",
+    "words",
+]
 
 # Where the name of a metric with spaces for underscores is not how one writes it.
 WORDS = {
@@ -37,6 +47,25 @@ def against(*groups: Sequence[float]) -> str:
     if not all(len(group) for group in groups):
         return ""
     return f" ({' against '.join(f'{np.mean(group):.3g}' for group in groups)})"
+
+
+def whole_seeds(table: polars.DataFrame) -> polars.DataFrame:
+    """Leave out a method's seeds that lack runs other seeds of it have: half of a grid is no value beside whole ones.
+
+    Where no seed of a method is whole, as in a handful of models of other people, all stay.
+
+    >>> rows = {"method": "VAE", "dataset": "a", "seed": [0, 0, 1], "strength": [1.0, 2.0, 1.0]}
+    >>> whole_seeds(polars.DataFrame(rows))["seed"].to_list()
+    [0, 0]
+    """
+    of_number = {"run", "representation", "variables", "variable", "metric", "value"}
+    points = table.select(name for name in table.columns if name not in of_number).unique()
+    seed = ["method", "dataset", "seed"]
+    wanted = points.drop("seed").unique().group_by("method", "dataset").len("wanted")
+    seeds = points.group_by(seed).len("had").join(wanted, on=["method", "dataset"])
+    whole = polars.col("had") == polars.col("wanted")
+    kept = seeds.filter(whole | ~whole.any().over("method", "dataset"))
+    return table.join(kept, on=seed, how="semi", maintain_order="left")
 
 
 def numbers_of(table: polars.DataFrame, wanted: Sequence[tuple[str, str | None, str]]) -> polars.DataFrame:

@@ -1,4 +1,4 @@
-"""How a claim is decided: an effect for every seed or model, its mean with a bootstrap interval, and a threshold."""
+"""How a claim is decided: an effect for every seed or model, its mean with an interval, and a threshold."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -6,9 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polarised.randomness import stream
-
-__all__ = ["Interval", "Verdict", "above", "bootstrap", "undecided", "within"]
+__all__ = ["Interval", "Verdict", "above", "mean_interval", "undecided", "within"]
 
 Word = Literal["confirmed", "not confirmed", "undecided"]
 MINIMUM = 3
@@ -42,18 +40,23 @@ class Verdict:
         return asdict(self)
 
 
-def bootstrap(values: ArrayLike, *, draws: int = 2000, seed: int = 0) -> Interval:
-    """Return the mean of independent values with its 95 % percentile interval.
+def mean_interval(values: ArrayLike) -> Interval:
+    """Return the mean of independent values with its 95 % interval, mean ± t s / sqrt(n), t Student's with n - 1.
 
-    >>> bootstrap([1.0, 1.0, 1.0])
-    Interval(mean=1.0, low=1.0, high=1.0, count=3)
+    With the three to five seeds of many studies a percentile bootstrap would hold the mean four times in five only.
+
+    >>> print(mean_interval([1.0, 2.0, 3.0]))
+    2 [-0.484, 4.48]
     """
+    from scipy.stats import t
+
     array = _finite(values)
     if not len(array):
         return Interval(float("nan"), float("nan"), float("nan"), 0)
-    picked = stream(seed, "claims").integers(len(array), size=(draws, len(array)))
-    low, high = np.quantile(array[picked].mean(axis=1), [0.025, 0.975])
-    return Interval(float(array.mean()), float(low), float(high), len(array))
+    mean, reach = float(array.mean()), 0.0
+    if len(array) > 1:
+        reach = float(t.ppf(0.975, len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array)))
+    return Interval(mean, mean - reach, mean + reach, len(array))
 
 
 def above(name: str, claim: str, values: ArrayLike, threshold: float, measured: str, *, unit: str = "seed") -> Verdict:
@@ -62,11 +65,11 @@ def above(name: str, claim: str, values: ArrayLike, threshold: float, measured: 
     `values` are independent of each other, one of each `unit`: a seed of a dataset, a model, a variable.
 
     >>> above("n", "c", [0.9, 1.0, 1.1], 0.5, "effect").evidence
-    'effect 1 [0.9, 1.1] over 3 seeds, needed > 0.5'
+    'effect 1 [0.752, 1.25] over 3 seeds, needed > 0.5'
     >>> above("n", "c", [0.9], 0.5, "effect").evidence
     'effect 0.9 in 1 seed, 3 are needed'
     """
-    found = bootstrap(values)
+    found = mean_interval(values)
     if found.count < MINIMUM:
         return _too_few(name, claim, values, measured, unit)
     word: Word = "confirmed" if found.low > threshold else "not confirmed" if found.high <= threshold else "undecided"
@@ -77,9 +80,9 @@ def within(name: str, claim: str, values: ArrayLike, margin: float, measured: st
     """Confirm that the mean effect is nil up to a margin; the opposite needs the whole interval outside it.
 
     >>> within("n", "c", [0.0, 0.01, 0.02], 0.1, "gap").evidence
-    'gap 0.01 [0, 0.02] over 3 seeds, needed ±0.1'
+    'gap 0.01 [-0.0148, 0.0348] over 3 seeds, needed ±0.1'
     """
-    found = bootstrap(values)
+    found = mean_interval(values)
     if found.count < MINIMUM:
         return _too_few(name, claim, values, measured, unit)
     inside = -margin < found.low and found.high < margin
