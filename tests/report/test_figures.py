@@ -163,6 +163,12 @@ def test_a_mean_of_few_seeds_is_a_faint_mark_and_no_part_of_the_line() -> None:
     assert mark.get_alpha() < 0.5
 
 
+def test_a_line_is_not_broken_where_only_other_methods_were_tried(table: polars.DataFrame) -> None:
+    shifted = table.with_columns(method=polars.lit("other"), strength=polars.col("strength") + 0.5)
+    axis = figures.total_correlation_by_strength(polars.concat([table, shifted])).axes[-1]
+    assert all(np.isfinite(line.get_ydata()).all() for line in axis.lines)
+
+
 def test_the_capacity_of_annealed_vae_is_not_called_a_strength(table: polars.DataFrame) -> None:
     both = polars.concat([table, table.with_columns(method=polars.lit("annealed VAE"))])
     named = {axis.get_title(): axis.get_xlabel() for axis in figures.types_by_strength(both).axes}

@@ -158,3 +158,27 @@ def test_every_study_has_its_scales_and_claims_about_methods_it_has(name: str, s
     assert [verdict.evidence for verdict in found if "nan" in verdict.evidence or "the the" in verdict.evidence] == []
     for claim in study.claims:
         assert named(claim) <= methods
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "variables"),
+    [("both_kinds_of_variables", "count_relative", "passive"), ("standard_rule_mistypes", "retyped", "full")],
+)
+def test_what_there_is_in_every_model_is_there_however_the_numbers_differ(
+    name: str, metric: str, variables: str
+) -> None:
+    def table(counts: list[float]) -> polars.DataFrame:
+        found = rows("iVAE", metric, lambda s, i: counts[i], variables=variables)
+        for kind in ("active", "mixed"):
+            found += rows("iVAE", "count_relative", lambda s, i: 9.0, variables=kind)
+        return polars.DataFrame(found)
+
+    claim = {"name": name, "methods": ["iVAE"]}
+    (verdict,) = check_claims(table([1.0, 2.0, 7.0, 20.0]), [claim])
+    assert verdict.verdict == "confirmed"
+    # Of 9 active ones and 20 passive ones the active are the rarer.
+    assert f"({4.75 if name == 'both_kinds_of_variables' else 7.5:g} " in verdict.evidence
+    (verdict,) = check_claims(table([0.0, 7.0, 0.0, 7.0]), [claim])
+    assert verdict.verdict == "undecided"
+    (verdict,) = check_claims(table([0.0] * 4), [claim])
+    assert verdict.verdict == "not confirmed"

@@ -168,3 +168,8 @@ def test_verify_reads_a_table_and_names_what_lacks(tmp_path: Path) -> None:
         verify(file, study="be_more_active")
     with pytest.raises(DataError, match=r"name the study: --study"):
         verify(file)
+
+
+def test_an_interval_ends_where_no_mean_can_be() -> None:
+    assert "[-0.383, 1]" in above("n", "c", [1.0, 0.9, 0.2], -1.0, "correlation", limits=(-1.0, 1.0)).evidence
+    assert str(mean_interval([1e-17, -1e-17, 0.0])) == "0 [0, 0]"

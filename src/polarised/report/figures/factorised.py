@@ -230,7 +230,8 @@ def scores_against(
         axis.grid(True, axis="both", color=FAINT, linewidth=0.6)
     if every:
         for i, (method, frame) in enumerate(upright.items()):
-            band(axes[-1], range(len(every)), repeated(frame, every), series(i), label=method)
+            own = [s for s in strengths_of(frame) if s is not None]
+            band(axes[-1], [every.index(s) for s in own], repeated(frame, own), series(i), label=method)
         strength_axis(axes[-1], every, "")
     name_upright(axes[0], y)
     legend(figure, axes)

@@ -201,8 +201,10 @@ def total_correlation_by_strength(table: "polars.DataFrame", *, metric: str = "t
         strength_axis(axis, strengths, name)
     everything = sorted({s for frame in groups.values() for s in strengths_of(frame)}, key=order_of)
     for i, (name, frame) in enumerate(groups.items()):
-        values = repeated(frame, everything, representation="mean")
-        band(axes[-1], range(len(everything)), values, series(i), label=f"mean, {name}")
+        # Methods differ in their grids: a line joins what its own method was tried at.
+        own = strengths_of(frame)
+        values = repeated(frame, own, representation="mean")
+        band(axes[-1], [everything.index(s) for s in own], values, series(i), label=f"mean, {name}")
     strength_axis(axes[-1], everything, "all methods: mean")
     name_upright(axes[0], metric)
     legend(figure, axes, columns=3)

@@ -6,7 +6,7 @@ import numpy as np
 import polars
 
 from polarised.study.claims.numbers import by_method, by_seed, numbers_of, rank_correlation
-from polarised.study.claims.verdict import Verdict, above, undecided, within
+from polarised.study.claims.verdict import CORRELATION, Verdict, above, undecided, within
 
 __all__ = [
     "active_codes_agree",
@@ -46,7 +46,8 @@ def passive_variables_grow_with_strength(
             continue
         slopes = [rank_correlation(part["strength"].to_numpy(), part["counted"].to_numpy()) for part in seeds]
         statement = f"{method}: {counted} variables grow with the strength"
-        verdicts.append(above(name, statement, slopes, 0.0, f"rank correlation of strength and {counted} count"))
+        numbers = f"rank correlation of strength and {counted} count"
+        verdicts.append(above(name, statement, slopes, 0.0, numbers, limits=CORRELATION))
     return verdicts
 
 
@@ -68,7 +69,7 @@ def gap_grows_with_passive(
         ]
         statement = f"{method}: the gap in {WORDS[metric]} between mean and sample grows with {counted} variables"
         numbers = f"rank correlation of {counted} count and gap"
-        verdicts.append(above("gap_grows_with_passive", statement, values, 0.0, numbers))
+        verdicts.append(above("gap_grows_with_passive", statement, values, 0.0, numbers, limits=CORRELATION))
     return verdicts
 
 

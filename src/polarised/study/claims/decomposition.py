@@ -4,7 +4,7 @@ import numpy as np
 import polars
 
 from polarised.study.claims.numbers import against, curves, rank_correlation, words
-from polarised.study.claims.verdict import Verdict, above
+from polarised.study.claims.verdict import CORRELATION, Verdict, above
 
 __all__ = [
     "aligns_better",
@@ -31,7 +31,8 @@ def strength_widens_encoders(
     for method in methods:
         found = [_trend(curve) for curve in curves(table, method, metric).values()]
         statement = f"{method}: {words(metric)} grows with the strength"
-        verdicts.append(above("strength_widens_encoders", statement, found, 0.0, "rank correlation with the strength"))
+        numbers = "rank correlation with the strength"
+        verdicts.append(above("strength_widens_encoders", statement, found, 0.0, numbers, limits=CORRELATION))
     return verdicts
 
 
@@ -93,7 +94,8 @@ def strength_matches_prior(table: polars.DataFrame, *, method: str, metric: str 
     """The larger the strength, the closer q(z) is to the prior: minus the rank correlation, a value a seed."""
     found = [-_trend(curve) for curve in curves(table, method, metric).values()]
     statement = f"{method}: more strength brings q(z) closer to the prior ({words(metric)})"
-    return [above("strength_matches_prior", statement, found, 0.0, "minus the rank correlation with the strength")]
+    numbers = "minus the rank correlation with the strength"
+    return [above("strength_matches_prior", statement, found, 0.0, numbers, limits=CORRELATION)]
 
 
 def matching_helps(table: polars.DataFrame, *, method: str, line: str, at: float, metric: str = "mmd") -> list[Verdict]:

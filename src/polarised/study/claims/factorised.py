@@ -4,7 +4,7 @@ import numpy as np
 import polars
 
 from polarised.study.claims.numbers import by_seed, curves, numbers_of, rank_correlation, values_of
-from polarised.study.claims.verdict import Verdict, above, within
+from polarised.study.claims.verdict import CORRELATION, Verdict, above, within
 
 __all__ = [
     "less_correlated_means",
@@ -93,7 +93,7 @@ def total_correlation_does_not_predict_sap(table: polars.DataFrame, *, margin: f
     ]
     statement = "total correlation of the mean does not predict SAP"
     claim = "total_correlation_does_not_predict_sap"
-    return [within(claim, statement, found, margin, "rank correlation over the models of a seed")]
+    return [within(claim, statement, found, margin, "rank correlation over the models of a seed", limits=CORRELATION)]
 
 
 def _gaps(table: polars.DataFrame, method: str) -> np.ndarray:

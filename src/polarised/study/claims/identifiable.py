@@ -22,16 +22,17 @@ TYPES = ("active", "mixed", "passive")
 
 def both_kinds_of_variables(table: polars.DataFrame, *, methods: tuple[str, ...]) -> list[Verdict]:
     """An iVAE is polarised too: it has active and passive variables, told relative to its own prior."""
-    return [
-        above(
-            "both_kinds_of_variables",
-            f"{method}: there are active and passive variables",
-            by_seed(_counts(table, method), polars.min_horizontal("active", "passive")),
-            0.5,
-            "the smaller of both counts",
-        )
-        for method in methods
-    ]
+    verdicts = []
+    for method in methods:
+        rarer = polars.min_horizontal("active", "passive")
+        counts = _counts(table, method)
+        numbers = "share of models that have both"
+        if len(counts):
+            numbers += f" ({np.mean(by_seed(counts, rarer)):.3g} of the rarer kind on average)"
+        both = by_seed(counts, (rarer > 0).cast(polars.Float64))
+        statement = f"{method}: there are active and passive variables"
+        verdicts.append(above("both_kinds_of_variables", statement, both, 0.5, numbers))
+    return verdicts
 
 
 def few_mixed_variables(table: polars.DataFrame, *, methods: tuple[str, ...], share: float = 0.1) -> list[Verdict]:
@@ -64,16 +65,16 @@ def passive_priors_are_narrow(table: polars.DataFrame, *, methods: tuple[str, ..
 
 def standard_rule_mistypes(table: polars.DataFrame, *, methods: tuple[str, ...]) -> list[Verdict]:
     """A rule that expects N(0, I) gives variables of an iVAE another type than the rule relative to the prior."""
-    return [
-        above(
-            "standard_rule_mistypes",
-            f"{method}: the rule for N(0, I) gives some variables another type",
-            values_of(table, method, "retyped"),
-            0.5,
-            "variables typed differently",
-        )
-        for method in methods
-    ]
+    verdicts = []
+    for method in methods:
+        found = curves(table, method, "retyped")
+        shares = [np.mean([count > 0 for count in curve.values()]) for curve in found.values()]
+        numbers = "share of models where it does"
+        if found:
+            numbers += f" ({np.mean(values_of(table, method, 'retyped')):.3g} variables on average)"
+        statement = f"{method}: the rule for N(0, I) gives some variables another type"
+        verdicts.append(above("standard_rule_mistypes", statement, shares, 0.5, numbers))
+    return verdicts
 
 
 def learned_prior_is_calibrated(

@@ -6,10 +6,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Interval", "Verdict", "above", "mean_interval", "undecided", "within"]
+__all__ = ["CORRELATION", "Interval", "Verdict", "above", "mean_interval", "undecided", "within"]
 
 Word = Literal["confirmed", "not confirmed", "undecided"]
 MINIMUM = 3
+# Where effects can lie: anywhere, unless a claim knows better.
+ANYWHERE, CORRELATION = (-np.inf, np.inf), (-1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Interval:
     count: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        mean, low, high = (f"{round(value, 12) + 0.0:.3g}" for value in (self.mean, self.low, self.high))
+        return f"{mean} [{low}, {high}]"
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,11 @@ class Verdict:
         return asdict(self)
 
 
-def mean_interval(values: ArrayLike) -> Interval:
+def mean_interval(values: ArrayLike, limits: tuple[float, float] = ANYWHERE) -> Interval:
     """Return the mean of independent values with its 95 % interval, mean ± t s / sqrt(n), t Student's with n - 1.
 
-    With the three to five seeds of many studies a percentile bootstrap would hold the mean four times in five only.
+    It ends at the `limits` of what the mean can be. With the three to five seeds of many studies a percentile
+    bootstrap would hold the mean four times in five only.
 
     >>> print(mean_interval([1.0, 2.0, 3.0]))
     2 [-0.484, 4.48]
@@ -56,10 +60,19 @@ def mean_interval(values: ArrayLike) -> Interval:
     mean, reach = float(array.mean()), 0.0
     if len(array) > 1:
         reach = float(t.ppf(0.975, len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array)))
-    return Interval(mean, mean - reach, mean + reach, len(array))
+    return Interval(mean, max(mean - reach, limits[0]), min(mean + reach, limits[1]), len(array))
 
 
-def above(name: str, claim: str, values: ArrayLike, threshold: float, measured: str, *, unit: str = "seed") -> Verdict:
+def above(
+    name: str,
+    claim: str,
+    values: ArrayLike,
+    threshold: float,
+    measured: str,
+    *,
+    unit: str = "seed",
+    limits: tuple[float, float] = ANYWHERE,
+) -> Verdict:
     """Confirm that the mean effect is above a threshold; the opposite needs the whole interval below it.
 
     `values` are independent of each other, one of each `unit`: a seed of a dataset, a model, a variable.
@@ -69,20 +82,29 @@ def above(name: str, claim: str, values: ArrayLike, threshold: float, measured: 
     >>> above("n", "c", [0.9], 0.5, "effect").evidence
     'effect 0.9 in 1 seed, 3 are needed'
     """
-    found = mean_interval(values)
+    found = mean_interval(values, limits)
     if found.count < MINIMUM:
         return _too_few(name, claim, values, measured, unit)
     word: Word = "confirmed" if found.low > threshold else "not confirmed" if found.high <= threshold else "undecided"
     return Verdict(name, claim, word, found.mean, f"{_said(found, measured, unit)}, needed > {threshold:g}")
 
 
-def within(name: str, claim: str, values: ArrayLike, margin: float, measured: str, *, unit: str = "seed") -> Verdict:
+def within(
+    name: str,
+    claim: str,
+    values: ArrayLike,
+    margin: float,
+    measured: str,
+    *,
+    unit: str = "seed",
+    limits: tuple[float, float] = ANYWHERE,
+) -> Verdict:
     """Confirm that the mean effect is nil up to a margin; the opposite needs the whole interval outside it.
 
     >>> within("n", "c", [0.0, 0.01, 0.02], 0.1, "gap").evidence
     'gap 0.01 [-0.0148, 0.0348] over 3 seeds, needed ±0.1'
     """
-    found = mean_interval(values)
+    found = mean_interval(values, limits)
     if found.count < MINIMUM:
         return _too_few(name, claim, values, measured, unit)
     inside = -margin < found.low and found.high < margin
