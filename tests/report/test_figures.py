@@ -161,6 +161,10 @@ def test_a_mean_of_few_seeds_is_a_faint_mark_and_no_part_of_the_line() -> None:
     np.testing.assert_array_equal(mark.get_ydata(), [np.nan, 5.0, np.nan])
     assert mark.get_linestyle() == "None"
     assert mark.get_alpha() < 0.5
+    _, (axis,) = panels(1)
+    band(axis, [0, 1], [np.zeros(3), np.zeros(2)], SERIES[0], label="mixed", seeds=20)
+    assert np.isnan(axis.lines[0].get_ydata()).all()
+    assert np.isfinite(axis.lines[1].get_ydata()).all()
 
 
 def test_a_line_is_not_broken_where_only_other_methods_were_tried(table: polars.DataFrame) -> None:

@@ -81,12 +81,18 @@ def clean(axis: "Axes", *, grid: Literal["x", "y", "both", "none"] = "y") -> Non
 
 
 def band(
-    axis: "Axes", x: Sequence[float], values: Sequence[NDArray[Any]], look: Look, *, label: str | None = None
+    axis: "Axes",
+    x: Sequence[float],
+    values: Sequence[NDArray[Any]],
+    look: Look,
+    *,
+    label: str | None = None,
+    seeds: int = 0,
 ) -> None:
     """Draw the mean of repeated runs at each x and a band in which 95 % of the seeds lie.
 
-    Where fewer than half as many runs have a value as elsewhere, their mean is a faint mark beside the line: others
-    than those would be compared with their neighbours.
+    Where fewer than half of the `seeds` have a value (or half as many as elsewhere), their mean is a faint mark beside
+    the line: runs of another kind would be compared with their neighbours.
 
     >>> _, (axis,) = panels(1)
     >>> band(axis, [0, 1], [np.array([1.0, 2.0]), np.array([3.0])], SERIES[0])
@@ -94,8 +100,8 @@ def band(
     1
     """
     finite = [v[np.isfinite(v)] for v in (np.asarray(v, dtype=float) for v in values)]
-    most = max((v.size for v in finite), default=0)
-    if not most:
+    most = max([seeds, *(v.size for v in finite)])
+    if not any(v.size for v in finite):
         return
     at, nothing = np.asarray(x, dtype=float), np.array([np.nan])
     many = [v if 2 * v.size >= most else nothing for v in finite]

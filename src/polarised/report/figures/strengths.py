@@ -177,7 +177,7 @@ def downstream_by_subset(
                 own = {} if variables == "random" else {"representation": representation}
                 values = repeated(frame, strengths, variables=variables, **own)
                 look = SUBSET_LOOKS[variables]
-                band(axis, range(len(strengths)), values, look, label=SUBSETS[variables])
+                band(axis, range(len(strengths)), values, look, label=SUBSETS[variables], seeds=seeds_of(frame))
             strength_axis(axis, strengths, f"{name}: {representation} representation")
         name_upright(axes[2 * row], metric)
         axes[2 * row].set_ylim(0, None)
@@ -253,6 +253,11 @@ def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> V
     return [np.array(parts.get(strength, ()), dtype=np.float64) for strength in strengths]
 
 
+def seeds_of(frame: "polars.DataFrame") -> int:
+    """Return how many seeds a table has; 0 where it does not tell them apart."""
+    return frame["seed"].n_unique() if "seed" in frame.columns else 0
+
+
 def order_of(strength: Any) -> tuple[int, float, str]:
     """Return what sorts strengths: numbers before names, runs without one last."""
     return (0, float(strength), "") if isinstance(strength, int | float) else (1, 0.0, str(strength))
@@ -262,7 +267,8 @@ def _two_lines(axis: Any, frame: "polars.DataFrame", strengths: list[Any], **whe
     # The dashed mean last: where the two agree, both stay visible.
     for representation, look in reversed(REPRESENTATIONS.items()):
         values = repeated(frame, strengths, representation=representation, **where)
-        band(axis, range(len(strengths)), values, look, label=f"{representation} representation")
+        label = f"{representation} representation"
+        band(axis, range(len(strengths)), values, look, label=label, seeds=seeds_of(frame))
 
 
 def name_upright(axis: Any, metric: str) -> None:
