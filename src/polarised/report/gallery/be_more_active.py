@@ -55,12 +55,19 @@ def learning_dynamics(material: Material) -> Drawings:
 
 
 def _with_a_mixed_variable(material: Material, dataset: str) -> Point:
-    """Return the run with all three types whose mixed variable changes most from input to input; else the richest."""
+    """Return the run with all three types whose mixed variable changes most from input to input; else the richest.
+
+    It is of the first method that has one, as the paper's is of a beta-VAE: others correlate active variables too.
+    """
     column = "standard_type" if material.study.rule == "standard" else "type"
-    spreads: dict[str, float] = {}
+    spreads: dict[str, dict[str, float]] = {}
     own = {point.run.name: point for point in material.done if point.labels["dataset"] == dataset}
-    for name in own:
+    for name, point in own.items():
         types = polars.read_parquet(material.root / name / "regime.parquet", glob=False)
         if types[column].n_unique() == 3:
-            spreads[name] = float(types.filter(polars.col(column) == "mixed")["ratio_variance"].to_numpy().max())
-    return own[max(spreads, key=lambda name: spreads[name])] if spreads else material.richest(dataset=dataset)
+            spread = float(types.filter(polars.col(column) == "mixed")["ratio_variance"].to_numpy().max())
+            spreads.setdefault(point.labels["method"], {})[name] = spread
+    if not spreads:
+        return material.richest(dataset=dataset)
+    first = next(iter(spreads.values()))
+    return own[max(first, key=lambda name: first[name])]
