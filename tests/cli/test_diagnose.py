@@ -83,7 +83,7 @@ def test_a_page_is_written(codes, tmp_path):
         (("prune", "x", "--mean-head", "a"), 2),
         (("prune", "vae.pt"), 2),
         (("prune", "vae.safetensors", "--out", "small.pt"), 2),
-        (("cite", "."), 1),
+        (("cite", "."), 2),
     ],
 )
 def test_what_is_wrong_is_one_sentence(arguments, code):
