@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised.errors import DataError
+from polarised.representations.encodings import as_array
 
-__all__ = ["Encode", "as_array", "call_encoder"]
+__all__ = ["Encode", "call_encoder"]
 
 Encode = Callable[[Any], tuple[ArrayLike, ArrayLike]]
 Array = NDArray[Any]
@@ -56,18 +57,6 @@ def _pair(output: Any, number: int) -> tuple[Array, Array]:
 def _alike(first: Array, second: Array) -> bool:
     # Kernels of a graphics card need not repeat their rounding; broken numbers are spoken of later.
     return first.shape == second.shape and np.allclose(first, second, rtol=1e-3, atol=1e-5, equal_nan=True)
-
-
-def as_array(value: Any) -> Array:
-    """Return an array, of a tensor of any device, with or without gradient, its values; NumPy has no bfloat16.
-
-    >>> as_array([1.0, 2.0])
-    array([1., 2.])
-    """
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = (value.float() if value.dtype.itemsize < 4 else value).numpy()
-    return np.asarray(value)
 
 
 def _without_gradients() -> AbstractContextManager[Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from polarised.representations.decoded import Pictures
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["decoder_use", "from_vae", "pictures"]
+__all__ = ["decoder_use", "from_vae", "pictures", "represent_by_drawing"]
 
 Floats = NDArray[Any]
 
@@ -155,6 +155,30 @@ def pictures(
         drawn = drawn.reshape(vae.latents, steps, *vae.shape)
     reconstructions, traversals = (t.clamp(0, 1).cpu().numpy() for t in (shown, drawn))
     return Pictures(batch.images, reconstructions, traversals, values.numpy())
+
+
+def represent_by_drawing(
+    vae: VAE, dataset: Dataset, kind: Literal["mean", "sampled"], *, seed: int = 0
+) -> tuple[Callable[[Any], Floats], tuple[int, ...]]:
+    """Return a function from factors (n, F) to the codes of newly drawn images with them, and the factors' sizes.
+
+    It is what scores that hold a factor fixed ask for; of encodings made before, `represent_by_lookup` gives it.
+    """
+    space, draws = dataset.factor_space, stream(seed, "images of factors")
+    if space is None:
+        raise DataError(f"expected a dataset with known factors to draw images by, {dataset.name} has none")
+
+    def codes(indices: Any) -> Floats:
+        u = None if dataset.auxiliary is None else dataset.auxiliary(indices)
+        encodings = from_vae(vae, dataset.draw(indices, draws), u=u)
+        return encodings.mean if kind == "mean" else encodings.sample(seed=int(draws.integers(2**31)))
+
+    def represent(factors: Any) -> Floats:
+        indices = space.index(factors, draws)
+        # Images are many times as large as their codes, so few of them are held at a time.
+        return np.concatenate([codes(indices[start : start + 4096]) for start in range(0, len(indices), 4096)])
+
+    return represent, space.sizes
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """State dicts in files of PyTorch: weights come out, nothing is run, and memory follows the bytes that are there."""
 
 import io
-import pickle
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,11 +46,6 @@ def state_in(file: IO[bytes], where: Path) -> dict[str, Tensor]:
         weights = torch.load(file, weights_only=True, map_location="cpu")
     except DataError:
         raise
-    except pickle.UnpicklingError as error:
-        # Torch advises here to unpickle it after all, which would run whatever it holds.
-        objects = "Unsupported" in str(error)
-        why = "it holds objects that would have to be run; save state_dict() alone" if objects else "it is damaged"
-        raise DataError(f"refused to read {where}: {why}") from error
     except Exception as error:
         raise _refusal(where, error) from error
     weights = weights.get("state_dict", weights) if isinstance(weights, dict) else weights
@@ -89,4 +83,8 @@ def _refuse_bombs(file: IO[bytes], where: Path) -> None:
 
 def _refusal(where: Path, error: Exception) -> DataError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
+    # Torch advises here to read it without that care after all, which would run whatever it holds.
+    if "weights_only" in str(error):
+        objects = "Unsupported" in str(error)
+        reason = "it holds objects that would have to be run; save state_dict() alone" if objects else "it is damaged"
     return DataError(f"expected plain weights in {where}, refused to read it: {reason}")

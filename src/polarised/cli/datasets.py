@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json
+from polarised.cli.options import Json, Quiet
+from polarised.cli.screen import as_it_is, console, print_json
 
 if TYPE_CHECKING:
     from polarised.data import Description

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, show_diagnosis
+from polarised.cli.options import Json, Quiet, Seed
+from polarised.cli.screen import as_it_is, console, print_json, show_diagnosis
 
 __all__ = ["demo"]
 
@@ -14,7 +15,7 @@ __all__ = ["demo"]
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the run and its page.")] = Path("runs"),
     steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 1600,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seed: Seed = 0,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

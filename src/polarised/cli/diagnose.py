@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from polarised.cli.screen import MARKS, Json, Quiet, as_it_is, console, known, print_json, show_diagnosis, table
+from polarised.cli.options import Alpha, Data, Examples, Json, Quiet, RunSeed, Second
+from polarised.cli.screen import MARKS, as_it_is, console, known, print_json, show_diagnosis, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,18 +35,11 @@ def diagnose(
             show_default=False,
         ),
     ],
-    data: Annotated[
-        str | None, typer.Option(help="Images to encode: a dataset's name or an .npz; default: the model's own.")
-    ] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Threshold of the types; default: 0.1, or the run's own.", min=0.001, max=0.499)
-    ] = None,
+    data: Data = None,
+    alpha: Alpha = None,
     rule: Annotated[Literal["relative", "standard"], typer.Option(help="Rule of the types.")] = "relative",
-    second: Annotated[
-        Literal["variance", "log_variance", "std", "log_std"] | None,
-        typer.Option(help="What the spread in a file of arrays is; default: by its name."),
-    ] = None,
-    examples: Annotated[int | None, typer.Option(help="Images to encode; default: 10,000.", min=2)] = None,
+    second: Second = None,
+    examples: Examples = None,
     executor: Annotated[Literal["local", "ray"], typer.Option(help="Where to read files of arrays.")] = "local",
     address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
     html: Annotated[
@@ -55,7 +49,7 @@ def diagnose(
         bool, typer.Option(help="Write the page (with --quiet and --json only where --html names it).")
     ] = True,
     details: Annotated[bool, typer.Option("--details", help="Also other papers' rules and other thresholds.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything random; default: 0, or a run's.", min=0)] = None,
+    seed: RunSeed = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

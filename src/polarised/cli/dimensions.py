@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
+from polarised.cli.options import Json, Quiet, Seed
+from polarised.cli.screen import as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +28,7 @@ def dimensions(
     steps: Annotated[int, typer.Option(help="Training steps of each run.", min=1)] = 2000,
     examples: Annotated[int, typer.Option(help="Images to encode.", min=50)] = 5000,
     plot: Annotated[Path | None, typer.Option(help="Write the curves to this file (.png, .svg, .pdf).")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seed: Seed = 0,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

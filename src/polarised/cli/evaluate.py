@@ -1,12 +1,12 @@
 """`polarised evaluate`: every number of a representation, with a sentence on how to read it."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
+from polarised.cli.options import Data, Json, Quiet, Second, Seed
+from polarised.cli.screen import as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
     import polars
@@ -28,15 +28,10 @@ def evaluate(
     ],
     metrics: Annotated[str, typer.Option(help="Names separated by commas, or all.")] = "all",
     representation: Annotated[Literal["both", "mean", "sampled"], typer.Option(help="Which code to score.")] = "both",
-    data: Annotated[
-        str | None, typer.Option(help="Images to encode: a dataset's name or an .npz; default: the model's own.")
-    ] = None,
-    second: Annotated[
-        Literal["variance", "log_variance", "std", "log_std"] | None,
-        typer.Option(help="What the spread in a file of arrays is; default: by its name."),
-    ] = None,
+    data: Data = None,
+    second: Second = None,
     examples: Annotated[int, typer.Option(help="Inputs to score.", min=2)] = 10_000,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seed: Seed = 0,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -79,53 +74,29 @@ def _encoded(opened: "Target", data: str | None, second: Any, examples: int, see
 
         return from_arrays(opened.path / "encodings.npz", examples=examples)
     from polarised.adapters.native import from_vae
+    from polarised.study.examine import images_of
 
-    return from_vae(opened.vae(), _images(opened, data), examples=examples, seed=seed)
-
-
-def _images(opened: "Target", data: str | None) -> Any:
-    from polarised.adapters.targets import images_named
-    from polarised.study.run import dataset_of, load_run
-
-    if data is not None:
-        return images_named(data)
-    return dataset_of(load_run(opened.path)) if opened.kind == "run" else opened.data()
+    return from_vae(opened.vae(), images_of(opened, data), examples=examples, seed=seed)
 
 
 def _by_drawing(
-    opened: "Target", data: str | None, metrics: list[str], kinds: tuple[str, ...], seed: int
+    opened: "Target", data: str | None, metrics: list[str], kinds: tuple[Any, ...], seed: int
 ) -> "polars.DataFrame":
-    """Score what holds a factor fixed and draws the others: about a million images are encoded for each score."""
-    import numpy as np
+    """Score what holds a factor fixed and draws the others."""
     import polars
 
-    from polarised.adapters.native import from_vae
-    from polarised.errors import DataError
+    from polarised.adapters.native import represent_by_drawing
     from polarised.metrics.evaluation import BY_DRAWING
     from polarised.metrics.reading import reading
-    from polarised.randomness import stream
+    from polarised.study.examine import images_of
 
-    vae, images = opened.vae(), _images(opened, data)
-    space, draws = images.factor_space, stream(seed, "images of factors")
-    if space is None:
-        raise DataError(f"{', '.join(metrics)}: expected a dataset with known factors, {images.name} has none")
-
-    def codes(indices: Any, kind: str) -> Any:
-        u = None if images.auxiliary is None else images.auxiliary(indices)
-        encodings = from_vae(vae, images.draw(indices, draws), u=u)
-        return encodings.mean if kind == "mean" else encodings.sample(seed=int(draws.integers(2**31)))
-
-    def represent(factors: Any, kind: str) -> Any:
-        indices = space.index(factors, draws)
-        # Images are many times as large as their codes, so few of them are held at a time.
-        return np.concatenate([codes(indices[start : start + 4096], kind) for start in range(0, len(indices), 4096)])
-
-    rows = [
-        (name, kind, value, reading(name))
-        for kind in kinds
-        for metric in metrics
-        for name, value in BY_DRAWING[metric](partial(represent, kind=kind), space.sizes, seed).items()
-    ]
+    vae, images, rows = opened.vae(), images_of(opened, data), []
+    for kind in kinds:
+        represent, sizes = represent_by_drawing(vae, images, kind, seed=seed)
+        for metric in metrics:
+            rows += [
+                (name, kind, value, reading(name)) for name, value in BY_DRAWING[metric](represent, sizes, seed).items()
+            ]
     return polars.DataFrame(rows, schema=["metric", "representation", "value", "reading"], orient="row")
 
 

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
+from polarised.cli.options import Alpha, Json, Quiet, Seed
+from polarised.cli.screen import as_it_is, console, print_json, table
 
 __all__ = ["prune"]
 
@@ -19,12 +20,10 @@ def prune(
         str | None, typer.Option(help="Variables to keep, e.g. 0,3,5; default: all but the passive.")
     ] = None,
     data: Annotated[str | None, typer.Option(help="Images to prove it on; default: the model's own.")] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Threshold of the types; default: 0.1, or the run's own.", min=0.001, max=0.499)
-    ] = None,
+    alpha: Alpha = None,
     rule: Annotated[Literal["relative", "standard"], typer.Option(help="Rule of the types.")] = "relative",
     examples: Annotated[int, typer.Option(help="Images to prove it on.", min=10)] = 3000,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seed: Seed = 0,
     mean_head: Annotated[str | None, typer.Option(help="Foreign weights: the layer that gives the mean.")] = None,
     log_variance_head: Annotated[
         str | None, typer.Option(help="Foreign weights: the layer that gives the log-variance, if it is another.")
@@ -83,14 +82,15 @@ def prune(
 def _own(
     path: Path, out: Path, keep: str | None, data: str | None, alpha: float | None, rule: Any, examples: int, seed: int
 ) -> dict[str, Any]:
-    from polarised.adapters.targets import images_named, open_target
+    from polarised.adapters.targets import open_target
     from polarised.errors import DataError
     from polarised.models.pruning import prune, pruned_config, pruning_report
     from polarised.models.storage import save_vae
+    from polarised.study.examine import images_of
 
     target = open_target(path)
     vae, (config, auxiliary_size) = target.vae(), target.config()
-    images = images_named(data) if data is not None else _data_of(target)
+    images = images_of(target, data)
     encodings, regime = _typed(target, vae, images, alpha, rule, examples, seed, own=data is None)
     kept = [j for j in range(vae.latents) if j not in regime.droppable] if keep is None else _numbers(keep)
     if not kept:
@@ -145,14 +145,6 @@ def _foreign(
     before, after = (sum(value.numel() for value in state.values()) for state in (weights, smaller))
     heads = weights[f"{mean_head}.weight"].shape[0] // (1 if layout == "separate" else 2)
     return {"kept": kept, "dropped": [j for j in range(heads) if j not in kept], "parameters": (before, after)}
-
-
-def _data_of(target: Any) -> Any:
-    if target.kind != "run":
-        return target.data()
-    from polarised.study.run import dataset_of, load_run
-
-    return dataset_of(load_run(target.path))
 
 
 def _typed(

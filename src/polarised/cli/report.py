@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json
+from polarised.cli.options import Alpha, Data, Examples, Json, Quiet, RunSeed, Second
+from polarised.cli.screen import as_it_is, console, print_json
 
 __all__ = ["explore", "report"]
 
@@ -23,19 +24,14 @@ def report(
         typer.Option(help="File to write; default: report.html in a run's or a study's folder, else NAME.html here."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
-    data: Annotated[str | None, typer.Option(help="Images to encode: a dataset's name or an .npz.")] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Threshold of the types; default: 0.1, or the run's own.", min=0.001, max=0.499)
-    ] = None,
+    data: Data = None,
+    alpha: Alpha = None,
     rule: Annotated[
         Literal["relative", "standard"] | None, typer.Option(help="Rule of the types; default: relative.")
     ] = None,
-    second: Annotated[
-        Literal["variance", "log_variance", "std", "log_std"] | None,
-        typer.Option(help="What the spread in a file of arrays is; default: by its name."),
-    ] = None,
-    examples: Annotated[int | None, typer.Option(help="Images to encode; default: 10,000.", min=2)] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything random; default: 0, or a run's.", min=0)] = None,
+    second: Second = None,
+    examples: Examples = None,
+    seed: RunSeed = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

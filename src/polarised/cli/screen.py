@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from polarised.representations import Regime
 
 __all__ = [
-    "Json",
-    "Quiet",
     "as_it_is",
     "bullets",
     "console",
@@ -28,9 +26,6 @@ __all__ = [
     "show_diagnosis",
     "table",
 ]
-
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
 
 # A mark beside the colour, so that the type is never told by colour alone.
 MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◆ mixed[/]", "passive": "[dim]○ passive[/]"}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
+from polarised.cli.options import Json, Quiet
+from polarised.cli.screen import as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
     from polarised.representations.regime import Rule
@@ -140,7 +141,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     ]
     columns = ("kind", "runs", "steps", "ms a step", "evaluation (s)", "core-hours")
     screen = console()
-    screen.print(table(as_it_is(f"{study.name}, scale {study.scale}"), columns, rows))
+    screen.print(table(as_it_is(study.title), columns, rows))
     screen.print(
         f"{_many(result.runs, 'run')}, {_many(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
@@ -290,10 +291,9 @@ def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool
     from polarised.study.conduct import conduct
     from polarised.study.overview import follow
 
-    title = f"{study.name}, scale {study.scale}" if study.scale else study.name
     # Hours may lie ahead: whoever did not mean that should see it before, also without a progress bar.
     console(quiet=quiet).print(
-        f"{as_it_is(title)}: {_many(len(study.points), 'run')} into {as_it_is(root)}", soft_wrap=True
+        f"{as_it_is(study.title)}: {_many(len(study.points), 'run')} into {as_it_is(root)}", soft_wrap=True
     )
     command = shlex.join(["polarised", *sys.argv[1:]])
     ended = follow(conduct(study, root, executor=executor, retry=retry, command=command), quiet=quiet)

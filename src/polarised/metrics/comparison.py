@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from polarised.errors import DataError
 from polarised.metrics.gaussian import covariance, effective_rank_of, total_correlation_of, wasserstein_correlation_of
 from polarised.metrics.redundancy import mutual_information_matrix, mutual_information_of
-from polarised.representations.encodings import Encodings
+from polarised.representations.encodings import Encodings, checked_encodings
 from polarised.representations.regime import Regime
 
 if TYPE_CHECKING:
@@ -51,11 +51,7 @@ def compare(
     """
     import polars
 
-    if not isinstance(encodings, Encodings):
-        raise DataError(
-            f"expected Encodings, got {type(encodings).__name__}; "
-            "make them of your arrays with Encodings(mean, variance=variance)"
-        )
+    encodings = checked_encodings(encodings)
     if len(regime.types) != encodings.latents:
         raise DataError(
             f"expected a regime of the same {encodings.latents} variables, got one of {len(regime.types)}; "

@@ -106,7 +106,7 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
 
 def _page(material: Material, verdicts: "Sequence[Verdict]", stems: Sequence[str], notes: str) -> str:
     study = material.study
-    parts = [f"# {study.name}, scale {study.scale}", study.about, _provenance(material)]
+    parts = [f"# {study.title}", study.about, _provenance(material)]
     if notes:
         parts += ["## Notes", notes]
     if verdicts:

@@ -220,6 +220,28 @@ def prior_of(prior_mean: ArrayLike, prior_variance: ArrayLike, rows: int, latent
     return mean, variance
 
 
+def as_array(value: Any) -> NDArray[Any]:
+    """Return an array, of a tensor of any device, with or without gradient, its values; NumPy has no bfloat16.
+
+    >>> as_array([1.0, 2.0])
+    array([1., 2.])
+    """
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = (value.float() if value.dtype.itemsize < 4 else value).numpy()
+    return np.asarray(value)
+
+
+def checked_encodings(value: Any) -> Encodings:
+    """Return encodings, or say how to make them of what came instead."""
+    if not isinstance(value, Encodings):
+        raise DataError(
+            f"expected Encodings, got {type(value).__name__}; "
+            "make them of your arrays with Encodings(mean, variance=variance)"
+        )
+    return value
+
+
 def checked_repeats(repeats: Any, rows: int) -> int:
     """Return how many consecutive rows are one input, or say what does not fit."""
     count = np.asarray(repeats)
@@ -241,12 +263,8 @@ def checked_kl(kl: ArrayLike | None, latents: int) -> NDArray[np.float64] | None
 
 
 def _floats(value: ArrayLike, name: str, *, checked: bool = True) -> Floats:
-    # A tensor of any device, with or without gradient, is taken by its values; NumPy has no bfloat16.
-    if hasattr(value, "detach"):
-        tensor = value.detach().cpu()
-        value = tensor.float().numpy() if tensor.dtype.itemsize < 4 else tensor.numpy()
     try:
-        array = np.asarray(value)
+        array = as_array(value)
         if array.dtype == np.float16:
             array = array.astype(np.float32)
         elif array.dtype not in (np.float32, np.float64):

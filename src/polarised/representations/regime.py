@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised.errors import ConfigError, DataError
+from polarised.errors import ConfigError
 from polarised.randomness import stream
-from polarised.representations.encodings import Encodings
+from polarised.representations.encodings import Encodings, checked_encodings
 from polarised.representations.evidence import Evidence, Statistics
 
 if TYPE_CHECKING:
@@ -55,13 +55,8 @@ def classify(
     >>> classify(encodings).types
     ('active', 'passive')
     """
-    if not isinstance(encodings, Encodings):
-        raise DataError(
-            f"expected Encodings, got {type(encodings).__name__}; "
-            "make them of your arrays with Encodings(mean, variance=variance)"
-        )
     evidence = Evidence()
-    for mean, variance, prior_mean, prior_variance in encodings.chunks(rows=1 << 18):
+    for mean, variance, prior_mean, prior_variance in checked_encodings(encodings).chunks(rows=1 << 18):
         evidence.update(
             mean,
             variance=variance,

@@ -13,7 +13,7 @@ from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.failures import FILE as FAILED
 from polarised.study.failures import naming_full_disk, reason
-from polarised.study.grid import Point, Study
+from polarised.study.grid import Point, Study, titled
 from polarised.study.lock import held, locked
 from polarised.study.places import at_hand, is_address, listed, read_text, remove, write_text
 from polarised.study.run import finished_at
@@ -191,10 +191,9 @@ def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
 
 
 def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: Any, models: Any) -> dict[str, Any]:
-    before = (known.get("name"), known.get("scale"))
-    if known and before != (study.name, study.scale):
+    if known and (known["name"], known["scale"]) != (study.name, study.scale):
         raise ConfigError(
-            f"expected {root} to be new or of {_titled(study.name, study.scale)}, it holds {_titled(*before)}; "
+            f"expected {root} to be new or of {study.title}, it holds {titled(known['name'], known['scale'])}; "
             "give another --out"
         )
     own = {point.run.name: {"labels": dict(point.labels), "config": point.run.to_config()} for point in study.points}
@@ -220,10 +219,6 @@ def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: 
 
 def _key(labels: Mapping[str, Any]) -> str:
     return json.dumps(dict(labels), sort_keys=True)
-
-
-def _titled(name: Any, scale: Any) -> str:
-    return f"{name}, scale {scale}" if scale else str(name)
 
 
 def _written(root: str | Path) -> int:

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars
 
+from polarised.data.dataset import Dataset
 from polarised.diagnosis import Diagnosis, diagnose, diagnose_files
 from polarised.errors import ConfigError, DataError
 from polarised.representations import Encodings
@@ -14,7 +15,10 @@ from polarised.study.citations import bibtex, citation_keys
 from polarised.study.config import read_config
 from polarised.study.run import dataset_of, load_run, made_here
 
-__all__ = ["diagnose_run", "diagnose_target", "unused"]
+if TYPE_CHECKING:
+    from polarised.adapters.targets import Target
+
+__all__ = ["diagnose_run", "diagnose_target", "images_of", "unused"]
 
 # Whose rule decides the types: cited where no run says more.
 RULES: dict[Rule, str] = {"relative": "Bonheme2023iVAE", "standard": "Bonheme2023BeMoreActive"}
@@ -56,7 +60,7 @@ def diagnose_target(
     >>> diagnose_target([file]).provenance["kind"]
     'arrays'
     """
-    from polarised.adapters.targets import images_named, open_target
+    from polarised.adapters.targets import open_target
 
     opened = [open_target(path) for path in targets]
     first = opened[0]
@@ -74,10 +78,19 @@ def diagnose_target(
         raise ConfigError(
             f"expected one model, or many files of arrays, got {len(opened)} with a {first.kind}; diagnose them in turn"
         )
-    images = first.data() if data is None else images_named(data)
+    images = images_of(first, data)
     provenance |= {"data": images.name, **ours}
     examples = 10_000 if examples is None else examples
     return diagnose(first.vae(), images, examples=examples, name=first.name, provenance=provenance, **settings)
+
+
+def images_of(target: "Target", data: str | None = None) -> Dataset:
+    """Return the images to show a model: those named, or what it was trained on."""
+    from polarised.adapters.targets import images_named
+
+    if data is not None:
+        return images_named(data)
+    return dataset_of(load_run(target.path)) if target.kind == "run" else target.data()
 
 
 def unused(target: str | Path, data: str | None = None) -> dict[str, str]:

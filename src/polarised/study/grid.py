@@ -28,7 +28,7 @@ from polarised.representations.regime import Rule
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.labels import labels_of
 
-__all__ = ["Point", "Study", "load_study", "study_claims", "study_names", "study_scales"]
+__all__ = ["Point", "Study", "load_study", "study_claims", "study_names", "study_scales", "titled"]
 
 KEYS = ("name", "about", "references", "base", "axes", "scales", "default_scale", "rule", "claims")
 
@@ -54,9 +54,23 @@ class Study:
     claims: tuple[Any, ...] = field(default=())
 
     @property
+    def title(self) -> str:
+        """Its name and scale."""
+        return titled(self.name, self.scale)
+
+    @property
     def runs(self) -> list[Run]:
         """The runs, in the order they are to be done."""
         return [point.run for point in self.points]
+
+
+def titled(name: str, scale: str | None) -> str:
+    """Return what a study at a scale is called.
+
+    >>> titled("be_more_active", "small"), titled("mine", None)
+    ('be_more_active, scale small', 'mine')
+    """
+    return f"{name}, scale {scale}" if scale else name
 
 
 def study_names() -> tuple[str, ...]:
