@@ -32,6 +32,18 @@ def test_a_collapsed_model_is_called_so():
     assert "Lower beta" in diagnosis.advice[0]
 
 
+def test_a_posterior_that_is_the_same_for_all_inputs_is_called_collapsed():
+    # A KL of 25 nats asked for and spent on constants: mixed and passive by the types, active by the variance.
+    still = 0.001 * ACTIVE[0]
+    shifted, narrow, half = (4.0 + still, np.full(N, 1.0)), (4.0 + still, np.full(N, 0.02)), (still, np.full(N, 0.5))
+    diagnosis = diagnose(encodings_of(shifted, narrow, half, PASSIVE))
+    assert diagnosis.regime.mixed == [0, 2]
+    assert diagnosis.headline.startswith("Collapsed: all 4 latent variables are nothing but noise")
+    assert diagnosis.advice[0].startswith("The KL of 17.6 nats says nothing about the input")
+    assert not any("Use the mean" in sentence for sentence in diagnosis.advice)
+    assert "Collapsed" not in diagnose(encodings_of(shifted, narrow, half, ACTIVE)).headline
+
+
 def test_a_model_without_passive_variables_is_left_alone():
     advice = diagnose(encodings_of(ACTIVE, OTHER)).advice
     assert advice[0] == "Use the means of all variables: none is passive."

@@ -28,11 +28,13 @@ def headline(regime: Regime) -> str:
     """
     active, mixed, passive = (len(part) or "none" for part in (regime.active, regime.mixed, regime.passive))
     total = len(regime.types)
+    every = "the only latent variable is" if total == 1 else f"all {total} latent variables are"
     if not regime.alive:
-        every = "the only latent variable is" if total == 1 else f"all {total} latent variables are"
         if regime.prior_driven:
             return f"{every.capitalize()} passive, yet the prior carries what it knows of the input into the code."
         return f"Collapsed: {every} passive, a sampled code says nothing about the input."
+    if regime.constant:
+        return f"Collapsed: {every} nothing but noise, whatever the type: every input gets nearly the same posterior."
     if total == 1:
         return f"The only latent variable is {regime.types[0]}."
     verb = "is" if active == 1 else "are"
@@ -55,7 +57,12 @@ def advice(regime: Regime, scores: "polars.DataFrame", decoder_use: "polars.Data
     read = [] if rise is None else [j for j in regime.passive if rise[j] > READ and j not in regime.prior_driven]
     unread = [] if rise is None else [j for j in regime.alive if rise[j] < UNREAD]
     said = []
-    if regime.alive:
+    if regime.alive and regime.constant:
+        said.append(
+            f"The KL of {regime.statistics.kl.sum():.3g} nats says nothing about the input: it sets the posterior of "
+            "all inputs alike apart from the prior. Train longer, at a lower learning rate or with a weaker penalty."
+        )
+    elif regime.alive:
         said.append(_what_to_use(regime, [j for j in regime.droppable if j not in read], unread))
         said += _mean_or_sample(regime, scores) + _about_mixed(regime)
     elif not regime.prior_driven:

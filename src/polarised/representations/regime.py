@@ -157,6 +157,11 @@ class Regime:
         return [int(j) for j in np.flatnonzero(self.statistics.noise_share >= 1 - self.alpha)]
 
     @property
+    def constant(self) -> bool:
+        """Whether no variable tells one input from another, however far the posterior is from the prior."""
+        return len(self.uninformative) == len(self.types)
+
+    @property
     def prior_driven(self) -> list[int]:
         """Variables that follow the prior, yet are not noise: the prior knows the input (a learned prior mean)."""
         statistics = self.statistics
