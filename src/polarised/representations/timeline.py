@@ -31,8 +31,8 @@ class Timeline:
 
     Each moment keeps the type, E[KL_j], E[r_j], Var[r_j] and noise share of every variable and the d x d Pearson
     correlation of the means (0 for a constant variable); with ``keep="encodings"`` mean and variance themselves too.
-    A warning is given once when every variable has turned passive, or still is after `patience` steps: a network that
-    has only begun looks passive too.
+    A warning is given once when every variable has turned passive or, whatever its type, nothing but noise, or still
+    is after `patience` steps: a network that has only begun looks passive too.
 
     >>> timeline = Timeline()
     >>> timeline.update(100, [[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -122,12 +122,22 @@ class Timeline:
 
     def collapse(self) -> str | None:
         """Return a sentence if the latest moment is a total collapse, not just the beginning."""
-        if not self._moments or not _all_passive(self._moments[-1]):
+        if not self._moments or not self._is_noise(self._moments[-1]):
             return None
-        step, latents = int(self._moments[-1]["step"]), len(self._moments[-1]["types"])
-        if step < self.patience and all(_all_passive(moment) for moment in self._moments):
+        latest = self._moments[-1]
+        step, latents = int(latest["step"]), len(latest["types"])
+        if step < self.patience and all(self._is_noise(moment) for moment in self._moments):
             return None
-        return f"at step {step:,} all {latents} variables are passive: lower beta or warm it up"
+        if _all_passive(latest):
+            return f"at step {step:,} all {latents} variables are passive: lower beta or warm it up"
+        kl = float(latest["kl"].sum())
+        return (
+            f"at step {step:,} all {latents} variables are nothing but noise, for a KL of {kl:.3g} nats: "
+            "lower the learning rate or the penalty"
+        )
+
+    def _is_noise(self, moment: dict[str, Array]) -> bool:
+        return _all_passive(moment) or bool((moment["noise_share"] >= 1 - self.alpha).all())
 
     def table(self) -> "polars.DataFrame":
         """Return a row for each step and variable: step, variable, type, and the `PER_VARIABLE` numbers."""
@@ -196,8 +206,9 @@ def load_timeline(path: str | Path, *, final_types: Sequence[str] | None = None)
         raise DataError(f"expected snapshots of a run, {path} does not exist; train with snapshots first") from None
     except Exception as error:
         raise DataError(f"expected an .npz of snapshots, could not read {path}: {error}") from error
-    if state and not {"step", "types", "correlations", "kl"} <= state.keys():
-        raise DataError(f"expected snapshots with step, types, correlations and kl, {path} has {', '.join(state)}")
+    needed = ("step", "types", "correlations", *PER_VARIABLE)
+    if state and not state.keys() >= set(needed):
+        raise DataError(f"expected snapshots with {', '.join(needed)}, {path} has {', '.join(state)}")
     timeline = Timeline(warn=False)
     timeline.restore(state)
     if final_types is not None and len(timeline):
