@@ -132,6 +132,15 @@ def test_bars_of_types_are_the_mean_counts(table: polars.DataFrame) -> None:
     np.testing.assert_allclose(bars["passive"], expected)
 
 
+def test_a_later_method_with_larger_accuracies_is_not_cut_off(table: polars.DataFrame) -> None:
+    last = table["method"].unique(maintain_order=True).to_list()[-1]
+    larger = polars.when(polars.col("method") == last).then(3 * polars.col("value")).otherwise("value")
+    axes = figures.downstream_by_subset(table.with_columns(value=larger)).axes
+    drawn = [float(np.nanmax(line.get_ydata())) for axis in axes for line in axis.lines]  # type: ignore[arg-type]
+    assert {axis.get_ylim()[0] for axis in axes} == {0.0}
+    assert min(axis.get_ylim()[1] for axis in axes) > max(drawn)
+
+
 def test_the_rule_chooses_the_rows(table: polars.DataFrame) -> None:
     counts = table.filter(polars.col("metric") == "count")
     none = counts.with_columns(polars.lit(0.0).alias("value"), rule=polars.lit("relative"))

@@ -180,7 +180,8 @@ def downstream_by_subset(
                 band(axis, range(len(strengths)), values, look, label=SUBSETS[variables], seeds=seeds_of(frame))
             strength_axis(axis, strengths, f"{name}: {representation} representation")
         name_upright(axes[2 * row], metric)
-        axes[2 * row].set_ylim(0, None)
+    # The scale is shared and a limit once set is kept, so it waits for the last row.
+    axes[0].set_ylim(0, None)
     legend(figure, axes)
     return figure
 
