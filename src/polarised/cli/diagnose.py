@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from polarised.cli.options import Alpha, Data, Examples, Json, Quiet, RunSeed, Second
+from polarised.cli.options import Alpha, Data, Examples, Json, Quiet, RunSeed, Second, TypeRule
 from polarised.cli.screen import MARKS, as_it_is, console, known, print_json, show_diagnosis, table
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def diagnose(
     ],
     data: Data = None,
     alpha: Alpha = None,
-    rule: Annotated[Literal["relative", "standard"], typer.Option(help="Rule of the types.")] = "relative",
+    rule: TypeRule = "relative",
     second: Second = None,
     examples: Examples = None,
     executor: Annotated[Literal["local", "ray"], typer.Option(help="Where to read files of arrays.")] = "local",

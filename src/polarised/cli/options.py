@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-__all__ = ["Alpha", "Data", "Examples", "Json", "Quiet", "RunSeed", "Second", "Seed"]
+__all__ = ["Alpha", "Data", "Examples", "Json", "Quiet", "RunSeed", "Second", "Seed", "TypeRule"]
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
@@ -21,3 +21,4 @@ Second = Annotated[
     Literal["variance", "log_variance", "std", "log_std"] | None,
     typer.Option(help="What the spread in a file of arrays is; default: by its name."),
 ]
+TypeRule = Annotated[Literal["relative", "standard"], typer.Option(help="Rule of the types.")]

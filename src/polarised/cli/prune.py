@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.options import Alpha, Json, Quiet, Seed
+from polarised.cli.options import Alpha, Json, Quiet, Seed, TypeRule
 from polarised.cli.screen import as_it_is, console, print_json, table
 
 __all__ = ["prune"]
@@ -21,7 +21,7 @@ def prune(
     ] = None,
     data: Annotated[str | None, typer.Option(help="Images to prove it on; default: the model's own.")] = None,
     alpha: Alpha = None,
-    rule: Annotated[Literal["relative", "standard"], typer.Option(help="Rule of the types.")] = "relative",
+    rule: TypeRule = "relative",
     examples: Annotated[int, typer.Option(help="Images to prove it on.", min=10)] = 3000,
     seed: Seed = 0,
     mean_head: Annotated[str | None, typer.Option(help="Foreign weights: the layer that gives the mean.")] = None,

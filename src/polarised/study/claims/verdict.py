@@ -82,11 +82,8 @@ def above(
     >>> above("n", "c", [0.9], 0.5, "effect").evidence
     'effect 0.9 in 1 seed, 3 are needed'
     """
-    found = mean_interval(values, limits)
-    if found.count < MINIMUM:
-        return _too_few(name, claim, values, measured, unit)
-    word: Word = "confirmed" if found.low > threshold else "not confirmed" if found.high <= threshold else "undecided"
-    return Verdict(name, claim, word, found.mean, f"{_said(found, measured, unit)}, needed > {threshold:g}")
+    word, effect, evidence = _inside((threshold, np.inf), f"> {threshold:g}", values, measured, unit, limits)
+    return Verdict(name, claim, word, effect, evidence)
 
 
 def within(
@@ -104,26 +101,32 @@ def within(
     >>> within("n", "c", [0.0, 0.01, 0.02], 0.1, "gap").evidence
     'gap 0.01 [-0.0148, 0.0348] over 3 seeds, needed ±0.1'
     """
+    word, effect, evidence = _inside((-margin, margin), f"±{margin:g}", values, measured, unit, limits)
+    return Verdict(name, claim, word, effect, evidence)
+
+
+def _inside(
+    region: tuple[float, float],
+    needed: str,
+    values: ArrayLike,
+    measured: str,
+    unit: str,
+    limits: tuple[float, float],
+) -> tuple[Word, float | None, str]:
+    """Decide whether the mean lies inside an open region: its whole interval must, or must lie outside."""
     found = mean_interval(values, limits)
+    if not found.count:
+        return "undecided", None, f"{measured}: no {unit} has a value, {MINIMUM} are needed"
     if found.count < MINIMUM:
-        return _too_few(name, claim, values, measured, unit)
-    inside = -margin < found.low and found.high < margin
-    outside = found.low >= margin or found.high <= -margin
-    word: Word = "confirmed" if inside else "not confirmed" if outside else "undecided"
-    return Verdict(name, claim, word, found.mean, f"{_said(found, measured, unit)}, needed ±{margin:g}")
-
-
-def _said(found: Interval, measured: str, unit: str) -> str:
-    return f"{measured} {found} over {_many(found.count, unit)}"
-
-
-def _too_few(name: str, claim: str, values: ArrayLike, measured: str, unit: str) -> Verdict:
-    found = _finite(values)
-    if not len(found):
-        return undecided(name, claim, f"{measured}: no {unit} has a value, {MINIMUM} are needed")
-    numbers = " and ".join(f"{value:.3g}" for value in found)
-    evidence = f"{measured} {numbers} in {_many(len(found), unit)}, {MINIMUM} are needed"
-    return Verdict(name, claim, "undecided", float(found.mean()), evidence)
+        numbers = " and ".join(f"{value:.3g}" for value in _finite(values))
+        return "undecided", found.mean, f"{measured} {numbers} in {_many(found.count, unit)}, {MINIMUM} are needed"
+    low, high = region
+    word: Word = "undecided"
+    if found.low > low and found.high < high:
+        word = "confirmed"
+    elif found.high <= low or found.low >= high:
+        word = "not confirmed"
+    return word, found.mean, f"{measured} {found} over {_many(found.count, unit)}, needed {needed}"
 
 
 def _finite(values: ArrayLike) -> NDArray[np.float64]:
