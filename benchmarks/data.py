@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from polarised.data import Dataset, Description, describe, dsprites, packed_sprites, prepare, scream_dsprites, sprites
-from polarised.data.decoded import as_unit_interval
+from polarised.data.cache import as_unit_interval
 
 STAND_IN = 20_000
 CHUNK = 8192

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from polarised.data.datasets import digits
 from typer.testing import CliRunner
 
 from data import published
 from polarised.cli.datasets import app
 from polarised.data import Dataset, contact_sheet, datasets, describe, from_arrays, prepare
-from polarised.data.datasets import digits
 from polarised.errors import ConfigError, DataError, DownloadError
 
 run = CliRunner()

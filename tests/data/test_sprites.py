@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polarised.data import dsprites, packed_sprites, sprites
-from polarised.data.packed_sprites import draw_packed
+from polarised.data.sprites import draw_packed
 from polarised.errors import DataError
 
 

@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from polarised import catalogue, metrics
+from polarised import metrics, registry
 from polarised.metrics import disentanglement, downstream, estimators, redundancy
 
 PAGES = ("redundancy", "disentanglement", "downstream", "estimators")
@@ -24,11 +24,11 @@ def scores(result: object) -> list[float]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_entry_is_documented_with_equation_reference_and_example(page: str) -> None:
-    for name in catalogue.names(f"polarised.metrics.{page}"):
-        text = inspect.getdoc(catalogue.entry(f"polarised.metrics.{page}", name)) or ""
+    for name in registry.names(f"polarised.metrics.{page}"):
+        text = inspect.getdoc(registry.entry(f"polarised.metrics.{page}", name)) or ""
         assert ">>>" in text, name
         assert name == "random_guess" or "[" in text.split(">>>")[0], name
-        catalogue.settings(catalogue.entry(f"polarised.metrics.{page}", name))
+        registry.settings(registry.entry(f"polarised.metrics.{page}", name))
 
 
 @pytest.mark.parametrize("name", [name for name in redundancy.__all__ if name != "overlap"])

@@ -7,13 +7,20 @@ import polars
 import pytest
 from tests.report.examples import example, tidy
 
+from polarised.regime import Encodings
 from polarised.report.figures import estimator_bias
-from polarised.report.gallery import decomposition_sparsity, factorised, polarised_ivae, rtc_vae
-from polarised.report.gallery.decomposition import alpha_and_beta
-from polarised.report.gallery.factorised import bias_table, latents_of_factors, split_and_whole
-from polarised.report.gallery.material import Material
+from polarised.report.material import Material
+from polarised.report.papers import (
+    alpha_and_beta,
+    bias_table,
+    decomposition_sparsity,
+    factorised,
+    latents_of_factors,
+    polarised_ivae,
+    rtc_vae,
+    split_and_whole,
+)
 from polarised.report.publish import tables
-from polarised.representations import Encodings
 from polarised.study.grid import load_study
 
 METRICS = ("hoyer", "reconstruction", "mmd", "sap", "total_correlation", "pair_information", "excess_information")
