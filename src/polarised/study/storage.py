@@ -176,6 +176,7 @@ def remove(root: str | Path, name: str) -> None:
 
 
 def open_filesystem(root: str) -> tuple[Any, str]:
+    """Return the file system of an address and the path on it."""
     try:
         import fsspec
     except ImportError as error:
