@@ -83,6 +83,7 @@ def run(
 
     Example: [bold]polarised study be_more_active --scale laptop --jobs 2[/bold]
     """
+    from polarised._io.files import contained
     from polarised.errors import ConfigError
     from polarised.study.grid import load_study, study_scales
 
@@ -91,7 +92,7 @@ def run(
         scale = "paper"
     study = load_study(name, scale=scale, settings=settings or [])
     kind = "models" if models is not None else study.scale
-    root = out or str(Path("runs") / "-".join(filter(None, (study.name, kind))))
+    root = out or str(contained("runs", "-".join(filter(None, (study.name, kind))), source=name))
     chosen = _executor(executor, jobs, address, cpus, gpus)
     if models is not None:
         if executor != "local":
@@ -199,7 +200,7 @@ def retry(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Do again what failed, and what is left, of a study's folder.
+    """Do again what failed, and what is left, of a study's folder; a Ray cluster elsewhere is named again.
 
     Example: [bold]polarised study retry runs/be_more_active-laptop[/bold]
     """
@@ -207,6 +208,12 @@ def retry(
 
     study, before, models = read_study(folder), read_executor(folder), read_models(folder)
     chosen = _executor(executor or before["name"], jobs, address, cpus, gpus, before=before)
+    if chosen["name"] == "ray" and address is None:
+        typer.echo(
+            "A Ray cluster is started on this machine: the address of another is never taken from a folder; "
+            "give it again with --address to work there",
+            err=True,
+        )
     if models is not None:
         failed = _measure(study, models, folder, jobs, quiet=quiet or json)
     else:
