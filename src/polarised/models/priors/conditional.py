@@ -15,7 +15,14 @@ from polarised.registry import register
 __all__ = ["Conditional"]
 
 
-@register("prior")
+@register(
+    "prior",
+    title="conditional normal",
+    summary="a Gaussian whose variance, and mean if learned, depends on u",
+    needs=("u",),
+    references=("Khemakhem2020",),
+    example=({}, {"mean": "learned"}),
+)
 class Conditional(Prior):
     """Place p(z|u) = N(mean(u), diag(variance(u))) on the codes: the prior of the iVAE [Khemakhem2020, eq. 7].
 
