@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from polarised.errors import ConfigError, DataError
 
 __all__ = [
+    "FACTS",
     "KINDS",
     "Output",
     "Record",
@@ -82,6 +83,24 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Every kind of entry and the modules its entries are written in."""
 
+FACTS: dict[str, tuple[str, ...]] = {
+    "dataset": ("images", "shape", "factors", "licence", "sources", "by_hand"),
+    "architecture": (),
+    "likelihood": ("support", "density"),
+    "prior": (),
+    "objective": ("titled_by", "title_given_u", "strength_title", "neutral"),
+    "estimator": (),
+    "executor": (),
+}
+"""What only entries of a kind have; a kind that is not listed takes any.
+
+A dataset: `images`, `shape` and `factors` (name to size) as published, `licence`, `sources` (the files, as
+`polarised.data.cache.Source`) and `by_hand` (pictures that serve in place of the first file). A likelihood: the values
+it allows (`support`) and whether it integrates to one over them (`density`). An objective: the setting that completes
+its title (`titled_by`), its title under a prior that knows u (`title_given_u`), what an axis calls its strength
+(`strength_title`), and the settings with which it is the ELBO (`neutral`).
+"""
+
 PLUGINS = "polarised.plugins"
 
 # The code of others that this process was told to use, by a config or a call of its user.
@@ -123,12 +142,12 @@ class Record:
         summary: What it is, in a few words.
         symbol: The symbol of its strength, such as ``β``.
         strength: The settings that tell its models apart; the first is the strength.
-        needs: What it cannot do without: ``factors``, ``decoder``, ``files`` …
+        needs: What it cannot do without: ``factors``, ``decoder``, ``files``, ``u`` …
         outputs: The numbers it gives.
         references: Keys of the bibliography for the works it comes from.
         references_by_setting: Further keys, for runs whose settings hold the given value.
-        example: How a law test may call it: the settings, or a function that makes the arguments.
-        facts: What only entries of this kind have.
+        example: How a law test may call it: settings, several of them, or a function from an empty folder to settings.
+        facts: What only entries of this kind have, see `FACTS`.
     """
 
     kind: str
@@ -149,6 +168,29 @@ class Record:
     def reading(self) -> str:
         """How to read the entry's one number, or nothing where it gives several."""
         return self.outputs[0].reading if len(self.outputs) == 1 else ""
+
+    def examples(self, folder: Path | None = None) -> tuple[dict[str, Any], ...]:
+        """Return the specs with which a law test may build the entry.
+
+        Args:
+            folder: An empty folder, for an entry whose example has to write a file first.
+
+        Returns:
+            One mapping with the name and the settings for each example; the defaults where there is none.
+
+        Raises:
+            ConfigError: If the example needs a folder and none is given.
+
+        >>> record("objective", "DIPVAE").examples()
+        ({'name': 'DIPVAE', 'variant': 'I'}, {'name': 'DIPVAE', 'variant': 'II'})
+        """
+        made = self.example
+        if callable(made):
+            if folder is None:
+                raise ConfigError(f"the example of {self.name} writes files: expected a folder for them, got none")
+            made = made(folder)
+        several = [made or {}] if made is None or isinstance(made, Mapping) else made
+        return tuple({"name": self.name, **each} for each in several)
 
     def citations(self, chosen: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the keys to cite for a use of the entry with the chosen settings.
@@ -197,13 +239,13 @@ def register(
         references: Keys of the bibliography.
         references_by_setting: Further keys, for uses whose settings hold the given value.
         example: How a law test may call it.
-        **facts: What only entries of this kind have, such as the licence of a dataset.
+        **facts: What only entries of this kind have, such as the licence of a dataset; see `FACTS`.
 
     Returns:
         A decorator that returns the callable unchanged.
 
     Raises:
-        ConfigError: If the kind is unknown.
+        ConfigError: If the kind or a fact is unknown, or another module has an entry of that name.
 
     >>> @register("metric", reading="1 is best.", references=("Chen2018",))
     ... def share(codes): ...
@@ -211,11 +253,23 @@ def register(
     '1 is best.'
     >>> del _records["metric"]["share"]
     """
-    if kind not in KINDS:
-        raise ConfigError(f"no kind of entry {kind!r}{nearest(kind, KINDS)}; the kinds are {', '.join(KINDS)}")
+    _check_kind(kind)
+    for fact in facts:
+        known = FACTS.get(kind, (fact,))
+        if fact not in known:
+            raise ConfigError(
+                f"a record of kind {kind} has no {fact!r}{nearest(fact, known)}; "
+                f"beside what every record has there are: {', '.join(known) or 'none'}"
+            )
 
     def put(call: Entry) -> Entry:
         own = name or call.__name__
+        earlier = _records[kind].get(own)
+        if earlier is not None and earlier.call.__module__ != call.__module__:
+            raise ConfigError(
+                f"expected a new name for the {kind} {own!r} of {call.__module__}, "
+                f"{earlier.call.__module__} has one of that name; register it with another name="
+            )
         written = title or own.replace("_", " ")
         # A metric gives one number unless it says otherwise.
         single = (Output(own, written, unit, reading),) if kind == "metric" else ()
@@ -447,12 +501,29 @@ def nearest(name: str, offered: Iterable[str]) -> str:
     return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
 
 
-def _load(kind: str) -> None:
+def _check_kind(kind: str) -> None:
     if kind not in KINDS:
         raise ConfigError(f"no kind of entry {kind!r}{nearest(kind, KINDS)}; the kinds are {', '.join(KINDS)}")
-    for module in KINDS[kind]:
-        importlib.import_module(f"polarised.{module}")
+
+
+def _load(kind: str) -> None:
+    _check_kind(kind)
+    modules = [importlib.import_module(f"polarised.{module}").__name__ for module in KINDS[kind]]
     _load_plugins()
+    # One module may import another before its own entries are made: the order is that of `KINDS` all the same.
+    places = {module: place for place, module in enumerate(modules)}
+    held = _records[kind]
+    if len(places) > 1:
+        ordered = sorted(held.items(), key=lambda item: _place(item[1].call.__module__, places))
+        if list(held) != [name for name, _ in ordered]:
+            held.clear()
+            held.update(ordered)
+
+
+def _place(module: str, places: Mapping[str, int]) -> int:
+    while module and module not in places:
+        module = module.rpartition(".")[0]
+    return places.get(module, len(places))
 
 
 @functools.cache

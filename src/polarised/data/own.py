@@ -23,6 +23,26 @@ __all__ = ["from_arrays", "from_folder", "from_npz", "open_picture", "picture", 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 
 
+YOURS = "yours"
+
+
+def _example_of_npz(folder: Path) -> dict[str, Any]:
+    file = folder / "pictures.npz"
+    np.savez(file, images=np.random.default_rng(0).integers(0, 256, (4, 3, 30, 24), dtype=np.uint8))
+    return {"path": str(file)}
+
+
+def _example_of_folder(folder: Path) -> dict[str, Any]:
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    for number in range(6):
+        file = folder / ("cats" if number < 3 else "dogs") / f"{number}.png"
+        file.parent.mkdir(exist_ok=True)
+        Image.fromarray(generator.integers(0, 256, (70, 80, 3), dtype=np.uint8)).save(file)
+    return {"path": str(folder)}
+
+
 def from_arrays(
     images: NDArray[Any],
     *,
@@ -56,7 +76,13 @@ def from_arrays(
     )
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="your arrays",
+    summary="your arrays",
+    licence=YOURS,
+    example=_example_of_npz,
+)
 def from_npz(
     *,
     path: str,
@@ -88,7 +114,13 @@ def from_npz(
     )
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="your pictures",
+    summary="your pictures",
+    licence=YOURS,
+    example=_example_of_folder,
+)
 def from_folder(*, path: str, size: int = 64, channels: Literal[1, 3] = 3, crop: int | None = None) -> Dataset:
     """Return a dataset of all pictures below a folder, in the order of their names, decoded once.
 

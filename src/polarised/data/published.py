@@ -18,7 +18,7 @@ from polarised.data.own import picture, resized
 from polarised.errors import DataError
 from polarised.registry import register
 
-__all__ = ["DIGIT_SOURCES", "SOURCES", "cars3d", "celeba", "fashion_mnist", "mnist", "shapes3d", "smallnorb"]
+__all__ = ["cars3d", "celeba", "fashion_mnist", "mnist", "shapes3d", "smallnorb"]
 
 NORB_PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
 
@@ -52,35 +52,53 @@ def _norb_source(chunk: str, part: str) -> Source:
     return Source(f"small_norb/{name}", (f"{NORB_PAGE}{name}",), NORB_PAGE, md5=published, content=f"md5:{held}")
 
 
-SOURCES = {
-    "smallnorb": tuple(_norb_source(chunk, part) for chunk in NORB_CHUNKS for part in ("dat", "cat", "info")),
-    "cars3d": (
-        Source(
-            "cars/nips2015-analogy-data.tar.gz",
-            # Published without https, which is asked first all the same; the digest tells who has answered.
-            (CARS_ADDRESS, CARS_ADDRESS.replace("https://", "http://")),
-            CARS_ADDRESS,
-            md5="4e866a7919c1beedf53964e6f7a23686",
-        ),
-    ),
-    "shapes3d": (
-        Source(
-            "3dshapes/3dshapes.h5",
-            (SHAPES_ADDRESS,),
-            SHAPES_ADDRESS,
-            sha256="0a0f6ed98baff276a50f3a081a7434d788da63cb135a98189b2a5b5769be1785",
-            md5="099a2078d58cec4daad0702c55d06868",
-        ),
-    ),
-    # Published behind a form: to be fetched by hand.
-    "celeba": (
-        Source("celeba/img_align_celeba.zip", page=CELEBA_PAGE, md5="00d2c5bc6d35e252742224ab0c1e8fcb"),
-        Source("celeba/list_attr_celeba.txt", page=CELEBA_PAGE, md5="75e246fa4810816ffd6ee81facbd244c"),
-    ),
-}
+NORB_FILES = tuple(_norb_source(chunk, part) for chunk in NORB_CHUNKS for part in ("dat", "cat", "info"))
 
 
-@register("dataset")
+CARS_FILE = Source(
+    "cars/nips2015-analogy-data.tar.gz",
+    # Published without https, which is asked first all the same; the digest tells who has answered.
+    (CARS_ADDRESS, CARS_ADDRESS.replace("https://", "http://")),
+    CARS_ADDRESS,
+    md5="4e866a7919c1beedf53964e6f7a23686",
+)
+
+
+SHAPES_FILE = Source(
+    "3dshapes/3dshapes.h5",
+    (SHAPES_ADDRESS,),
+    SHAPES_ADDRESS,
+    sha256="0a0f6ed98baff276a50f3a081a7434d788da63cb135a98189b2a5b5769be1785",
+    md5="099a2078d58cec4daad0702c55d06868",
+)
+
+
+# Published behind a form: to be fetched by hand.
+CELEBA_FILES = (
+    Source("celeba/img_align_celeba.zip", page=CELEBA_PAGE, md5="00d2c5bc6d35e252742224ab0c1e8fcb"),
+    Source("celeba/list_attr_celeba.txt", page=CELEBA_PAGE, md5="75e246fa4810816ffd6ee81facbd244c"),
+)
+
+
+NORB_FACTORS = {"category": 5, "elevation": 9, "azimuth": 18, "lighting": 6}
+
+
+SHAPES_FACTORS = {"floor_hue": 10, "wall_hue": 10, "object_hue": 10, "scale": 8, "shape": 4, "orientation": 15}
+
+
+@register(
+    "dataset",
+    title="smallNORB",
+    summary="toys from all sides",
+    needs=("files",),
+    references=("LeCun2004",),
+    images=48_600,
+    shape=(1, 64, 64),
+    factors=NORB_FACTORS,
+    licence="research only",
+    sources=NORB_FILES,
+    example={"partial": True},
+)
 def smallnorb(*, clipped: bool = True, partial: bool = False) -> Dataset:
     """Return smallNORB: 48,600 grey pictures of 50 toys, both published parts joined, camera 0 [LeCun2004].
 
@@ -88,13 +106,11 @@ def smallnorb(*, clipped: bool = True, partial: bool = False) -> Dataset:
     overshoot of the filter, so that pixels leave [0, 1] [Locatello2019]. The ten instances of a category are
     nuisance: combinations of the four factors have ten pictures each. `partial` accepts fewer pictures.
     """
-    found = decoded(
-        "smallnorb" if clipped else "smallnorb-unclipped", SOURCES["smallnorb"], lambda paths: _norb(paths, clipped)
-    )
+    found = decoded("smallnorb" if clipped else "smallnorb-unclipped", NORB_FILES, lambda paths: _norb(paths, clipped))
     _check_count("smallnorb", len(found.images), 48_600, partial)
     space = FactorSpace(
-        ("category", "elevation", "azimuth", "lighting"),
-        (5, 9, 18, 6),
+        tuple(NORB_FACTORS),
+        tuple(NORB_FACTORS.values()),
         values=(
             np.array(["animal", "human", "plane", "truck", "car"]),
             np.arange(30, 75, 5),
@@ -106,7 +122,20 @@ def smallnorb(*, clipped: bool = True, partial: bool = False) -> Dataset:
     return _dataset("smallnorb", found, space)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Cars3D",
+    summary="cars from all sides",
+    needs=("files",),
+    references=("Reed2015",),
+    images=17_568,
+    shape=(3, 64, 64),
+    factors={"elevation": 4, "azimuth": 24, "object": 183},
+    licence="not stated",
+    sources=(CARS_FILE,),
+    by_hand="cars/*.mat",
+    example={"partial": True},
+)
 def cars3d(*, partial: bool = False) -> Dataset:
     """Return Cars3D: 183 car models seen from 4 elevations and 24 azimuths, in colour, 64x64 [Reed2015].
 
@@ -115,21 +144,33 @@ def cars3d(*, partial: bool = False) -> Dataset:
     """
     folder = find("cars")
     files = sorted(folder.glob("*.mat")) if folder is not None else []
-    found = decoded("cars3d", SOURCES["cars3d"], _cars, places=files)
+    found = decoded("cars3d", (CARS_FILE,), _cars, places=files)
     objects = len(found.images) // (4 * 24)
     _check_count("cars3d", objects, 183, partial)
     return _dataset("cars3d", found, FactorSpace(("elevation", "azimuth", "object"), (4, 24, objects)))
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Shapes3D",
+    summary="a solid in a room",
+    needs=("files",),
+    references=("Burgess2018Shapes",),
+    images=480_000,
+    shape=(3, 64, 64),
+    factors=SHAPES_FACTORS,
+    licence="Apache-2.0",
+    sources=(SHAPES_FILE,),
+    example={"partial": True},
+)
 def shapes3d(*, partial: bool = False) -> Dataset:
     """Return Shapes3D: 480,000 pictures of a solid in a room, in colour, 64x64 [Burgess2018Shapes].
 
     The published .h5 is read piece by piece, never whole. `partial` accepts fewer pictures.
     """
-    found = decoded("shapes3d", SOURCES["shapes3d"], _shapes)
+    found = decoded("shapes3d", (SHAPES_FILE,), _shapes)
     _check_count("shapes3d", len(found.images), 480_000, partial)
-    names = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")
+    names = tuple(SHAPES_FACTORS)
     values = tuple(np.array(found.values[name]) for name in names)
     table = _table(found)
     whole = FactorSpace(names, tuple(len(of) for of in values), values=values)
@@ -138,7 +179,20 @@ def shapes3d(*, partial: bool = False) -> Dataset:
     return _dataset("shapes3d", found, FactorSpace(names, whole.sizes, values=values, table=table))
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="CelebA",
+    summary="faces",
+    needs=("files",),
+    references=("Liu2015",),
+    images=202_599,
+    shape=(3, 64, 64),
+    factors={"40 attributes": 2},
+    licence="non-commercial research only",
+    sources=CELEBA_FILES,
+    by_hand="celeba/img_align_celeba/*.jpg",
+    example={"partial": True},
+)
 def celeba(*, size: int = 64, crop: int = 148, partial: bool = False) -> Dataset:
     """Return CelebA: 202,599 aligned faces in colour with 40 attributes as factors of size 2 [Liu2015].
 
@@ -148,9 +202,9 @@ def celeba(*, size: int = 64, crop: int = 148, partial: bool = False) -> Dataset
     check_counts(size=size, crop=crop)
     folder, attributes = find("celeba/img_align_celeba"), find("celeba/list_attr_celeba.txt")
     if folder is not None and attributes is None:
-        raise missing(SOURCES["celeba"][1])
+        raise missing(CELEBA_FILES[1])
     places = [folder, attributes] if folder is not None and attributes is not None else []
-    found = decoded(f"celeba-{crop}-{size}", SOURCES["celeba"], lambda paths: _faces(paths, size, crop), places=places)
+    found = decoded(f"celeba-{crop}-{size}", CELEBA_FILES, lambda paths: _faces(paths, size, crop), places=places)
     _check_count("celeba", len(found.images), 202_599, partial)
     names = tuple(found.values)
     return _dataset("celeba", found, FactorSpace(names, (2,) * len(names), table=_table(found)))
@@ -187,7 +241,7 @@ def _norb(paths: list[Path], clipped: bool) -> Pictures:
                 raise refusal(rows.path, f"{kind} numbers of shape {expected}", f"{rows.dtype} of {rows.shape}")
         about = info.whole()
         table = np.column_stack([cat.whole(), about[:, 1], about[:, 2] // 2, about[:, 3]])
-        if (about[:, 2] % 2).any() or (table < 0).any() or (table >= (5, 9, 18, 6)).any():
+        if (about[:, 2] % 2).any() or (table < 0).any() or (table >= tuple(NORB_FACTORS.values())).any():
             raise refusal(details, "smallNORB labels", "labels out of range")
         tables.append(table.astype(np.uint8))
         count += dat.shape[0]
@@ -230,7 +284,7 @@ def _shapes(paths: list[Path]) -> Pictures:
     import h5py
 
     path = paths[0]
-    names = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")
+    names = tuple(SHAPES_FACTORS)
     with refusing(path, "Shapes3D in HDF5"), h5py.File(path, "r") as file:
         images, labels = (_own_array(file, key, path) for key in ("images", "labels"))
         count = images.shape[0]
@@ -343,22 +397,22 @@ FASHION_FOLDERS = (
 )
 
 
-DIGIT_SOURCES = {
-    "mnist": tuple(
-        Source(
-            f"mnist/{name}",
-            tuple(folder + name for folder in MNIST_FOLDERS),
-            MNIST_PAGE,
-            sha256=digest,
-            content=CONTENT[name],
-        )
-        for name, digest in SHA256.items()
-    ),
-    "fashion_mnist": tuple(
-        Source(f"fashion_mnist/{name}", tuple(folder + name for folder in FASHION_FOLDERS), FASHION_PAGE, md5=digest)
-        for name, digest in FASHION_MD5.items()
-    ),
-}
+MNIST_FILES = tuple(
+    Source(
+        f"mnist/{name}",
+        tuple(folder + name for folder in MNIST_FOLDERS),
+        MNIST_PAGE,
+        sha256=digest,
+        content=CONTENT[name],
+    )
+    for name, digest in SHA256.items()
+)
+
+
+FASHION_FILES = tuple(
+    Source(f"fashion_mnist/{name}", tuple(folder + name for folder in FASHION_FOLDERS), FASHION_PAGE, md5=digest)
+    for name, digest in FASHION_MD5.items()
+)
 
 
 CLOTHES = ["T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Boot"]
@@ -367,29 +421,55 @@ CLOTHES = ["T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
 Split = Literal["train", "test"]
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="MNIST",
+    summary="handwritten digits",
+    needs=("files",),
+    references=("LeCun1998",),
+    images=60_000,
+    shape=(1, 32, 32),
+    factors={"label": 10},
+    licence="CC BY-SA 3.0",
+    sources=MNIST_FILES,
+    example={"partial": True},
+)
 def mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> Dataset:
     """Return MNIST: 60,000 (test: 10,000) handwritten digits, grey, resized from 28 pixels to `size` [LeCun1998].
 
     Read from the four published idx files, compressed or not. `partial` accepts fewer pictures.
     """
-    return _labelled("mnist", [str(digit) for digit in range(10)], size, split, partial)
+    return _labelled("mnist", MNIST_FILES, [str(digit) for digit in range(10)], size, split, partial)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Fashion-MNIST",
+    summary="pieces of clothing",
+    needs=("files",),
+    references=("Xiao2017",),
+    images=60_000,
+    shape=(1, 32, 32),
+    factors={"label": 10},
+    licence="MIT",
+    sources=FASHION_FILES,
+    example={"partial": True},
+)
 def fashion_mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> Dataset:
     """Return Fashion-MNIST: 60,000 (test: 10,000) pieces of clothing, grey, resized to `size` [Xiao2017].
 
     [Mathieu2019] trains on 32x32. The files bear the names of MNIST's in a folder of their own.
     """
-    return _labelled("fashion_mnist", CLOTHES, size, split, partial)
+    return _labelled("fashion_mnist", FASHION_FILES, CLOTHES, size, split, partial)
 
 
-def _labelled(name: str, labels: list[str], size: int, split: Split, partial: bool) -> Dataset:
+def _labelled(
+    name: str, files: tuple[Source, ...], labels: list[str], size: int, split: Split, partial: bool
+) -> Dataset:
     check_choice("split", split, ("train", "test"))
     if not 1 <= size <= 1024:
         raise DataError(f"expected a size between 1 and 1024 pixels for {name}, got {size}; 28 is the original")
-    sources = DIGIT_SOURCES[name][:2] if split == "train" else DIGIT_SOURCES[name][2:]
+    sources = files[:2] if split == "train" else files[2:]
     found = decoded(f"{name}-{split}-{size}", sources, lambda paths: _digits(paths, size))
     published = 60_000 if split == "train" else 10_000
     if len(found.images) != published and not partial:

@@ -25,7 +25,6 @@ from polarised.errors import DataError, DownloadError
 from polarised.registry import register
 
 __all__ = [
-    "SOURCES",
     "SPACE",
     "color_dsprites",
     "draw",
@@ -257,18 +256,19 @@ DSPRITES_PAGE = "https://github.com/deepmind/dsprites-dataset"
 SCREAM_ADDRESS = "https://upload.wikimedia.org/wikipedia/commons/f/f4/The_Scream.jpg"
 
 
-SOURCES = {
-    "dsprites": (
-        Source(
-            f"dsprites/{PUBLISHED}",
-            (f"{DSPRITES_PAGE}/raw/master/{PUBLISHED}",),
-            DSPRITES_PAGE,
-            md5="7da33b31b13a06f4b04a70402ce90c2e",
-        ),
-    ),
-    # An encyclopedia's copy of a painting, which may be scanned anew: its first download is trusted.
-    "scream_dsprites": (Source("scream/scream.jpg", (SCREAM_ADDRESS,), SCREAM_ADDRESS),),
-}
+DSPRITES_FILE = Source(
+    f"dsprites/{PUBLISHED}",
+    (f"{DSPRITES_PAGE}/raw/master/{PUBLISHED}",),
+    DSPRITES_PAGE,
+    md5="7da33b31b13a06f4b04a70402ce90c2e",
+)
+
+
+# An encyclopedia's copy of a painting, which may be scanned anew: its first download is trusted.
+SCREAM_FILE = Source("scream/scream.jpg", (SCREAM_ADDRESS,), SCREAM_ADDRESS)
+
+
+FACTORS = dict(zip(SPACE.names, SPACE.sizes, strict=True))
 
 
 Bytes = NDArray[np.uint8]
@@ -280,7 +280,18 @@ Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="dSprites",
+    summary="square, ellipse or heart",
+    references=("Matthey2017",),
+    images=737_280,
+    shape=(1, 64, 64),
+    factors=FACTORS,
+    licence="Apache-2.0",
+    sources=(DSPRITES_FILE,),
+    example=({}, {"size": 32}),
+)
 def dsprites(
     *,
     size: Literal[64, 32] = 64,
@@ -312,7 +323,16 @@ def dsprites(
     return Dataset("dsprites", (1, size, size), len(space), read, factor_space=space)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Color-dSprites",
+    summary="sprites of any colour",
+    references=("Locatello2019", "Matthey2017"),
+    images=737_280,
+    shape=(3, 64, 64),
+    factors=FACTORS,
+    licence="Apache-2.0",
+)
 def color_dsprites() -> Dataset:
     """Return dSprites in a random colour on black [Locatello2019; Matthey2017].
 
@@ -324,7 +344,16 @@ def color_dsprites() -> Dataset:
     return _on_background("color_dsprites", _coloured)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Noisy-dSprites",
+    summary="sprites on noise",
+    references=("Locatello2019", "Matthey2017"),
+    images=737_280,
+    shape=(3, 64, 64),
+    factors=FACTORS,
+    licence="Apache-2.0",
+)
 def noisy_dsprites() -> Dataset:
     """Return dSprites in white on noise [Locatello2019; Matthey2017].
 
@@ -336,7 +365,18 @@ def noisy_dsprites() -> Dataset:
     return _on_background("noisy_dsprites", _noisy)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Scream-dSprites",
+    summary="sprites cut out of The Scream",
+    needs=("files",),
+    references=("Locatello2019", "Matthey2017"),
+    images=737_280,
+    shape=(3, 64, 64),
+    factors=FACTORS,
+    licence="Apache-2.0, painting in the public domain",
+    sources=(SCREAM_FILE,),
+)
 def scream_dsprites(*, path: str | None = None) -> Dataset:
     """Return dSprites cut out of The Scream [Locatello2019; Matthey2017].
 
@@ -352,7 +392,7 @@ def scream_dsprites(*, path: str | None = None) -> Dataset:
     >>> scream_dsprites(path=str(picture)).shape
     (3, 64, 64)
     """
-    place = Path(path).expanduser() if path is not None else obtain(SOURCES["scream_dsprites"][0])
+    place = Path(path).expanduser() if path is not None else obtain(SCREAM_FILE)
     if not place.is_file():
         raise DownloadError(f"expected the picture The Scream at {place}, where there is no file; get {SCREAM_ADDRESS}")
     scene = thumbnail(place, width=350, height=274)
@@ -397,7 +437,7 @@ def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[
     if place is not None and not place.is_file():
         raise DataError(f"expected {PUBLISHED} at {place}, where there is no file; give its path, or draw the images")
     key = "dsprites" if place is None else f"dsprites-{name_of(place)}"
-    found = decoded(key, SOURCES["dsprites"], _bits, places=[] if place is None else [place])
+    found = decoded(key, (DSPRITES_FILE,), _bits, places=[] if place is None else [place])
     images, table = found.images, found.factors
     if table is None and len(images) != len(SPACE):
         raise DataError("expected decoded dSprites with its factors; delete the folder 'decoded' of the data folder")

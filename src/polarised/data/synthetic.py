@@ -20,7 +20,21 @@ Floats = NDArray[np.float64]
 SPRITES, HEIGHTS, BAR, SIDE = 6 * 32 * 32, 32, 3, 32
 
 
-@register("dataset")
+POPULATION_FACTORS = {"population": 2, "scale": 6, "posX": 32, "posY": 32, "height": HEIGHTS}
+
+
+MADE_HERE = "made here"
+
+
+@register(
+    "dataset",
+    summary="arms of a pinwheel",
+    references=("Mathieu2019",),
+    images=400,
+    shape=(2,),
+    factors={"arm": 4},
+    licence=MADE_HERE,
+)
 def pinwheel(
     *,
     arms: int = 4,
@@ -52,7 +66,17 @@ def pinwheel(
     return _vectors("pinwheel", turned, factor_space=FactorSpace(("arm",), (arms,), table=arm[:, None]))
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="nonlinear ICA",
+    summary="mixed sources",
+    references=("Khemakhem2020",),
+    images=40_000,
+    shape=(5,),
+    factors={"segment": 40},
+    licence=MADE_HERE,
+    example={"points": 20},
+)
 def nonlinear_ica(
     *,
     segments: int = 40,
@@ -113,7 +137,16 @@ def nonlinear_ica(
     )
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="two populations",
+    summary="squares or bars",
+    references=("Bonheme2023BeMoreActive",),
+    images=12_288,
+    shape=(1, 32, 32),
+    factors=POPULATION_FACTORS,
+    licence=MADE_HERE,
+)
 def two_populations() -> Dataset:
     """Return 32x32 images of which half show a square and half a bar, so that a variable can be alive on one half only.
 
@@ -129,8 +162,7 @@ def two_populations() -> Dataset:
     none = np.zeros(SPRITES, dtype=np.int64)
     squares = np.stack([none, scale, x, y, none], axis=1)
     table = np.concatenate([squares, np.stack([none + 1, none, none, none, index % HEIGHTS], axis=1)])
-    names = ("population", "scale", "posX", "posY", "height")
-    space = FactorSpace(names, (2, 6, 32, 32, HEIGHTS), table=table)
+    space = FactorSpace(tuple(POPULATION_FACTORS), tuple(POPULATION_FACTORS.values()), table=table)
     bars = _bars()
 
     def read(indices: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -144,7 +176,16 @@ def two_populations() -> Dataset:
     return Dataset("two_populations", (1, SIDE, SIDE), 2 * SPRITES, read, factor_space=space)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="linear Gaussian",
+    summary="the best VAE is known",
+    references=("Tipping1999",),
+    images=4000,
+    shape=(8,),
+    factors={},
+    licence=MADE_HERE,
+)
 def linear_gaussian(
     *,
     variances: tuple[float, ...] = (8.0, 4.0, 2.0, 0.5, 0.3, 0.1, 0.1, 0.1),

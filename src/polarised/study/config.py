@@ -287,21 +287,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-# objective → (method as the studies name it, the settings that tell its models apart; the first is its strength).
-METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ELBO": ("VAE", ()),
-    "BetaVAE": ("beta-VAE", ("beta",)),
-    "AnnealedVAE": ("annealed VAE", ("c_max",)),
-    "FactorVAE": ("FactorVAE", ("gamma",)),
-    "BetaTCVAE": ("beta-TCVAE", ("beta",)),
-    "DIPVAE": ("DIP-VAE", ("lambda_od",)),
-    "RTCVAE": ("RTC-VAE", ("beta",)),
-    # The weight of total correlation; the others tell a VAE from a beta-VAE.
-    "IVAE": ("weighted VAE", ("c", "a", "b", "d")),
-    "Decomposition": ("decomposition", ("alpha", "beta")),
-}
-
-
 def labels_of(run: Run) -> dict[str, Any]:
     """Return the labels of a run for which no study has names: method, strength, dataset, seed.
 
@@ -331,16 +316,16 @@ def words_of(run: Run, prior: Mapping[str, Any]) -> list[str]:
 
 
 def _method(run: Run) -> tuple[str, tuple[str, ...]]:
-    name = run.objective["name"]
-    if name not in METHODS:
-        numbers = [key for key, value in run.objective.items() if _is_number(value)]
-        return _short(name), tuple(numbers[:1])
-    method, settings = METHODS[name]
-    if name == "DIPVAE":
-        method += f"-{run.objective['variant']}"
+    """Return the method as the studies name it, and the settings that tell its models apart, the strength first."""
+    record = registry.record("objective", run.objective["name"])
+    numbers = [key for key, value in run.objective.items() if _is_number(value)]
+    settings = record.strength or tuple(numbers[:1])
+    method, completed_by = record.title, record.facts.get("titled_by")
+    if completed_by:
+        method += f"-{run.objective[completed_by]}"
     # What makes an iVAE is a prior that knows u, whatever the weights of its bound.
-    if name in ("ELBO", "IVAE") and run.model["prior"]["name"] == "Conditional":
-        method = "iVAE"
+    if "u" in registry.record("prior", run.model["prior"]["name"]).needs:
+        method = record.facts.get("title_given_u", method)
     return method, settings
 
 

@@ -21,11 +21,24 @@ from polarised.registry import register
 __all__ = ["GaussianMixture", "Sparse"]
 
 
-@register("prior")
+@register(
+    "prior",
+    summary="every variable mostly near 0, seldom far from it",
+    references=("Mathieu2019",),
+    example=({}, {"gamma": 0.0}),
+)
 class Sparse(Prior):
     """Place p(z) = prod_j (1 - gamma) N(0, 1) + gamma N(0, width^2): mostly off, seldom on [Mathieu2019, appendix B].
 
-    `width` is a standard deviation, 0.05 as in the paper's appendix and code (its main text says variance).
+    Args:
+        latents: The number of variables.
+        auxiliary_size: The number of auxiliary variables, which this prior ignores.
+        gamma: The share of the narrow part: how seldom a variable is used.
+        width: The standard deviation of the narrow part, 0.05 as in the paper's appendix and code (its main text says
+            variance).
+
+    Raises:
+        ConfigError: If gamma is no share, or the width not positive.
 
     >>> spike, slab = Sparse(1, gamma=1.0), Sparse(1, gamma=0.0)
     >>> round((spike.log_prob(torch.zeros(1, 1)) - slab.log_prob(torch.zeros(1, 1))).exp().item(), 3)
@@ -59,12 +72,25 @@ class Sparse(Prior):
         return Sparse(len(keep), gamma=self.gamma, width=self.width)
 
 
-@register("prior")
+@register(
+    "prior",
+    title="Gaussian mixture",
+    summary="equal Gaussians at several places",
+    references=("Mathieu2019",),
+    example=({}, {"compatibility": "released-code"}),
+)
 class GaussianMixture(Prior):
     """Place p(z) = mean_c N(z; mean_c, variance I) on the codes [Mathieu2019, eq. 9].
 
-    By default the pinwheel's cross: means (0, -1), (0, 1), (1, 0), (-1, 0) in the first two variables, variance
-    0.03. `compatibility="released-code"` counts log p(z) once for each latent in the KL, as that code does.
+    Args:
+        latents: The number of variables.
+        auxiliary_size: The number of auxiliary variables, which this prior ignores.
+        means: The places; by default the pinwheel's cross: (0, -1), (0, 1), (1, 0), (-1, 0) in the first two variables.
+        variance: The variance of each Gaussian, in every direction.
+        compatibility: "released-code" counts log p(z) once for each latent in the KL, as that code does.
+
+    Raises:
+        ConfigError: If the variance is not positive, or a mean has not one number a latent.
 
     >>> round(GaussianMixture(2).log_prob(torch.tensor([[0.0, 1.0]])).item(), 3)
     0.282
@@ -109,7 +135,14 @@ class GaussianMixture(Prior):
         return posterior.log_prob(z).sum(1, keepdim=True) - count * self.log_density(z)
 
     def moments(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the mixture itself: its nearest Gaussian would be any one of the components."""
+        """Return mean and variance of the mixture itself: its nearest Gaussian would be any one of the components.
+
+        Args:
+            n: The number of rows.
+
+        Returns:
+            Mean and variance, each (n, d).
+        """
         variance = self.means.var(0, unbiased=False) + self.variance
         return self.means.mean(0).expand(n, -1), variance.expand(n, -1)
 
