@@ -25,6 +25,7 @@ from polarised.objectives.terms import (
     ramp,
     rate,
     rate_parts,
+    weighted,
 )
 
 __all__ = [
@@ -162,9 +163,9 @@ class BetaTCVAE(Objective):
         return {
             "distortion": distortion(step),
             "rate": rate(step),
-            "mutual_information": (self.alpha - 1) * parts.mutual_information,
-            "total_correlation": (self.beta - 1) * parts.total_correlation,
-            "dimension_wise": (self.gamma - 1) * parts.dimension_wise,
+            "mutual_information": weighted(self.alpha - 1, parts.mutual_information),
+            "total_correlation": weighted(self.beta - 1, parts.total_correlation),
+            "dimension_wise": weighted(self.gamma - 1, parts.dimension_wise),
         }
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
@@ -277,9 +278,9 @@ class IVAE(Objective):
         return {
             "distortion": a * distortion(step),
             "rate": rate(step),
-            "mutual_information": (b - 1) * parts.mutual_information,
-            "total_correlation": (c - 1) * parts.total_correlation,
-            "dimension_wise": (d - 1) * parts.dimension_wise,
+            "mutual_information": weighted(b - 1, parts.mutual_information),
+            "total_correlation": weighted(c - 1, parts.total_correlation),
+            "dimension_wise": weighted(d - 1, parts.dimension_wise),
         }
 
     def weights(self, number: int) -> tuple[float, float, float, float]:
