@@ -161,6 +161,48 @@ class Dataset:
         indices = generator.choice(self.length, n, replace=n > self.length)
         return self._assembled(indices, seed, "evaluation nuisance")
 
+    def split(self, share: float) -> tuple["Dataset", "Dataset"]:
+        """Return this share of the images and the rest, to train on the one and to measure on the other.
+
+        Which image goes where is a fixed draw, the same for every seed and share, so that more of them are added to
+        the first part as `share` grows. Both parts keep the order of the whole.
+
+        Args:
+            share: The share of the first part, above 0 and below 1.
+
+        Returns:
+            The two parts.
+
+        Raises:
+            DataError: If a part would be empty.
+
+        >>> from polarised.data import pinwheel
+        >>> [len(part) for part in pinwheel().split(0.9)]
+        [360, 40]
+        """
+        first = round(share * self.length) if 0 < share < 1 else 0
+        if not 0 < first < self.length:
+            raise DataError(
+                f"expected a share of the {self.length} images above 0 and below 1 that leaves both parts some, "
+                f"got {share}; 0.9 is customary"
+            )
+        order = stream(0, "split").permutation(self.length)
+        return self._part(np.sort(order[:first])), self._part(np.sort(order[first:]))
+
+    def _part(self, indices: Indices) -> "Dataset":
+        """Return the images of these indices as a dataset of their own."""
+        space, auxiliary = self.factor_space, self.auxiliary
+        if space is not None:
+            space = FactorSpace(space.names, space.sizes, values=space.values, table=space.factors(indices))
+        return replace(
+            self,
+            length=len(indices),
+            read=lambda wanted: self.read(indices[wanted]),
+            factor_space=space,
+            auxiliary=None if auxiliary is None else lambda wanted: auxiliary(indices[wanted]),
+            sources=None if self.sources is None else self.sources[indices],
+        )
+
     def with_auxiliary(self, *, factors: Sequence[str] | None = None) -> "Dataset":
         """Return the same images with u = factor / (size - 1) of the named factors, or of all.
 
