@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from polarised.data import dsprites
 from polarised.models import build_vae
 from polarised.objectives import (
+    DIPVAE,
     ELBO,
     IVAE,
     RTCVAE,
@@ -28,12 +29,11 @@ from polarised.objectives import (
     BetaTCVAE,
     BetaVAE,
     Decomposition,
-    DIPVAE,
     FactorVAE,
     Objective,
     take_step,
 )
-from polarised.randomness import seed_for
+from polarised.random import seed_for
 from polarised.training import keep_freed_memory, train
 
 PIXELS, WIDTH, LATENTS, BATCH, POOL = 1024, 128, 10, 64, 20_000
@@ -102,7 +102,9 @@ def covariance(mean: Tensor, log_variance: Tensor) -> Tensor:
 def discrepancy(z: Tensor, draws: Tensor) -> Tensor:
     both = torch.cat([draws, z])
     squared = torch.cdist(both, both).square()
-    kernel = sum((2 * LATENTS * s / (2 * LATENTS * s + squared) for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)), torch.zeros(()))
+    kernel = sum(
+        (2 * LATENTS * s / (2 * LATENTS * s + squared) for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)), torch.zeros(())
+    )
     inside = (kernel.sum() - 2 * kernel[:BATCH, BATCH:].sum() - 6 * 2 * BATCH) / (BATCH * (BATCH - 1))
     return inside - 2 * kernel[:BATCH, BATCH:].mean()
 
@@ -133,7 +135,9 @@ def shortest(name: str, pool: Tensor, factors: Tensor) -> Run:
     critic = prior = None
     if name in ("FactorVAE", "RTCVAE"):
         widths = [LATENTS, WIDTH, WIDTH, WIDTH]
-        layers = [layer for a, b in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(a, b), nn.LeakyReLU(0.2))]
+        layers = [
+            layer for a, b in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(a, b), nn.LeakyReLU(0.2))
+        ]
         critic = nn.Sequential(*layers, nn.Linear(WIDTH, 2))
     if name == "IVAE":
         network.encoder[0] = nn.Linear(PIXELS + factors.shape[1], WIDTH)
@@ -181,7 +185,7 @@ def shortest(name: str, pool: Tensor, factors: Tensor) -> Run:
 
 
 def type_of(mean: Tensor, log_variance: Tensor) -> Any:
-    from polarised.models.posteriors import DiagonalGaussian
+    from polarised.models.vae import DiagonalGaussian
 
     return DiagonalGaussian(mean, log_variance)
 
@@ -270,7 +274,9 @@ def main() -> None:
     for name in options.only:
         runs |= {f"{name} shortest": shortest(name, pool, factors), f"{name} train": ours(name)}
     times = measure(runs, options.rounds, options.steps)
-    print(f"ms a step, {options.rounds} rounds of {options.steps} steps     shortest   train   ratio (goal {GOAL})   median")
+    print(
+        f"ms a step, {options.rounds} rounds of {options.steps} steps     shortest   train   ratio (goal {GOAL})   median"
+    )
     for name in options.only:
         bare, own = times[f"{name} shortest"], times[f"{name} train"]
         ratio = quick(bare) / quick(own)

@@ -5,28 +5,30 @@ loss is the sum of the terms returned.
 """
 
 # ruff: noqa: D102 (the abstract class documents the methods)
-
 from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError
-from polarised.objectives.critic import critic_loss, critic_network, density_ratio
+from polarised.objectives.schedules import Length, Ramp, in_steps, level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
     Estimator,
     covariance_penalty,
+    critic_loss,
+    critic_network,
+    density_ratio,
     distortion,
     inclusive_kl,
     maximum_mean_discrepancy,
     posterior_covariance,
     posterior_noise,
-    ramp,
     rate,
     rate_parts,
     weighted,
 )
+from polarised.registry import register
 
 __all__ = [
     "DIPVAE",
@@ -41,6 +43,7 @@ __all__ = [
 ]
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class ELBO(Objective):
     """Minimise the negative evidence lower bound: the plain VAE, and the iVAE under the prior `Conditional`.
@@ -55,34 +58,41 @@ class ELBO(Objective):
         return {"distortion": distortion(step), "rate": rate(step)}
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class BetaVAE(Objective):
     """Weigh the rate by beta, if wished after a linear rise from 0 over `warm_up` steps.
 
     loss = distortion + beta rate  [Higgins2017, eq. 4]
 
+    `warm_up` is a number of steps or, as a float, a share of the run; `ramp` names another schedule of beta instead,
+    such as `cyclical` [Fu2019].
+
     >>> BetaVAE(beta=8.0)
-    BetaVAE(beta=8.0, warm_up=0)
+    BetaVAE(beta=8.0, warm_up=0, ramp=None)
     """
 
     beta: float = 4.0
-    warm_up: int = 0
+    warm_up: Length = 0
+    ramp: Ramp = None
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        beta = self.beta * ramp(step.number, self.warm_up)
+        beta = self.beta * level(step.number, step.steps, ramp=self.ramp, length=self.warm_up)
         return {"distortion": distortion(step), "rate": beta * rate(step)}
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unfinished("beta", self.beta, self.warm_up, steps)
+        return _unfinished("beta", self.beta, self.warm_up, steps) if self.ramp is None else []
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class AnnealedVAE(Objective):
     """Hold the rate at a capacity that grows linearly to c_max over `iteration_threshold` steps.
 
     loss = distortion + gamma |rate - C(t)|, C(t) = c_max min(1, t / iteration_threshold)  [Burgess2018, eq. 8]
 
-    The rate is averaged over the batch before the absolute value, as in disentanglement_lib.
+    The rate is averaged over the batch before the absolute value, as in disentanglement_lib. `iteration_threshold` is a
+    number of steps or, as a float, a share of the run; `ramp` names another schedule of the capacity instead.
 
     >>> AnnealedVAE(c_max=50.0).gamma
     1000.0
@@ -90,16 +100,18 @@ class AnnealedVAE(Objective):
 
     gamma: float = 1000.0
     c_max: float = 25.0
-    iteration_threshold: int = 100_000
+    iteration_threshold: Length = 100_000
+    ramp: Ramp = None
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        capacity = self.c_max * ramp(step.number, self.iteration_threshold)
+        capacity = self.c_max * level(step.number, step.steps, ramp=self.ramp, length=self.iteration_threshold)
         return {"distortion": distortion(step), "capacity": self.gamma * (rate(step) - capacity).abs()}
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unfinished("the capacity", self.c_max, self.iteration_threshold, steps)
+        return _unfinished("the capacity", self.c_max, self.iteration_threshold, steps) if self.ramp is None else []
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class FactorVAE(Objective):
     """Penalise the total correlation of z, read off a critic that tells codes from shuffled codes.
@@ -138,6 +150,7 @@ class FactorVAE(Objective):
         return _unused("gamma", self.gamma, 0.0, "the total correlation")
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class BetaTCVAE(Objective):
     """Weigh the three parts of the rate: mutual information, total correlation and dimension-wise KL.
@@ -149,6 +162,8 @@ class BetaTCVAE(Objective):
     the ELBO to the last bit. `estimator="disentanglement_lib"` drops the constants of the minibatch estimate,
     as that library does: same gradients, a strongly negative value. "mss0" are the stratified weights as released.
 
+    `ramp` names a schedule of beta - 1, the weight of TC beyond that of the ELBO.
+
     >>> BetaTCVAE(beta=8.0).estimator
     'mws'
     """
@@ -157,14 +172,16 @@ class BetaTCVAE(Objective):
     beta: float = 6.0
     gamma: float = 1.0
     estimator: Estimator = "mws"
+    ramp: Ramp = None
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         parts = rate_parts(step, estimator=self.estimator)
+        beyond = (self.beta - 1) * level(step.number, step.steps, ramp=self.ramp)
         return {
             "distortion": distortion(step),
             "rate": rate(step),
             "mutual_information": weighted(self.alpha - 1, parts.mutual_information),
-            "total_correlation": weighted(self.beta - 1, parts.total_correlation),
+            "total_correlation": weighted(beyond, parts.total_correlation),
             "dimension_wise": weighted(self.gamma - 1, parts.dimension_wise),
         }
 
@@ -172,6 +189,7 @@ class BetaTCVAE(Objective):
         return _unused("beta", self.beta, 1.0, "the total correlation")
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class DIPVAE(Objective):
     """Draw the covariance of the code towards the identity: of its mean (I) or of its sample (II).
@@ -204,6 +222,7 @@ class DIPVAE(Objective):
         return _unused("lambda_od", self.lambda_od, 0.0, "the covariance off the diagonal")
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class RTCVAE(Objective):
     """Penalise the total correlation of z and the noise that could hide that of its mean.
@@ -241,6 +260,7 @@ class RTCVAE(Objective):
         return _unused("beta", self.beta, 0.0, "the total correlation")
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class IVAE(Objective):
     """Weigh distortion and the three parts of the rate, under the prior `Conditional` that knows u.
@@ -298,6 +318,7 @@ class IVAE(Objective):
         return unused + _unfinished("the weight c", 1.0, self.annealing, steps)
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class Decomposition(Objective):
     """Control overlap by beta and the match of the aggregate posterior with the prior by alpha.
@@ -329,10 +350,11 @@ class Decomposition(Objective):
         return _unused("alpha", self.alpha, 0.0, "the divergence of the aggregate posterior")
 
 
-def _unfinished(what: str, target: float, length: int, steps: int) -> list[str]:
+def _unfinished(what: str, target: float, length: Length, steps: int) -> list[str]:
+    length = in_steps(length, steps)
     if steps >= length:
         return []
-    reached = target * ramp(steps, length)
+    reached = target * level(steps, steps, length=length)
     return [
         f"{what} reaches {reached:.3g} of {target:g} in this run: its schedule takes {length} steps, the run {steps}."
     ]

@@ -5,6 +5,8 @@ a float from 0 to 1: that share of the run. Every factor is a pure function of t
 losses before it), so that a run that was stopped goes on exactly.
 """
 
+import functools
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +14,30 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from polarised import catalogue
 from polarised.errors import ConfigError
+from polarised.registry import Spec, build, complete, register
 
-__all__ = ["constant", "cosine", "cyclical", "linear", "plateau", "step"]
+__all__ = [
+    "Length",
+    "Ramp",
+    "Schedule",
+    "constant",
+    "cosine",
+    "cyclical",
+    "in_steps",
+    "level",
+    "linear",
+    "plateau",
+    "step",
+]
 
 Length = int | float
 """A whole number of steps, or a float from 0 to 1: a share of the run."""
+
+Ramp = Annotated[
+    Mapping[str, Any] | str | None, BeforeValidator(lambda spec: None if spec is None else complete("schedule", spec))
+]
+"""A schedule of a weight as a config names it, or None."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +68,7 @@ class Schedule:
         return self.factor(number, losses)
 
 
+@register("schedule", title="constant rate")
 def constant(steps: int, *, warm_up: Length = 0) -> Schedule:
     """Keep the rate, after a linear warm-up.
 
@@ -67,6 +87,7 @@ def constant(steps: int, *, warm_up: Length = 0) -> Schedule:
     return _warmed(steps, warm_up, lambda number, losses: 1.0)
 
 
+@register("schedule", title="cosine decay", references=("Loshchilov2017",))
 def cosine(steps: int, *, warm_up: Length = 0, hold: Length = 0, end: float = 0.0) -> Schedule:
     """Let the rate fall along half a cosine to the end of the run [Loshchilov2017, eq. 5].
 
@@ -95,9 +116,8 @@ def cosine(steps: int, *, warm_up: Length = 0, hold: Length = 0, end: float = 0.
     return _warmed(steps, warm_up, factor)
 
 
-def step(
-    steps: int, *, at: tuple[Length, ...] = (0.5, 0.75), factor: float = 0.1, warm_up: Length = 0
-) -> Schedule:
+@register("schedule", title="steps")
+def step(steps: int, *, at: tuple[Length, ...] = (0.5, 0.75), factor: float = 0.1, warm_up: Length = 0) -> Schedule:
     """Multiply the rate by `factor` at each of some steps.
 
     Args:
@@ -118,6 +138,7 @@ def step(
     return _warmed(steps, warm_up, lambda number, losses: by ** sum(number >= place for place in places))
 
 
+@register("schedule", title="decay on a plateau")
 def plateau(
     steps: int,
     *,
@@ -170,6 +191,7 @@ def plateau(
     return _warmed(steps, warm_up, reached, every=max(in_steps(window, steps), 1))
 
 
+@register("schedule", title="linear rise", references=("Bowman2016",))
 def linear(steps: int, *, length: Length = 0.1, start: float = 0.0) -> Schedule:
     """Rise in a straight line to 1 and stay there: the warm-up of a weight [Bowman2016; Burgess2018, eq. 8].
 
@@ -188,9 +210,10 @@ def linear(steps: int, *, length: Length = 0.1, start: float = 0.0) -> Schedule:
     """
     _check_share("linear", "start", start)
     rise = in_steps(length, steps)
-    return Schedule(lambda number, losses: start + (1 - start) * ramp(number, rise))
+    return Schedule(lambda number, losses: start + (1 - start) * _rise(number, rise))
 
 
+@register("schedule", title="cyclical annealing", references=("Fu2019",))
 def cyclical(steps: int, *, cycles: int = 4, rise: float = 0.5) -> Schedule:
     """Rise in a straight line from 0 to 1 in every cycle and stay there for the rest of it [Fu2019].
 
@@ -213,12 +236,38 @@ def cyclical(steps: int, *, cycles: int = 4, rise: float = 0.5) -> Schedule:
     return Schedule(lambda number, losses: min(1.0, number % period / (steps / cycles) / rise))
 
 
-def ramp(number: int, length: int) -> float:
-    """Return min(1, number / length), the linear rise of a weight; 1 where there is none (length 0).
+def level(number: int, steps: int, *, ramp: Spec | None = None, length: Length = 0) -> float:
+    """Return the factor of a weight at a step: by a schedule, or by a linear rise of some length where there is none.
 
-    >>> ramp(25, 100), ramp(150, 100), ramp(0, 0)
-    (0.25, 1.0, 1.0)
+    Args:
+        number: The step, from 0.
+        steps: The length of the run.
+        ramp: A schedule of the catalogue, as a name or with its settings.
+        length: How long the rise takes without a schedule; 0 for none.
+
+    Returns:
+        The factor.
+
+    Raises:
+        ConfigError: If the schedule waits for losses, which a weight does not know.
+
+    >>> level(250, 1000, length=0.5), level(250, 1000, ramp={"name": "cyclical", "cycles": 2}), level(250, 1000)
+    (0.5, 1.0, 1.0)
     """
+    if ramp is None:
+        return _rise(number, in_steps(length, steps))
+    return _ramp(ramp if isinstance(ramp, str) else json.dumps(dict(ramp)), steps)(number)
+
+
+@functools.lru_cache(maxsize=64)
+def _ramp(text: str, steps: int) -> Schedule:
+    schedule: Schedule = build("schedule", json.loads(text) if text.startswith("{") else text, steps)
+    if schedule.every:
+        raise ConfigError("expected a ramp that depends on the step alone, got plateau; it is for the learning rate")
+    return schedule
+
+
+def _rise(number: int, length: int) -> float:
     return min(1.0, number / length) if length else 1.0
 
 
@@ -250,7 +299,7 @@ def _warmed(
 ) -> Schedule:
     # The first step is already at a part of the rate: at a rate of 0 it would be lost.
     rise = in_steps(warm_up, steps)
-    return Schedule(lambda number, losses: ramp(number + 1, rise) * factor(number, losses), every)
+    return Schedule(lambda number, losses: _rise(number + 1, rise) * factor(number, losses), every)
 
 
 def _check_share(entry: str, name: str, value: float) -> None:

@@ -2,17 +2,25 @@
 
 import functools
 import math
+from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import log_softmax
 
+from polarised.errors import ConfigError
+from polarised.models.networks import glorot
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives.step import Step
 
 __all__ = [
     "RateParts",
     "covariance_penalty",
+    "critic_loss",
+    "critic_network",
+    "density_ratio",
     "distortion",
     "importance_weights",
     "inclusive_kl",
@@ -20,14 +28,18 @@ __all__ = [
     "mmd",
     "posterior_covariance",
     "posterior_noise",
-    "ramp",
     "rate",
     "rate_parts",
+    "shuffled",
     "weighted",
 ]
 
 Estimator = Literal["mws", "mss0", "mss1", "eq10b", "disentanglement_lib"]
+
+
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
 # Squared distances whose six kernels are held at once.
 _AT_ONCE = 2**20
 
@@ -40,15 +52,6 @@ def distortion(step: Step) -> Tensor:
 def rate(step: Step) -> Tensor:
     """Return E[KL(q(z|x) || p(z|u))], summed over latents [Kingma2014, eq. 3]."""
     return step.prior.kl(step.posterior, step.z).sum(1).mean()
-
-
-def ramp(number: int, length: int) -> float:
-    """Return min(1, number / length), the linear schedule of a weight; 1 where there is none (length 0).
-
-    >>> ramp(25, 100), ramp(150, 100), ramp(0, 0)
-    (0.25, 1.0, 1.0)
-    """
-    return min(1.0, number / length) if length else 1.0
 
 
 def weighted(weight: float, value: Tensor) -> Tensor:
@@ -195,3 +198,59 @@ def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False) -> Tensor:
 def _scales(dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(False):
         return torch.tensor(SCALES, dtype=dtype, device=device)
+
+
+def critic_network(latents: int, *, layers: int, width: int) -> nn.Module:
+    """Return the classifier of codes (logit 0) and shuffled codes (logit 1), leaky ReLU of slope 0.2 [Kim2018].
+
+    >>> sum(p.numel() for p in critic_network(10, layers=6, width=1000).parameters())
+    5018002
+    """
+    widths = [latents, *[width] * layers]
+    hidden = chain.from_iterable((nn.Linear(a, b), nn.LeakyReLU(0.2, inplace=True)) for a, b in pairwise(widths))
+    critic = nn.Sequential(*hidden, nn.Linear(widths[-1], 2))
+    glorot(critic)
+    return critic
+
+
+def shuffled(z: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Shuffle every variable over the batch on its own: a sample of prod_j q(z_j) [Kim2018, algorithm 1].
+
+    >>> z = torch.arange(6.0).reshape(3, 2)
+    >>> shuffled(z, torch.Generator().manual_seed(0)).sort(0).values.equal(z)
+    True
+    """
+    order = torch.rand(z.shape, generator=generator, device=z.device).argsort(0)
+    return z.gather(0, order)
+
+
+def density_ratio(step: Step) -> Tensor:
+    """Return E[log D(z) / (1 - D(z))], the critic's estimate of the total correlation [Kim2018, eq. 3].
+
+    The critic's weights are constants here: the gradient goes to the encoder alone.
+    """
+    critic = _of(step)
+    frozen = {name: weight.detach() for name, weight in critic.named_parameters()}
+    logits: Tensor = functional_call(critic, frozen, (step.z,))
+    return (logits[:, 0] - logits[:, 1]).mean()
+
+
+def critic_loss(step: Step, *, clip: float = 0.0) -> Tensor:
+    """Return the critic's cross-entropy between codes (class 0) and shuffled codes (class 1) [Kim2018, algorithm 2].
+
+    The codes are constants here: the gradient goes to the critic alone. `clip` keeps its probabilities in
+    [clip, 1 - clip], beyond which they have no gradient.
+    """
+    z = step.z.detach()
+    log_p: Tensor = log_softmax(_of(step)(torch.cat([z, shuffled(z, step.generator)])), dim=1)
+    if clip:
+        log_p = log_p.exp().clamp(clip, 1 - clip).log()
+    return -0.5 * (log_p[: len(z), 0].mean() + log_p[len(z) :, 1].mean())
+
+
+def _of(step: Step) -> nn.Module:
+    if step.critic is None:
+        raise ConfigError(
+            "expected a critic in the step, got none; build it with objective.critic(latents) and pass it to take_step"
+        )
+    return step.critic

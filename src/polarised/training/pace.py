@@ -156,22 +156,13 @@ class Pace:
             if done % self._schedule.every == 0:
                 self._losses.append(float(self._open) / self._schedule.every)
                 self._open = None
-        if self._looks is not None and self.settled_step is None and done <= self._phase:
-            if done % self._looks.every == 0:
-                self._looks(done, vae)
-                self._judge(done)
-
-    def _judge(self, done: int) -> None:
-        assert self._looks is not None and self._settling is not None
-        looks = self._looks.timeline
-        if done >= self._least and has_settled(
-            looks.steps,
-            looks.types,
-            looks.state()["kl"],
-            nats=self._settling.nats,
-            share=self._settling.share,
-        ):
-            self.settled_step = self._phase = done
+        waiting = self.settled_step is None and done <= self._phase
+        if self._looks is not None and self._settling is not None and waiting and done % self._looks.every == 0:
+            self._looks(done, vae)
+            looks, rule = self._looks.timeline, self._settling
+            kl = looks.state()["kl"]
+            if done >= self._least and has_settled(looks.steps, looks.types, kl, nats=rule.nats, share=rule.share):
+                self.settled_step = self._phase = done
 
     def state(self) -> Arrays:
         """Return what a checkpoint must carry."""
