@@ -26,7 +26,7 @@ from polarised.objectives.step import Objective, Precision, take_step
 from polarised.random import seed_for
 from polarised.training import checkpoint
 from polarised.training.history import History, Records
-from polarised.training.pace import Pace, Settling
+from polarised.training.pace import Pace, Settling, check_settling
 
 __all__ = ["Hook", "Reporter", "keep_freed_memory", "reporting", "train"]
 
@@ -100,11 +100,9 @@ def train(
     optimiser = _adam(modules, objective, learning_rate, betas, amsgrad)
     records = Records(log_every)
     plan = registry.complete("schedule", schedule)
+    if settling is not None:
+        check_settling(settling, plan, steps)
     pace = Pace(registry.build("schedule", plan, steps), settling, dataset, steps=steps, seed=seed)
-    if settling is not None and plan["name"] != "constant":
-        raise ConfigError(
-            f"expected the schedule constant with settling, got {plan['name']}; settling has its own decay"
-        )
     identity: dict[str, Any] = {
         "objective": repr(objective),
         "dataset": dataset.name,

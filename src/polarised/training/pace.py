@@ -1,7 +1,7 @@
 """How fast a run goes and when it ends: the factor of its learning rate at every step, and whether it has settled."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from polarised.models.vae import VAE
 from polarised.objectives.schedules import Length, Schedule, in_steps
 from polarised.training.snapshots import Snapshots
 
-__all__ = ["Pace", "Settling", "has_settled"]
+__all__ = ["Pace", "Settling", "check_settling", "has_settled"]
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -113,6 +113,32 @@ def has_settled(
     return len({tuple(types[i]) for i in recent}) == 1 and bool((np.abs(table - table[-1]) <= tolerance).all())
 
 
+def check_settling(settling: Settling, schedule: Mapping[str, Any], steps: int) -> None:
+    """Refuse a settling that does not fit into its run.
+
+    Args:
+        settling: When the run ends.
+        schedule: How its learning rate goes, as a complete spec.
+        steps: The most steps of the run.
+
+    Raises:
+        ConfigError: If the schedule has a decay of its own, or the least phase and its decay take more than the run.
+
+    >>> check_settling(Settling(), {"name": "constant"}, 1000)
+    """
+    if schedule["name"] != "constant":
+        raise ConfigError(
+            f"expected the schedule constant with settling, which has a decay of its own, got {schedule['name']}; "
+            "leave one of them out"
+        )
+    least, most = in_steps(settling.least, steps), settling.most(steps)
+    if not 1 <= least <= most:
+        raise ConfigError(
+            f"expected settling.least from 1 to {most}, which {steps} steps leave beside the decay, got "
+            f"{settling.least}; raise steps or lower it"
+        )
+
+
 class Pace:
     """The learning rate of every step of a run and the step it ends at, both exact after a resume."""
 
@@ -127,11 +153,6 @@ class Pace:
         self._looks: Snapshots | None = None
         if settling is not None:
             self._least = in_steps(settling.least, steps)
-            if not 1 <= self._least <= self._phase:
-                raise ConfigError(
-                    f"expected settling.least from 1 to {self._phase}, which {steps} steps leave beside the decay, got "
-                    f"{settling.least}; raise steps or lower it"
-                )
             every = max(in_steps(settling.every, steps), 1)
             self._looks = Snapshots(dataset, every=every, examples=settling.examples, seed=seed)
             self._looks.timeline.warn = False
