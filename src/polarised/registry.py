@@ -50,6 +50,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "likelihood": ("models.likelihoods",),
     "prior": ("models.priors.densities", "models.priors.mixtures", "models.priors.conditional"),
     "objective": ("objectives.papers",),
+    "schedule": ("objectives.schedules",),
     "metric": (
         "metrics.redundancy",
         "metrics.gaps",

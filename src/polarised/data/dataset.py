@@ -1,6 +1,7 @@
 """A dataset: images, the factors they were made from, and batches that are pure functions of (seed, step)."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -192,6 +193,9 @@ def resolved(key: Any, length: int) -> Indices:
 
 Floats = NDArray[np.float32]
 
+# Values of images that `batches` reads at once (4 MB): enough to spread the cost of a call, few enough for the caches.
+AT_ONCE = 2**20
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -283,10 +287,42 @@ class Dataset:
         >>> bool((pinwheel().batch(7, 64, 0).images == pinwheel().batch(7, 64, 0).images).all())
         True
         """
-        if size < 1 or step < 0:
-            raise DataError(f"expected a batch size of 1 or more and a step from 0 on, got {size} and {step}")
-        indices = stream(seed, "data", step).integers(self.length, size=size)
-        return self._assembled(indices, seed, "nuisance", step)
+        return next(self.batches(range(step, step + 1), size, seed))
+
+    def batches(self, steps: range, size: int, seed: int) -> Iterator[Batch]:
+        """Yield the batches of these steps, each exactly as `batch` gives it; several of them are read at once.
+
+        Args:
+            steps: The numbers of the batches.
+            size: How many images a batch has.
+            seed: The seed of the draws.
+
+        Yields:
+            One batch for each step.
+
+        >>> from polarised.data import pinwheel
+        >>> drawn = [batch.images for batch in pinwheel().batches(range(5, 8), 64, 0)]
+        >>> bool((drawn[2] == pinwheel().batch(7, 64, 0).images).all())
+        True
+        """
+        if size < 1 or (len(steps) and min(steps) < 0):
+            raise DataError(f"expected a batch size of 1 or more and steps from 0 on, got {size} and {steps}")
+        together = min(max(AT_ONCE // (size * math.prod(self.shape)), 1), 64)
+        for first in range(0, len(steps), together):
+            block = steps[first : first + together]
+            indices = np.concatenate([stream(seed, "data", step).integers(self.length, size=size) for step in block])
+            images = self.read(indices)
+            factors = None if self.factor_space is None else self.factor_space.factors(indices)
+            u = None if self.auxiliary is None else self.auxiliary(indices)
+            for i, step in enumerate(block):
+                rows = slice(i * size, (i + 1) * size)
+                own = images[rows]
+                yield Batch(
+                    images=own if self.nuisance is None else self.nuisance(own, stream(seed, "nuisance", step)),
+                    factors=None if factors is None else factors[rows],
+                    u=None if u is None else u[rows],
+                    indices=indices[rows],
+                )
 
     def sample(self, n: int, seed: int) -> Batch:
         """Return n images to evaluate on: all different while there are enough.
@@ -300,6 +336,48 @@ class Dataset:
         generator = stream(seed, "evaluation")
         indices = generator.choice(self.length, n, replace=n > self.length)
         return self._assembled(indices, seed, "evaluation nuisance")
+
+    def split(self, share: float) -> tuple["Dataset", "Dataset"]:
+        """Return this share of the images and the rest, to train on the one and to measure on the other.
+
+        Which image goes where is a fixed draw, the same for every seed and share, so that more of them are added to
+        the first part as `share` grows. Both parts keep the order of the whole.
+
+        Args:
+            share: The share of the first part, above 0 and below 1.
+
+        Returns:
+            The two parts.
+
+        Raises:
+            DataError: If a part would be empty.
+
+        >>> from polarised.data import pinwheel
+        >>> [len(part) for part in pinwheel().split(0.9)]
+        [360, 40]
+        """
+        first = round(share * self.length) if 0 < share < 1 else 0
+        if not 0 < first < self.length:
+            raise DataError(
+                f"expected a share of the {self.length} images above 0 and below 1 that leaves both parts some, "
+                f"got {share}; 0.9 is customary"
+            )
+        order = stream(0, "split").permutation(self.length)
+        return self._part(np.sort(order[:first])), self._part(np.sort(order[first:]))
+
+    def _part(self, indices: Indices) -> "Dataset":
+        """Return the images of these indices as a dataset of their own."""
+        space, auxiliary = self.factor_space, self.auxiliary
+        if space is not None:
+            space = FactorSpace(space.names, space.sizes, values=space.values, table=space.factors(indices))
+        return replace(
+            self,
+            length=len(indices),
+            read=lambda wanted: self.read(indices[wanted]),
+            factor_space=space,
+            auxiliary=None if auxiliary is None else lambda wanted: auxiliary(indices[wanted]),
+            sources=None if self.sources is None else self.sources[indices],
+        )
 
     def with_auxiliary(self, *, factors: Sequence[str] | None = None) -> "Dataset":
         """Return the same images with u = factor / (size - 1) of the named factors, or of all.

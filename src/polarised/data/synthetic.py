@@ -170,7 +170,7 @@ def two_populations() -> Dataset:
         images: NDArray[np.float32] = bars[height]
         square = population == 0
         upright = sprites.SPACE.index(np.stack([population, scale, population, x, y], axis=1)[square])
-        images[square] = sprites.halved(sprites.draw(upright))
+        images[square] = sprites.halved(sprites.rows(upright))
         return images
 
     return Dataset("two_populations", (1, SIDE, SIDE), 2 * SPRITES, read, factor_space=space)

@@ -108,13 +108,14 @@ class Bernoulli(Likelihood):
 
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
         if self.activation == "tanh":
-            values = -binary_cross_entropy(self.mean(outputs), x, reduction="none")
+            values = binary_cross_entropy(self.mean(outputs), x, reduction="none")
         else:
-            values = -binary_cross_entropy_with_logits(outputs, x, reduction="none")
+            values = binary_cross_entropy_with_logits(outputs, x, reduction="none")
         if self.subtract_entropy:
             p = x.clamp(CLIP, 1 - CLIP)
-            values = values + binary_cross_entropy(p, p, reduction="none")
-        return self.weight * _per_image(values)
+            values = values - binary_cross_entropy(p, p, reduction="none")
+        # The sign is turned once an image, not once a pixel.
+        return -self.weight * _per_image(values)
 
     def mean(self, outputs: Tensor) -> Tensor:
         return _squashed(outputs, self.activation)

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError
+from polarised.objectives.schedules import Length, Ramp, in_steps, level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
     Estimator,
@@ -23,9 +24,9 @@ from polarised.objectives.terms import (
     maximum_mean_discrepancy,
     posterior_covariance,
     posterior_noise,
-    ramp,
     rate,
     rate_parts,
+    weighted,
 )
 from polarised.registry import register
 
@@ -81,21 +82,23 @@ class BetaVAE(Objective):
 
     Args:
         beta: The weight of the rate.
-        warm_up: Steps over which that weight rises linearly from 0; none if 0.
+        warm_up: Steps over which that weight rises linearly from 0, or as a float a share of the run; none if 0.
+        ramp: Another schedule of beta instead, such as `cyclical` [Fu2019].
 
     >>> BetaVAE(beta=8.0)
-    BetaVAE(beta=8.0, warm_up=0)
+    BetaVAE(beta=8.0, warm_up=0, ramp=None)
     """
 
     beta: float = 4.0
-    warm_up: int = 0
+    warm_up: Length = 0
+    ramp: Ramp = None
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        beta = self.beta * ramp(step.number, self.warm_up)
+        beta = self.beta * level(step.number, step.steps, ramp=self.ramp, length=self.warm_up)
         return {"distortion": distortion(step), "rate": beta * rate(step)}
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unfinished("beta", self.beta, self.warm_up, steps)
+        return _unfinished("beta", self.beta, self.warm_up, steps) if self.ramp is None else []
 
 
 @register(
@@ -118,7 +121,8 @@ class AnnealedVAE(Objective):
     Args:
         gamma: The weight of the distance from the capacity.
         c_max: The capacity reached at last, in nats.
-        iteration_threshold: The number of steps over which the capacity grows.
+        iteration_threshold: The steps over which the capacity grows, or as a float a share of the run.
+        ramp: Another schedule of the capacity instead.
 
     >>> AnnealedVAE(c_max=50.0).gamma
     1000.0
@@ -126,14 +130,15 @@ class AnnealedVAE(Objective):
 
     gamma: float = 1000.0
     c_max: float = 25.0
-    iteration_threshold: int = 100_000
+    iteration_threshold: Length = 100_000
+    ramp: Ramp = None
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        capacity = self.c_max * ramp(step.number, self.iteration_threshold)
+        capacity = self.c_max * level(step.number, step.steps, ramp=self.ramp, length=self.iteration_threshold)
         return {"distortion": distortion(step), "capacity": self.gamma * (rate(step) - capacity).abs()}
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unfinished("the capacity", self.c_max, self.iteration_threshold, steps)
+        return _unfinished("the capacity", self.c_max, self.iteration_threshold, steps) if self.ramp is None else []
 
 
 @register(
@@ -218,6 +223,7 @@ class BetaTCVAE(Objective):
         estimator: The weights of the minibatch estimate, see `importance_weights`: "mss0" are the stratified ones as
             released; "disentanglement_lib" drops the constants, as that library does, which leaves the gradients and
             makes the value strongly negative.
+        ramp: A schedule of beta - 1, the weight of TC beyond that of the ELBO.
 
     >>> BetaTCVAE(beta=8.0).estimator
     'mws'
@@ -227,15 +233,17 @@ class BetaTCVAE(Objective):
     beta: float = 6.0
     gamma: float = 1.0
     estimator: Estimator = "mws"
+    ramp: Ramp = None
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         parts = rate_parts(step, estimator=self.estimator)
+        beyond = (self.beta - 1) * level(step.number, step.steps, ramp=self.ramp)
         return {
             "distortion": distortion(step),
             "rate": rate(step),
-            "mutual_information": (self.alpha - 1) * parts.mutual_information,
-            "total_correlation": (self.beta - 1) * parts.total_correlation,
-            "dimension_wise": (self.gamma - 1) * parts.dimension_wise,
+            "mutual_information": weighted(self.alpha - 1, parts.mutual_information),
+            "total_correlation": weighted(beyond, parts.total_correlation),
+            "dimension_wise": weighted(self.gamma - 1, parts.dimension_wise),
         }
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
@@ -405,9 +413,9 @@ class IVAE(Objective):
         return {
             "distortion": a * distortion(step),
             "rate": rate(step),
-            "mutual_information": (b - 1) * parts.mutual_information,
-            "total_correlation": (c - 1) * parts.total_correlation,
-            "dimension_wise": (d - 1) * parts.dimension_wise,
+            "mutual_information": weighted(b - 1, parts.mutual_information),
+            "total_correlation": weighted(c - 1, parts.total_correlation),
+            "dimension_wise": weighted(d - 1, parts.dimension_wise),
         }
 
     def weights(self, number: int) -> tuple[float, float, float, float]:
@@ -477,10 +485,11 @@ class Decomposition(Objective):
         return _unused("alpha", self.alpha, 0.0, "the divergence of the aggregate posterior")
 
 
-def _unfinished(what: str, target: float, length: int, steps: int) -> list[str]:
+def _unfinished(what: str, target: float, length: Length, steps: int) -> list[str]:
+    length = in_steps(length, steps)
     if steps >= length:
         return []
-    reached = target * ramp(steps, length)
+    reached = target * level(steps, steps, length=length)
     return [
         f"{what} reaches {reached:.3g} of {target:g} in this run: its schedule takes {length} steps, the run {steps}."
     ]

@@ -24,7 +24,7 @@ class Step:
     """Hold one forward pass: the batch, its posterior, one sample z of it, and what the decoder makes of z.
 
     `prior` is p(z|u) already; `generator` serves every further draw of the objective, which so is
-    a pure function of (seed, step number).
+    a pure function of (seed, step number). `steps` is the length of the run, which shares of it refer to.
     """
 
     x: Tensor
@@ -36,6 +36,7 @@ class Step:
     likelihood: Likelihood
     number: int
     dataset_size: int
+    steps: int = 0
     generator: torch.Generator | None = None
     critic: nn.Module | None = None
 
@@ -47,6 +48,7 @@ def take_step(
     *,
     number: int = 0,
     dataset_size: int,
+    steps: int = 0,
     generator: torch.Generator | None = None,
     critic: nn.Module | None = None,
     noise: Tensor | None = None,
@@ -62,13 +64,18 @@ def take_step(
     >>> tuple(take_step(vae, torch.zeros(2, 1, 16, 16), dataset_size=2).z.shape)
     (2, 3)
     """
-    layers = torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bfloat16")
-    with layers:
+    if precision == "float32":
         posterior = vae.posterior(x, u)
-    posterior = DiagonalGaussian(posterior.mean.to(x.dtype), posterior.log_variance.to(x.dtype))
-    z = posterior.sample(generator, noise)
-    with layers:
-        outputs = vae.decode(z).to(x.dtype)
+        z = posterior.sample(generator, noise)
+        outputs = vae.decode(z)
+    else:
+        layers = torch.autocast(x.device.type, torch.bfloat16)
+        with layers:
+            posterior = vae.posterior(x, u)
+        posterior = DiagonalGaussian(posterior.mean.to(x.dtype), posterior.log_variance.to(x.dtype))
+        z = posterior.sample(generator, noise)
+        with layers:
+            outputs = vae.decode(z).to(x.dtype)
     return Step(
         x=x,
         u=u,
@@ -79,6 +86,7 @@ def take_step(
         likelihood=vae.likelihood,
         number=number,
         dataset_size=dataset_size,
+        steps=steps,
         generator=generator,
         critic=critic,
     )

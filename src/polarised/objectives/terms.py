@@ -1,5 +1,6 @@
 """What the papers' objectives are made of: plain functions of a step, in nats, each the mean over the batch."""
 
+import functools
 import math
 from itertools import chain, pairwise
 from typing import Literal, NamedTuple
@@ -27,10 +28,10 @@ __all__ = [
     "mmd",
     "posterior_covariance",
     "posterior_noise",
-    "ramp",
     "rate",
     "rate_parts",
     "shuffled",
+    "weighted",
 ]
 
 Estimator = Literal["mws", "mss0", "mss1", "eq10b", "disentanglement_lib"]
@@ -53,13 +54,13 @@ def rate(step: Step) -> Tensor:
     return step.prior.kl(step.posterior, step.z).sum(1).mean()
 
 
-def ramp(number: int, length: int) -> float:
-    """Return min(1, number / length), the linear schedule of a weight; 1 where there is none (length 0).
+def weighted(weight: float, value: Tensor) -> Tensor:
+    """Return weight * value; a value of weight 0 is kept out of the backward pass, to which it would add nothing.
 
-    >>> ramp(25, 100), ramp(150, 100), ramp(0, 0)
-    (0.25, 1.0, 1.0)
+    >>> weighted(0.0, torch.ones((), requires_grad=True)).requires_grad
+    False
     """
-    return min(1.0, number / length) if length else 1.0
+    return weight * (value if weight else value.detach())
 
 
 class RateParts(NamedTuple):
@@ -80,15 +81,26 @@ def rate_parts(step: Step, *, estimator: Estimator = "mws") -> RateParts:
     """
     posterior = step.posterior
     across = DiagonalGaussian(posterior.mean[None], posterior.log_variance[None]).log_prob(step.z[:, None])
-    weights = importance_weights(len(step.z), step.dataset_size, estimator=estimator).log().to(across)
-    log_joint = torch.logsumexp(across.sum(2) + weights, dim=1)
+    weights = _log_weights(len(step.z), step.dataset_size, estimator, across.dtype, across.device)
+    together = across.sum(2)
+    log_joint = torch.logsumexp(together + weights, dim=1)
     log_product = torch.logsumexp(across + weights[:, :, None], dim=1).sum(1)
-    log_posterior = torch.diagonal(across.sum(2))
+    log_posterior = torch.diagonal(together)
     return RateParts(
         mutual_information=(log_posterior - log_joint).mean(),
         total_correlation=(log_joint - log_product).mean(),
         dimension_wise=(log_product - step.prior.log_prob(step.z)).mean(),
     )
+
+
+@functools.lru_cache(maxsize=16)
+def _log_weights(
+    batch: int, dataset_size: int, estimator: Estimator, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Return the logarithm of `importance_weights` where it is needed; made once a run, not at every step."""
+    # Made as an ordinary tensor wherever the first call comes from: one of inference mode could not be trained with.
+    with torch.inference_mode(False):
+        return importance_weights(batch, dataset_size, estimator=estimator).log().to(device, dtype)
 
 
 def importance_weights(batch: int, dataset_size: int, *, estimator: Estimator) -> Tensor:
@@ -173,13 +185,19 @@ def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False) -> Tensor:
     both = torch.cat([first, second])
     squared = (both[:, None] - both[None]) ** 2
     squared = squared if per_variable else squared.sum(2, keepdim=True)
-    widths = torch.tensor(SCALES, dtype=first.dtype, device=first.device) * (2 if per_variable else 2 * d)
+    widths = _scales(first.dtype, first.device) * (2 if per_variable else 2 * d)
     # Some rows at a time: the sums stay the same to the last bit, which a loop over the widths would not leave so.
     parts = torch.split(squared, max(1, _AT_ONCE // squared[0].numel()))
     kernel = torch.cat([(widths / (widths + part[..., None])).sum((2, 3)) for part in parts])
     pairs = torch.full((2 * n, 2 * n), 1 / (n * (n - 1)), dtype=first.dtype, device=first.device)
     pairs[:n, n:] = pairs[n:, :n] = -1 / n**2
     return (kernel * pairs.fill_diagonal_(0)).sum()
+
+
+@functools.lru_cache(maxsize=16)
+def _scales(dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.tensor(SCALES, dtype=dtype, device=device)
 
 
 def critic_network(latents: int, *, layers: int, width: int) -> nn.Module:

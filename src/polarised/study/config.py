@@ -14,14 +14,31 @@ import yaml
 from polarised import registry
 from polarised.errors import ConfigError
 
-__all__ = ["Evaluation", "Run", "Snapshots", "Training", "overridden", "read_config", "read_evaluation"]
+__all__ = [
+    "Evaluation",
+    "Run",
+    "Snapshots",
+    "Training",
+    "overridden",
+    "read_config",
+    "read_evaluation",
+    "read_training",
+]
 
 S = TypeVar("S")
+
+# The schedule of every run that names none, written out.
+CONSTANT = {"name": "constant", "warm_up": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How long and how fast to train; `device`, `checkpoint_every` and `log_every` do not change the result."""
+    """How long and how fast to train; `device`, `checkpoint_every` and `log_every` do not change the result.
+
+    `schedule` names how the learning rate goes, `settling` has the settings of `polarised.training.Settling` where a
+    run is to end when it has settled (`steps` are then the most it takes), `split` is the share of the images trained
+    on, where the others are kept to measure on, and `compiled` lets torch.compile make one kernel of many.
+    """
 
     steps: int = 300_000
     batch_size: int = 64
@@ -29,6 +46,10 @@ class Training:
     betas: tuple[float, float] = (0.9, 0.999)
     amsgrad: bool = False
     precision: Literal["float32", "bfloat16"] = "float32"
+    schedule: Any = field(default_factory=lambda: dict(CONSTANT))
+    settling: Any = None
+    split: float | None = None
+    compiled: bool = False
     device: str = "cpu"
     checkpoint_every: int = 1000
     log_every: int = 50
@@ -110,7 +131,7 @@ class Run:
             },
             objective=_completed("objective", config.get("objective", "BetaVAE")),
             auxiliary=None if auxiliary is None else list(auxiliary),
-            training=_section(Training, config.get("training", {}), "training", TRAINING),
+            training=read_training(config.get("training", {})),
             snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
             evaluation=read_evaluation(config.get("evaluation", {})),
             seed=seed,
@@ -146,13 +167,25 @@ class Run:
             },
             "objective": _chosen("objective", self.objective),
             "auxiliary": self.auxiliary,
-            "training": _differing(self.identity["training"], Training()),
+            "training": self._training,
             "snapshots": _differing(self.identity["snapshots"], Snapshots()),
             "seed": self.seed,
         }
         digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:10]
         words = "-".join(words_of(self, chosen["model"]["prior"]))
         return re.sub(r"[^A-Za-z0-9.-]+", "_", words) + f"-{digest}"
+
+    @property
+    def _training(self) -> dict[str, Any]:
+        """The settings of the training that differ from the defaults, within its schedule and settling too."""
+        chosen = _differing(self.identity["training"], Training())
+        if "schedule" in chosen:
+            chosen["schedule"] = _chosen("schedule", chosen["schedule"])
+        if "settling" in chosen:
+            from polarised.training.pace import Settling
+
+            chosen["settling"] = _differing(chosen["settling"], Settling())
+        return chosen
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
@@ -172,6 +205,36 @@ def read_config(path: str | Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ConfigError(f"expected a mapping of settings in {path}, got {type(config).__name__}")
     return config
+
+
+def read_training(settings: Any) -> Training:
+    """Check the settings of a training, its schedule and settling included, and write out every default.
+
+    Args:
+        settings: A mapping of settings.
+
+    Returns:
+        The training.
+
+    Raises:
+        ConfigError: If a setting does not exist or makes no sense.
+
+    >>> read_training({"schedule": "cosine"}).schedule
+    {'name': 'cosine', 'warm_up': 0, 'hold': 0, 'end': 0.0}
+    """
+    training = _section(Training, settings, "training", TRAINING)
+    if training.split is not None and not 0 < training.split < 1:
+        raise ConfigError(f"expected training.split above 0 and below 1, got {training.split}; 0.9 is customary")
+    if training.schedule != CONSTANT:
+        training = replace(training, schedule=_completed("schedule", training.schedule))
+        registry.build("schedule", training.schedule, training.steps)
+    if training.settling is not None:
+        from polarised.training.pace import Settling, check_settling
+
+        settling = _section(Settling, training.settling, "training.settling", {})
+        check_settling(settling, training.schedule, training.steps)
+        training = replace(training, settling=asdict(settling))
+    return training
 
 
 def read_evaluation(settings: Any) -> Evaluation:

@@ -20,6 +20,7 @@ from polarised.study.config import Run
 
 if TYPE_CHECKING:
     from polarised.models import VAE
+    from polarised.training import History
 
 __all__ = [
     "BINS",
@@ -33,6 +34,7 @@ __all__ = [
     "reconstruction",
     "save_histograms",
     "scores",
+    "settling",
     "snapshot_hooks",
     "timeline_of",
     "types",
@@ -78,6 +80,15 @@ def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
     from polarised.training.snapshots import Snapshots
 
     return (Snapshots(dataset, alpha=run.evaluation.alpha, seed=run.seed, **asdict(run.snapshots)),)
+
+
+def settling(history: "History") -> polars.DataFrame:
+    """Return whether a run settled (`settled`, 1 or 0) and, if it did, after how many steps (`settled_step`)."""
+    step = history.settled_step
+    rows = [(None, "settled", None, "full", float(step is not None))]
+    if step is not None:
+        rows.append((None, "settled_step", None, "full", float(step)))
+    return polars.DataFrame(rows, schema=SCORES, orient="row")
 
 
 def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:

@@ -27,7 +27,7 @@ __all__ = [
 COLUMNS = ("run", "seed", "method", "strength", "dataset", "representation", "variables", "metric", "value")
 
 
-TABLES = ("scores.parquet", "reconstruction.parquet", "downstream.parquet", "further.parquet")
+TABLES = ("scores.parquet", "reconstruction.parquet", "settling.parquet", "downstream.parquet", "further.parquet")
 
 
 LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.safetensors")

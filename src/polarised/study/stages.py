@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
@@ -109,10 +109,23 @@ def finished_at(run: Run, root: str | Path) -> float | None:
     return float(done["time"]) if read_evaluation(done.get("evaluation", {})) == run.evaluation else None
 
 
-def dataset_of(run: Run) -> Dataset:
-    """Build the dataset of a run, with its auxiliary variables where it has some."""
+def dataset_of(run: Run, *, to: Literal["train", "measure"] = "measure") -> Dataset:
+    """Build the dataset of a run, with its auxiliary variables where it has some.
+
+    Args:
+        run: The run.
+        to: What the images are for; a run with a `split` trains on one part and is measured on the other.
+
+    Returns:
+        The dataset, or that part of it.
+    """
     dataset: Dataset = registry.build("dataset", run.dataset)
-    return dataset if run.auxiliary is None else dataset.with_auxiliary(factors=run.auxiliary or None)
+    if run.auxiliary is not None:
+        dataset = dataset.with_auxiliary(factors=run.auxiliary or None)
+    if run.training.split is None:
+        return dataset
+    trained, held_out = dataset.split(run.training.split)
+    return trained if to == "train" else held_out
 
 
 def _stage(path: Path, make: Callable[[Path], Any]) -> None:
@@ -128,13 +141,15 @@ def _table(path: Path, make: Callable[[], Any]) -> None:
 def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
     from polarised.models import build_vae
     from polarised.models.vae import save_vae
-    from polarised.training import train
+    from polarised.training import Settling, train
 
-    dataset = dataset_of(run)
+    dataset = dataset_of(run, to="train")
     vae = build_vae(run.model, dataset.shape, dataset.auxiliary_size, run.seed)
     objective = registry.build("objective", run.objective)
     hooks = measures.snapshot_hooks(run, dataset)
-    settings = asdict(run.training)
+    settings = {name: value for name, value in asdict(run.training).items() if name != "split"}
+    if run.training.settling is not None:
+        settings["settling"] = Settling(**run.training.settling)
     history = train(
         vae, objective, dataset, seed=run.seed, directory=directory, hooks=hooks, progress=progress, **settings
     )
@@ -142,6 +157,9 @@ def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
         hook.save(directory / "snapshots.npz")
     with replacing(directory / "history.parquet") as temporary:
         history.table().write_parquet(temporary)
+    if run.training.settling is not None:
+        with replacing(directory / "settling.parquet") as temporary:
+            measures.settling(history).write_parquet(temporary)
     with replacing(directory / TIME) as temporary:
         temporary.write_text(json.dumps({"seconds": round(history.seconds, 3)}), encoding="utf-8")
     save_vae(vae, path, config=run.model, auxiliary_size=dataset.auxiliary_size)
