@@ -15,6 +15,7 @@ from polarised.errors import ConfigError
 from polarised.objectives.critic import critic_loss, critic_network, density_ratio
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
+    Distance,
     Estimator,
     covariance_penalty,
     distortion,
@@ -210,7 +211,8 @@ class RTCVAE(Objective):
     loss = distortion + rate + beta E[log D(z) / (1 - D(z))] + eta E[tr Cov[z|x]]  [Cheng2021, eq. 4]
 
     eta is max(10, beta) unless given. Equation 6 of the paper prints the ratio without its logarithm; this is with.
-    The critic is that of `FactorVAE`, with its frozen halves.
+    The critic is trained as that of `FactorVAE`, with its frozen halves, but has 5 hidden layers of 1000 units as in
+    the paper's appendix, where FactorVAE has 6.
 
     >>> RTCVAE(beta=20.0).eta is None
     True
@@ -304,7 +306,8 @@ class Decomposition(Objective):
     loss = distortion + beta rate + alpha D(q(z), p(z))  [Mathieu2019, eq. 7]
 
     D is KL(p(z) || q(z)) over the batch, or the MMD with the inverse multiquadratic kernel of the whole code.
-    `compatibility="released-code"` sums that kernel over variables instead, which sees the marginals alone.
+    `compatibility="released-code"` sums that kernel over variables instead, which sees the marginals alone;
+    `distance="printed"` takes |a - b| in it, as the paper prints, instead of the square its code has.
 
     >>> Decomposition(alpha=1.0, divergence="inclusive_kl").beta
     1.0
@@ -314,6 +317,7 @@ class Decomposition(Objective):
     beta: float = 1.0
     divergence: Literal["mmd", "inclusive_kl"] = "mmd"
     compatibility: Literal["none", "released-code"] = "none"
+    distance: Distance = "squared"
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         terms = {"distortion": distortion(step), "rate": self.beta * rate(step)}
@@ -322,7 +326,8 @@ class Decomposition(Objective):
         if self.divergence == "inclusive_kl":
             return terms | {"divergence": self.alpha * inclusive_kl(step)}
         per_variable = self.compatibility == "released-code"
-        return terms | {"divergence": self.alpha * maximum_mean_discrepancy(step, per_variable=per_variable)}
+        discrepancy = maximum_mean_discrepancy(step, per_variable=per_variable, distance=self.distance)
+        return terms | {"divergence": self.alpha * discrepancy}
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unused("alpha", self.alpha, 0.0, "the divergence of the aggregate posterior")
