@@ -14,6 +14,7 @@ from polarised.errors import ConfigError
 from polarised.objectives.schedules import Length, Ramp, in_steps, level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
+    Distance,
     Estimator,
     covariance_penalty,
     critic_loss,
@@ -315,7 +316,8 @@ class RTCVAE(Objective):
     loss = distortion + rate + beta E[log D(z) / (1 - D(z))] + eta E[tr Cov[z|x]]  [Cheng2021, eq. 4]
 
     Equation 6 of the paper prints the ratio without its logarithm; this is with. The critic is trained as that of
-    `FactorVAE`, with its frozen halves, but has 5 hidden layers, as in the paper's appendix.
+    `FactorVAE`, with its frozen halves, but has 5 hidden layers of 1000 units, as in the paper's
+    appendix, where FactorVAE has 6.
 
     Args:
         beta: The weight of the total correlation.
@@ -462,6 +464,7 @@ class Decomposition(Objective):
         divergence: D: the maximum mean discrepancy with the inverse multiquadratic kernel of the whole code ("mmd"),
             or KL(p(z) || q(z)) over the batch ("inclusive_kl").
         compatibility: "released-code" sums the kernel over variables, which sees the marginals alone.
+        distance: "printed" takes |a - b| in the kernel, as the paper prints, instead of the square its code has.
 
     >>> Decomposition(alpha=1.0, divergence="inclusive_kl").beta
     1.0
@@ -471,6 +474,7 @@ class Decomposition(Objective):
     beta: float = 1.0
     divergence: Literal["mmd", "inclusive_kl"] = "mmd"
     compatibility: Literal["none", "released-code"] = "none"
+    distance: Distance = "squared"
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         terms = {"distortion": distortion(step), "rate": self.beta * rate(step)}
@@ -479,7 +483,8 @@ class Decomposition(Objective):
         if self.divergence == "inclusive_kl":
             return terms | {"divergence": self.alpha * inclusive_kl(step)}
         per_variable = self.compatibility == "released-code"
-        return terms | {"divergence": self.alpha * maximum_mean_discrepancy(step, per_variable=per_variable)}
+        discrepancy = maximum_mean_discrepancy(step, per_variable=per_variable, distance=self.distance)
+        return terms | {"divergence": self.alpha * discrepancy}
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unused("alpha", self.alpha, 0.0, "the divergence of the aggregate posterior")
