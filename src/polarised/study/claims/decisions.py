@@ -151,6 +151,8 @@ def decide(values: ArrayLike, region: Region, *, kind: Kind = "mean", looks: int
         signed = _Student(array) if kind == "mean" else _Median(array)
         inside = max(inside, signed.inside(Region(-region.high, region.high)))
     low, high = test.interval()
+    if high - low <= 0:
+        return _by_sign(array, region, looks)
     estimate = float(np.mean(array) if kind == "mean" else np.median(array))
     if region.size:
         estimate, low = test.estimate, max(low, 0.0)
