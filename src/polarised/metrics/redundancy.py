@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from polarised.errors import DataError
-from polarised.metrics.estimators import exact
-from polarised.metrics.gaussian import (
+from polarised.metrics._inputs import Floats, checked_codes
+from polarised.metrics.covariance import (
     RankOf,
     covariance,
     effective_rank_gradient,
@@ -23,10 +23,11 @@ from polarised.metrics.gaussian import (
     wasserstein_correlation_of,
     wasserstein_gradient,
 )
+from polarised.metrics.estimators import exact
 from polarised.metrics.information import bin_codes, information_within, pointwise_information
-from polarised.metrics.inputs import Floats, checked_codes
 from polarised.metrics.uncertainty import Estimate, covariance_error, mean_error
-from polarised.randomness import stream
+from polarised.random import stream
+from polarised.registry import register
 
 __all__ = [
     "effective_rank",
@@ -48,6 +49,7 @@ def total_correlation(
 def total_correlation(
     codes: npt.ArrayLike, *, correction: Literal["none", "gaussian"] = ..., errors: Literal[True]
 ) -> Estimate: ...
+@register("metric")
 def total_correlation(
     codes: npt.ArrayLike, *, correction: Literal["none", "gaussian"] = "none", errors: bool = False
 ) -> float | Estimate:
@@ -95,6 +97,7 @@ def mutual_information(
     errors: Literal[True],
     seed: int = ...,
 ) -> Estimate: ...
+@register("metric")
 def mutual_information(
     codes: npt.ArrayLike,
     *,
@@ -169,6 +172,7 @@ def mutual_information_of(matrix: npt.ArrayLike) -> float:
 def effective_rank(codes: npt.ArrayLike, *, of: RankOf = ..., errors: Literal[False] = ...) -> float: ...
 @overload
 def effective_rank(codes: npt.ArrayLike, *, of: RankOf = ..., errors: Literal[True]) -> Estimate: ...
+@register("metric")
 def effective_rank(codes: npt.ArrayLike, *, of: RankOf = "covariance", errors: bool = False) -> float | Estimate:
     """Return how many directions the codes really use, between 0 (constant) and d (equal variance everywhere).
 
@@ -191,6 +195,7 @@ def effective_rank(codes: npt.ArrayLike, *, of: RankOf = "covariance", errors: b
 def wasserstein_correlation(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[False] = ...) -> float: ...
 @overload
 def wasserstein_correlation(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[True]) -> Estimate: ...
+@register("metric")
 def wasserstein_correlation(
     codes: npt.ArrayLike, *, normalised: bool = False, errors: bool = False
 ) -> float | Estimate:
@@ -217,6 +222,7 @@ def wasserstein_correlation(
 def hoyer(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[False] = ...) -> float: ...
 @overload
 def hoyer(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[True]) -> Estimate: ...
+@register("metric")
 def hoyer(codes: npt.ArrayLike, *, normalised: bool = True, errors: bool = False) -> float | Estimate:
     """Return the Hoyer sparsity of the codes: 1 when every code has one entry, 0 when all entries are equal.
 
@@ -249,6 +255,7 @@ def overlap(
 def overlap(
     mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int = ..., errors: Literal[True], seed: int = ...
 ) -> Estimate: ...
+@register("metric")
 def overlap(
     mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int = 1000, errors: bool = False, seed: int = 0
 ) -> float | Estimate:
