@@ -1,93 +1,74 @@
-"""Claims of the papers, each a function of a tidy table. A page: `__all__` is the catalogue a study's YAML names."""
+"""The ledger: every citable item of four papers as a record, and the verdicts of a study's results on them."""
 
-from polarised.study.claims.be_more_active import (
-    active_codes_agree,
-    effective_rank_of_mean_counts_alive,
-    effective_rank_of_sample_is_full,
-    gap_closes_without_passive,
-    gap_grows_with_passive,
-    passive_means_inform,
-    passive_samples_are_noise,
-    passive_variables_grow_with_strength,
-    total_correlation_of_sample_ignores_passive,
-)
-from polarised.study.claims.decomposition import (
-    aligns_better,
-    heavy_tails_align,
-    match_without_collapse,
-    matching_costs_less_than_rate,
-    matching_helps,
-    sparse_prior_makes_sparse_codes,
-    sparsity_needs_matching,
-    strength_does_not_align,
-    strength_matches_prior,
-    strength_widens_encoders,
-    too_much_mismatches,
-)
-from polarised.study.claims.dynamics import (
-    active_means_correlate_with_passive,
-    active_means_stay_uncorrelated,
-    passive_correlations_vary,
-    passive_means_correlate_more_often,
-    passive_means_have_strong_partners,
-)
-from polarised.study.claims.factorised import (
-    less_correlated_means,
-    mean_is_as_factorised_as_sample,
-    mean_is_more_correlated_than_sample,
-    reconstruction_suffers,
-    total_correlation_does_not_predict_sap,
-    uncorrelated_yet_dependent,
-)
-from polarised.study.claims.identifiable import (
-    both_kinds_of_variables,
-    few_mixed_variables,
-    finds_sources_better,
-    learned_mean_drives_variables,
-    learned_prior_is_calibrated,
-    passive_priors_are_narrow,
-    passive_variables_do_not_matter_for_sources,
-    standard_rule_mistypes,
-)
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from polarised.errors import ConfigError
+from polarised.study.claims import be_more_active, decomposition, own, polarised_ivae, rtc_vae
+from polarised.study.claims.check import RESERVED_SEEDS, Verdict, Verification, check_claims
+from polarised.study.claims.claim import PAPERS, Claim, Law, Share, Statistic, ledger_of
 
 __all__ = [
-    "active_codes_agree",
-    "active_means_correlate_with_passive",
-    "active_means_stay_uncorrelated",
-    "aligns_better",
-    "both_kinds_of_variables",
-    "effective_rank_of_mean_counts_alive",
-    "effective_rank_of_sample_is_full",
-    "few_mixed_variables",
-    "finds_sources_better",
-    "gap_closes_without_passive",
-    "gap_grows_with_passive",
-    "heavy_tails_align",
-    "learned_mean_drives_variables",
-    "learned_prior_is_calibrated",
-    "less_correlated_means",
-    "match_without_collapse",
-    "matching_costs_less_than_rate",
-    "matching_helps",
-    "mean_is_as_factorised_as_sample",
-    "mean_is_more_correlated_than_sample",
-    "passive_correlations_vary",
-    "passive_means_correlate_more_often",
-    "passive_means_have_strong_partners",
-    "passive_means_inform",
-    "passive_priors_are_narrow",
-    "passive_samples_are_noise",
-    "passive_variables_do_not_matter_for_sources",
-    "passive_variables_grow_with_strength",
-    "reconstruction_suffers",
-    "sparse_prior_makes_sparse_codes",
-    "sparsity_needs_matching",
-    "standard_rule_mistypes",
-    "strength_does_not_align",
-    "strength_matches_prior",
-    "strength_widens_encoders",
-    "too_much_mismatches",
-    "total_correlation_does_not_predict_sap",
-    "total_correlation_of_sample_ignores_passive",
-    "uncorrelated_yet_dependent",
+    "LEDGER",
+    "PAPERS",
+    "RESERVED_SEEDS",
+    "Claim",
+    "Law",
+    "Share",
+    "Statistic",
+    "Verdict",
+    "Verification",
+    "check_claims",
+    "chosen_claims",
 ]
+
+LEDGER: Mapping[str, Claim] = ledger_of(
+    claim for page in (be_more_active, polarised_ivae, rtc_vae, decomposition, own) for claim in page.CLAIMS
+)
+
+
+def chosen_claims(names: Iterable[Any]) -> tuple[Claim, ...]:
+    """Return the claims that a study names: by id, by paper, or `module:name` of a claim of your own.
+
+    Args:
+        names: Ids such as "RTC-F3L", keys of `PAPERS` for all claims of a paper, or "module:name".
+
+    Returns:
+        The claims, each once, in the order they are named.
+
+    Raises:
+        ConfigError: If a name is none of these.
+
+    Example:
+        >>> [claim.id for claim in chosen_claims(["RTC-F3L", "RTC-F3R"])]
+        ['RTC-F3L', 'RTC-F3R']
+        >>> len(chosen_claims(["rtc_vae"]))
+        56
+    """
+    found: dict[str, Claim] = {}
+    for name in names:
+        if isinstance(name, Claim):
+            found[name.id] = name
+        elif name in PAPERS:
+            found |= {claim.id: claim for claim in LEDGER.values() if claim.paper == name}
+        elif name in LEDGER:
+            found[name] = LEDGER[name]
+        elif isinstance(name, str) and ":" in name:
+            claim = _imported(name)
+            found[claim.id] = claim
+        else:
+            raise ConfigError(
+                f"expected the id of a claim, one of the papers {', '.join(PAPERS)}, or module:name of a claim, "
+                f"got {name!r}; docs/ledger.md lists the ids"
+            )
+    return tuple(found.values())
+
+
+def _imported(name: str) -> Claim:
+    import importlib
+
+    module, _, attribute = name.partition(":")
+    found = getattr(importlib.import_module(module), attribute, None)
+    if not isinstance(found, Claim):
+        raise ConfigError(f"expected {name} to be a Claim, got {type(found).__name__}")
+    return found
