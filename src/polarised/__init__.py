@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polarised.diagnosis import Diagnosis, diagnose
     from polarised.metrics.comparison import compare
     from polarised.representations import Encodings, Evidence, Regime, classify
+    from polarised.representations.forecast import Forecast, forecast
     from polarised.representations.selection import ActiveVariables
 
 __version__ = "0.1.0"
@@ -27,10 +28,12 @@ _HOMES = {
     "Diagnosis": "polarised.diagnosis",
     "Encodings": "polarised.representations",
     "Evidence": "polarised.representations",
+    "Forecast": "polarised.representations.forecast",
     "Regime": "polarised.representations",
     "classify": "polarised.representations",
     "compare": "polarised.metrics.comparison",
     "diagnose": "polarised.diagnosis",
+    "forecast": "polarised.representations.forecast",
 }
 _MODULES = ("adapters", "data", "metrics", "models", "objectives", "training")
 
@@ -39,12 +42,14 @@ __all__ = [
     "Diagnosis",
     "Encodings",
     "Evidence",
+    "Forecast",
     "Regime",
     "adapters",
     "classify",
     "compare",
     "data",
     "diagnose",
+    "forecast",
     "metrics",
     "models",
     "objectives",

@@ -6,7 +6,7 @@ from polarised.data.datasets import *  # noqa: F403
 from polarised.data.datasets import __all__ as _datasets
 from polarised.data.datasets.own import from_arrays
 from polarised.data.description import Description, describe, prepare
-from polarised.data.linear_optimum import LinearOptimum, probabilistic_pca
+from polarised.data.linear_optimum import LinearOptimum, optimal_noise_variance, probabilistic_pca
 
 __all__ = [
     "Batch",
@@ -18,6 +18,7 @@ __all__ = [
     "contact_sheet",
     "describe",
     "from_arrays",
+    "optimal_noise_variance",
     "prepare",
     "probabilistic_pca",
     *_datasets,
