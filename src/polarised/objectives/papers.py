@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from polarised.errors import ConfigError
 from polarised.objectives.critic import critic_loss, critic_network, density_ratio
+from polarised.objectives.cures import GECO, FreeBits, SigmaVAE
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
     Estimator,
@@ -30,6 +31,7 @@ from polarised.objectives.terms import (
 __all__ = [
     "DIPVAE",
     "ELBO",
+    "GECO",
     "IVAE",
     "RTCVAE",
     "AnnealedVAE",
@@ -37,6 +39,8 @@ __all__ = [
     "BetaVAE",
     "Decomposition",
     "FactorVAE",
+    "FreeBits",
+    "SigmaVAE",
 ]
 
 

@@ -387,7 +387,7 @@ def forecast(
         DataError: Where the data are not numbers of one shape, do not vary, or do not fit the likelihood.
 
     >>> from polarised.data import linear_gaussian
-    >>> expected = forecast(linear_gaussian(), variance=0.4, latents=8)
+    >>> expected = forecast(linear_gaussian(), variance=0.3, latents=8)
     >>> expected.active, expected.mixed, expected.passive
     (2, 2, 4)
     """
