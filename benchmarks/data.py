@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from polarised.data import Dataset, Description, describe, dsprites, packed_sprites, prepare, scream_dsprites, sprites
-from polarised.data.decoded import as_unit_interval
+from polarised.data import Dataset, Description, describe, dsprites, prepare, scream_dsprites, sprites
+from polarised.data.cache import as_unit_interval
 
 STAND_IN = 20_000
 CHUNK = 8192
@@ -94,7 +94,7 @@ def against_the_full_table(batch: int, rounds: int) -> None:
     memory = {
         "full table": table.nbytes,
         "drawn": sum(array.nbytes for array in sprites._table()),
-        "packed": sum(array.nbytes for array in packed_sprites._table()),
+        "packed": sum(array.nbytes for array in sprites._packed_table()),
     }
     print(f"\n{'dSprites as float32':<20}{'images/s':>12}{'time':>8}{'memory':>12}{'share':>9}")
     for name, seconds in taken.items():

@@ -23,7 +23,7 @@ import numpy as np
 
 from polarised import classify, metrics
 from polarised.metrics.comparison import compare, subsets
-from polarised.representations import Encodings
+from polarised.regime import Encodings
 
 SIZES = (3, 6, 40, 32, 32)
 TRAIN, TEST = 10_000, 5_000

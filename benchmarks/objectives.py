@@ -11,18 +11,18 @@ import time
 
 import torch
 
-from polarised import catalogue
+from polarised import registry
 from polarised.models import VAE, build_vae
 from polarised.objectives import Objective, take_step
 from polarised.training import keep_freed_memory
 
-PAGE = "polarised.objectives.papers"
+PAGE = "objective"
 CRITICS = ("FactorVAE", "RTCVAE")
 LIMIT = 1.10
 
 
 def stepper(spec: dict[str, object]):
-    objective: Objective = catalogue.build(PAGE, spec)
+    objective: Objective = registry.build(PAGE, spec)
     prior = "Conditional" if spec["name"] == "IVAE" else "StandardNormal"
     config = {"architecture": "locatello_conv", "latents": 10, "prior": prior}
     vae: VAE = build_vae(config, (1, 64, 64), 5).to(memory_format=torch.channels_last)
@@ -53,7 +53,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
-    specs = [{"name": "BetaVAE"}, *({"name": n} for n in catalogue.names(PAGE) if n not in ("BetaVAE", "IVAE"))]
+    specs = [{"name": "BetaVAE"}, *({"name": n} for n in registry.names(PAGE) if n not in ("BetaVAE", "IVAE"))]
     specs += [{"name": "Decomposition", "divergence": "inclusive_kl"}, {"name": "IVAE"}]
     specs += [{"name": "IVAE", "a": 100.0, "c": 0.0, "d": 10.0}]
     runs = [stepper(spec) for spec in specs]
@@ -64,7 +64,7 @@ def main() -> None:
     for column, spec in enumerate(specs):
         ratio = statistics.median(row[column] / row[0] for row in times)
         held = "" if spec["name"] in CRITICS else f"   (limit {LIMIT:.2f}: {'held' if ratio <= LIMIT else 'MISSED'})"
-        print(f"{ratio:6.3f}  {catalogue.build(PAGE, spec)!r}{held}")
+        print(f"{ratio:6.3f}  {registry.build(PAGE, spec)!r}{held}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 
 from polarised.diagnosis import diagnose, diagnose_files
 from polarised.errors import ConfigError, DataError
-from polarised.representations import Encodings, classify
+from polarised.regime import Encodings, classify
 from polarised.shards import totals_of
 
 N = 3000

@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from polarised import adapters, data, metrics, models, objectives, training
     from polarised.diagnosis import Diagnosis, diagnose
     from polarised.metrics.comparison import compare
-    from polarised.representations import Encodings, Evidence, Regime, classify
-    from polarised.representations.forecast import Forecast, forecast
-    from polarised.representations.selection import ActiveVariables
+    from polarised.regime import Encodings, Evidence, Regime, classify
+    from polarised.regime.forecast import Forecast, forecast
+    from polarised.regime.selection import ActiveVariables
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "ActiveVariables": "polarised.representations.selection",
+    "ActiveVariables": "polarised.regime.selection",
     "Diagnosis": "polarised.diagnosis",
-    "Encodings": "polarised.representations",
-    "Evidence": "polarised.representations",
-    "Forecast": "polarised.representations.forecast",
-    "Regime": "polarised.representations",
-    "classify": "polarised.representations",
+    "Encodings": "polarised.regime",
+    "Evidence": "polarised.regime",
+    "Forecast": "polarised.regime.forecast",
+    "Regime": "polarised.regime",
+    "classify": "polarised.regime",
     "compare": "polarised.metrics.comparison",
     "diagnose": "polarised.diagnosis",
-    "forecast": "polarised.representations.forecast",
+    "forecast": "polarised.regime.forecast",
 }
 _MODULES = ("adapters", "data", "metrics", "models", "objectives", "training")
 

@@ -9,17 +9,15 @@ import numpy as np
 
 from polarised.errors import DataError
 from polarised.metrics.comparison import compare
-from polarised.representations.advice import advice, headline
-from polarised.representations.decoded import Pictures
-from polarised.representations.encodings import Encodings
-from polarised.representations.other_rules import other_rules
-from polarised.representations.regime import Regime, Rule, classify
-from polarised.representations.sensitivity import sensitivity
+from polarised.regime.advice import advice, headline
+from polarised.regime.classify import Regime, Rule, classify, other_rules, sensitivity
+from polarised.regime.decoder import Pictures
+from polarised.regime.encodings import Encodings
 
 if TYPE_CHECKING:
     import polars
 
-    from polarised.adapters.spread import Second
+    from polarised.adapters.arrays import Second
 
 __all__ = ["Diagnosis", "Pictures", "concluded", "diagnose", "diagnose_files"]
 

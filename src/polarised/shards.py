@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised.adapters.array_chunks import Chunk, chunks_of_file
-from polarised.adapters.array_files import open_arrays
-from polarised.adapters.spread import Second
+from polarised._io.arrays import open_arrays
+from polarised.adapters.arrays import Chunk, Second, chunks_of_file
 from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError, DataError, PolarisedError
 from polarised.metrics.comparison import subsets
-from polarised.metrics.gaussian import effective_rank_of, total_correlation_of, wasserstein_correlation_of
+from polarised.metrics.covariance import effective_rank_of, total_correlation_of, wasserstein_correlation_of
 from polarised.metrics.streaming import Ranges
-from polarised.randomness import stream
-from polarised.representations import Encodings, Evidence, Regime
-from polarised.representations.encodings import gaussians
+from polarised.random import stream
+from polarised.regime import Encodings, Evidence, Regime
+from polarised.regime.encodings import gaussians
 
 if TYPE_CHECKING:
     import polars

@@ -3,9 +3,9 @@ import polars
 import pytest
 
 from polarised.adapters import from_arrays
-from polarised.adapters.array_chunks import chunks_of_file
+from polarised.adapters.arrays import chunks_of_file
 from polarised.errors import DataError
-from polarised.representations import Encodings
+from polarised.regime import Encodings
 
 GENERATOR = np.random.default_rng(0)
 MEAN = GENERATOR.normal(size=(50, 3))
@@ -24,7 +24,7 @@ def test_chunks_are_consecutive_rows(tmp_path, write):
 
 @pytest.mark.parametrize("name", ["codes.npz", "codes.parquet"])
 def test_wide_rows_make_small_chunks(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("polarised.adapters.array_chunks.LARGEST_CHUNK", 10 * 8 * 3)
+    monkeypatch.setattr("polarised.adapters.arrays.LARGEST_CHUNK", 10 * 8 * 3)
     if name == "codes.npz":
         np.savez(tmp_path / name, mean=MEAN, variance=VARIANCE)
     else:

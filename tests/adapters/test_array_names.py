@@ -1,6 +1,6 @@
 import pytest
 
-from polarised.adapters.array_names import Names
+from polarised.adapters.arrays import Names
 from polarised.errors import DataError
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polarised.adapters import from_arrays
-from polarised.adapters.array_chunks import chunks_of_file
+from polarised.adapters.arrays import chunks_of_file
 from polarised.errors import DataError
 
 GENERATOR = np.random.default_rng(0)

@@ -42,7 +42,7 @@ def published(tmp_path, arrays):
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     # Checksums have tests of their own and take a second a model.
-    monkeypatch.setattr("polarised.adapters.tensor_bundle._masked_crc", lambda data: len(data))
+    monkeypatch.setattr("polarised.adapters._tensor_bundle._masked_crc", lambda data: len(data))
     monkeypatch.setattr("adapters.test_tensor_bundle._masked_crc", lambda data: len(data))
 
 
@@ -89,7 +89,7 @@ def test_a_zip_is_read_and_never_unpacked(tmp_path):
 
 
 def test_a_zip_bomb_stops_at_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("polarised.adapters.archives.LARGEST_FILE", 1 << 16)
+    monkeypatch.setattr("polarised._io.archives.LARGEST_FILE", 1 << 16)
     path = archive_of(tmp_path / "1.zip", **{"1/model/tfhub/variables/variables.index": bytes(1 << 20)})
     assert path.stat().st_size < 5000
     with pytest.raises(DataError, match="is larger"):

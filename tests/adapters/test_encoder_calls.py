@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from polarised.adapters.encoder_calls import call_encoder
+from polarised.adapters.callables import call_encoder
 from polarised.errors import DataError
 
 X = np.random.default_rng(0).normal(size=(40, 3))

@@ -11,7 +11,7 @@ from polarised import classify
 from polarised.adapters import from_callable
 from polarised.adapters.lightning import RegimeCallback
 from polarised.errors import ConfigError, DataError
-from polarised.representations.timeline import Timeline
+from polarised.regime.timeline import Timeline
 
 # Lightning's own: it uses what torch has deprecated, and would rather have more workers.
 pytestmark = [pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:.*does not have many workers")]

@@ -7,7 +7,7 @@ from polarised.adapters import decoder_use, from_vae, pictures
 from polarised.data import dsprites
 from polarised.errors import DataError
 from polarised.models import build_vae
-from polarised.representations import Encodings
+from polarised.regime import Encodings
 
 DATA = dsprites(size=32)
 MODEL = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 3}

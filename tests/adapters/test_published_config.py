@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from polarised.adapters.archives import Folder
-from polarised.adapters.published_config import dataset_named, literal, read_config
+from polarised._io.archives import Folder
+from polarised.adapters._published import dataset_named, literal, read_config
 from polarised.errors import DataError
 
 

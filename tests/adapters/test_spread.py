@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from polarised.adapters.spread import as_variance
+from polarised.adapters.arrays import as_variance
 from polarised.errors import DataError
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from polarised.adapters.state import prune_state
+from polarised.adapters._state import prune_state
 from polarised.errors import DataError
 
 

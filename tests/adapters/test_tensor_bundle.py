@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polarised.adapters.tensor_bundle import _masked_crc, read_tensor_bundle
+from polarised.adapters._tensor_bundle import _masked_crc, read_tensor_bundle
 from polarised.errors import DataError
 
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from polarised.cli import app
 from polarised.models import build_vae
-from polarised.models.storage import load_vae, save_vae
+from polarised.models.vae import load_vae, save_vae
 
 GENERATOR = np.random.default_rng(0)
 MEAN = np.column_stack([GENERATOR.normal(size=800), 0.02 * GENERATOR.normal(size=800), GENERATOR.normal(size=800)])
@@ -174,7 +174,7 @@ def test_published_models_are_diagnosed_from_their_folders_alone(reference):
 
 def test_a_model_whose_data_is_not_here_takes_other_images(reference, tmp_path, monkeypatch):
     monkeypatch.setenv("POLARISED_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr("polarised.data.download._retrieved", _no_network)
+    monkeypatch.setattr("polarised.data.cache._retrieved", _no_network)
     folder = reference / "models" / "yanndubs" / "VAE_mnist"
     refused = run("diagnose", folder, code=1)
     assert refused.stderr.startswith("error: expected the dataset mnist, on which VAE_mnist was trained, in ")

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from polarised.cli import app
 from polarised.metrics import factor_vae_score
 from polarised.models import build_vae
-from polarised.models.storage import save_vae
+from polarised.models.vae import save_vae
 
 GENERATOR = np.random.default_rng(0)
 MEAN = GENERATOR.normal(size=(300, 3))

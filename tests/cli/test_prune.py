@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from polarised import Encodings
 from polarised.cli import app
 from polarised.models import build_vae, load_vae
-from polarised.models.storage import save_vae
+from polarised.models.vae import save_vae
 from polarised.study import Run, execute
 
 ROWS = 400

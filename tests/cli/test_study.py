@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from polarised.cli import app
 from polarised.study.claims.verdict import Verdict
-from polarised.study.conduct import enrol
-from polarised.study.failures import record_failure
 from polarised.study.grid import Study, load_study
+from polarised.study.runner import enrol
+from polarised.study.storage import record_failure
 from study.workshop import study_config, write_study
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from polarised.data import FactorSpace, dsprites, from_arrays
 from polarised.errors import DataError
-from polarised.randomness import stream
+from polarised.random import stream
 
 sizes = st.lists(st.integers(1, 6), min_size=1, max_size=5)
 

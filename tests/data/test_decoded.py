@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polarised.data.decoded import Pictures, decoded
-from polarised.data.download import Source, reporting
+from polarised.data.cache import Pictures, Source, decoded, reporting
 from polarised.errors import DataError, DownloadError
 
 SOURCE = (Source("toys/toys.bin"),)
@@ -103,7 +102,7 @@ def test_leftovers_of_killed_decodings_are_swept(toys: Path, folder: Path) -> No
 
 def test_processes_decoding_at_once_all_see_the_whole(toys: Path, folder: Path) -> None:
     code = (
-        "import json; from data.test_decoded import SOURCE, decode; from polarised.data.decoded import decoded;"
+        "import json; from data.test_decoded import SOURCE, decode; from polarised.data.cache import decoded;"
         "print(json.dumps([int(decoded('toys', SOURCE, decode).images.sum()) for _ in range(20)]))"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}

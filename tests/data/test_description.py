@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from data import published
 from polarised.cli.datasets import app
-from polarised.data import Dataset, contact_sheet, datasets, describe, from_arrays, prepare
-from polarised.data.datasets import digits
+from polarised.data import Dataset, contact_sheet, describe, from_arrays, preparation, prepare
 from polarised.errors import ConfigError, DataError, DownloadError
 
 run = CliRunner()
@@ -63,12 +62,12 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     published.write_digits(tmp_path / "mirror", "fashion_mnist")
     place = tmp_path / "mirror" / "fashion_mnist"
     own = []
-    for source in digits.SOURCES["fashion_mnist"]:
+    for source in preparation.SOURCES["fashion_mnist"]:
         file = place / Path(source.file).name
         digest = hashlib.md5(file.read_bytes()).hexdigest() if file.exists() else source.md5
         own.append(replace(source, md5=digest))
-    for page in (datasets, digits):
-        monkeypatch.setitem(page.SOURCES, "fashion_mnist", tuple(own))
+    for page in (preparation.SOURCES, published_data.DIGIT_SOURCES):
+        monkeypatch.setitem(page, "fashion_mnist", tuple(own))
     return place
 
 

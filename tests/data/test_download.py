@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polarised.data.download import Source, data_folder, find, obtain, reporting
+from polarised.data.cache import Source, data_folder, find, obtain, reporting
 from polarised.errors import DownloadError
 
 CONTENT = bytes(range(256)) * 2000

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data.published import add_to_tar, car_bytes, idx_bytes, norb_bytes
-from polarised.data.readers import idx, mat_array, norb_matrix, npz_member, tar_members, zip_members
+from polarised._io.readers import idx, mat_array, norb_matrix, npz_member, tar_members, zip_members
 from polarised.errors import DataError
 
 CAR = (128, 128, 3, 24, 4)
@@ -49,7 +49,7 @@ def test_idx_round_trip(tmp_path: Path, compressed: bool) -> None:
 
 
 def test_npz_round_trip_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polarised.data.readers.CHUNK", 100)
+    monkeypatch.setattr("polarised._io.readers.CHUNK", 100)
     array = np.arange(300, dtype=np.int16).reshape(50, 6)
     path = tmp_path / "a.npz"
     np.savez_compressed(path, a=array, b=np.arange(3))
@@ -223,7 +223,7 @@ def test_huge_members_and_damaged_archives_are_refused(
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
             packed.writestr("a.mat", bytes(5000))
     whole = path.read_bytes()
-    monkeypatch.setattr("polarised.data.readers.LARGEST_MEMBER", 4999)
+    monkeypatch.setattr("polarised._io.readers.LARGEST_MEMBER", 4999)
     with pytest.raises(DataError, match="5000 bytes"):
         list(read(path, ".mat"))  # type: ignore[call-overload]
     monkeypatch.undo()

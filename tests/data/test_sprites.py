@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polarised.data import dsprites, packed_sprites, sprites
-from polarised.data.packed_sprites import draw_packed
+from polarised.data import dsprites, sprites
+from polarised.data.sprites import draw_packed
 from polarised.errors import DataError
 
 
@@ -80,7 +80,7 @@ def test_packed_table_equals_drawing(indices: list[int]) -> None:
 
 def test_packed_table_holds_every_lit_pixel() -> None:
     lit = sum(
-        int(np.unpackbits(some.view(np.uint8)).sum()) for some in np.array_split(packed_sprites._table().rows, 20)
+        int(np.unpackbits(some.view(np.uint8)).sum()) for some in np.array_split(sprites._packed_table().rows, 20)
     )
     assert lit == 128_328_864
 

@@ -6,9 +6,9 @@ from PIL import Image
 
 from data import published
 from polarised.data import color_dsprites, dsprites, noisy_dsprites, scream_dsprites, sprites
-from polarised.data.datasets.sprites_family import PUBLISHED
+from polarised.data.sprites import PUBLISHED
 from polarised.errors import ConfigError, DataError, DownloadError
-from polarised.randomness import stream
+from polarised.random import stream
 
 SOME = np.array([0, 5000, 300_000, 737_279])
 

@@ -3,7 +3,7 @@ import pytest
 
 from polarised.data import linear_gaussian, nonlinear_ica, pinwheel, probabilistic_pca, two_populations
 from polarised.errors import ConfigError
-from polarised.randomness import stream
+from polarised.random import stream
 
 
 def unwound(dataset: object, arms: int = 4) -> np.ndarray:

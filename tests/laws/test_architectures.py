@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from polarised import catalogue
+from polarised import registry
 from polarised.errors import ConfigError, DataError
-from polarised.models import build_vae, prune, pruned_config, pruning_report
+from polarised.models import build_vae
 from polarised.objectives import ELBO, take_step
+from polarised.pruning import prune, pruned_config, pruning_report
 
-PAGE = "polarised.models.architectures"
-NAMES = catalogue.names(PAGE)
+PAGE = "architecture"
+NAMES = registry.names(PAGE)
 CONVOLUTIONAL = [name for name in NAMES if not name.endswith("mlp")]
 
 
@@ -21,7 +22,7 @@ def images(shape, n=2):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_size_goes_through(name, side):
     shape = (2, side, side)
-    encoder, decoder = catalogue.build(PAGE, name, shape, 3, 2, 4)
+    encoder, decoder = registry.build(PAGE, name, shape, 3, 2, 4)
     x = images(shape)
     mean, log_variance = encoder(x, torch.rand(2, 4))
     assert mean.shape == log_variance.shape == (2, 3)
@@ -33,12 +34,12 @@ def test_every_size_goes_through(name, side):
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 64, 32), (1, 8, 8), (1, 256, 256), (10,)])
 def test_size_that_does_not_fit_names_those_that_do(name, shape):
     with pytest.raises(ConfigError, match=rf"{name}.*16, 32, 64 or 128.*mlp"):
-        catalogue.build(PAGE, name, shape, 3, 1, 0)
+        registry.build(PAGE, name, shape, 3, 1, 0)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_auxiliary_variables_reach_the_heads(name):
-    encoder, _ = catalogue.build(PAGE, name, (1, 16, 16), 3, 1, 2)
+    encoder, _ = registry.build(PAGE, name, (1, 16, 16), 3, 1, 2)
     encoder.eval()
     x = images((1, 16, 16))
     first, second = encoder(x, torch.zeros(2, 2))[0], encoder(x, torch.ones(2, 2))[0]
@@ -46,7 +47,7 @@ def test_auxiliary_variables_reach_the_heads(name):
     for wrong in (None, torch.zeros(2, 3), torch.zeros(3, 2)):
         with pytest.raises(DataError, match="auxiliary variables u of shape"):
             encoder(x, wrong)
-    without, _ = catalogue.build(PAGE, name, (1, 16, 16), 3, 1, 0)
+    without, _ = registry.build(PAGE, name, (1, 16, 16), 3, 1, 0)
     without.eval()
     assert torch.equal(without(x)[0], without(x, torch.zeros(2, 7))[0])
 

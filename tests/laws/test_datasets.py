@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from data import published
-from polarised.catalogue import build, complete, entry, names, settings
 from polarised.data import Dataset, contact_sheet, describe, prepare
-from polarised.randomness import stream
+from polarised.random import stream
+from polarised.registry import build, complete, entry, names, settings
 
-PAGE = "polarised.data.datasets"
+PAGE = "dataset"
 PARTIAL = {"partial": True}
 SETTINGS: dict[str, dict[str, Any]] = {
     "smallnorb": PARTIAL,

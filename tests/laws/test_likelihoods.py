@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import distributions
 
-from polarised import catalogue
+from polarised import registry
 from polarised.errors import ConfigError
 from polarised.models import build_vae
 
-PAGE = "polarised.models.likelihoods"
+PAGE = "likelihood"
 SPECS = [
     "Bernoulli",
     {"name": "Bernoulli", "activation": "tanh"},
@@ -35,13 +35,13 @@ def outputs_for(likelihood, shape, *, seed=0):
 
 
 def test_every_entry_is_here():
-    assert {spec if isinstance(spec, str) else spec["name"] for spec in SPECS} == set(catalogue.names(PAGE))
+    assert {spec if isinstance(spec, str) else spec["name"] for spec in SPECS} == set(registry.names(PAGE))
 
 
 @pytest.mark.parametrize("shape", [(4, 3, 8, 8), (4, 5)])
 @pytest.mark.parametrize("spec", SPECS, ids=label)
 def test_shapes_and_gradients(spec, shape):
-    likelihood = catalogue.build(PAGE, spec)
+    likelihood = registry.build(PAGE, spec)
     outputs = outputs_for(likelihood, shape).requires_grad_()
     x = torch.rand(shape, generator=torch.Generator().manual_seed(1))
     log_prob = likelihood.log_prob(x, outputs)
@@ -57,7 +57,7 @@ def test_shapes_and_gradients(spec, shape):
 @pytest.mark.parametrize("spec", SPECS, ids=label)
 def test_sums_over_the_image(spec):
     """Two halves of an image cost what the whole costs (one variance an image is the exception that says so)."""
-    likelihood = catalogue.build(PAGE, spec)
+    likelihood = registry.build(PAGE, spec)
     x, outputs = torch.rand(3, 1, 4, 6), outputs_for(likelihood, (3, 1, 4, 6))
     parts = sum(likelihood.log_prob(x[..., part], outputs[..., part]) for part in (slice(0, 3), slice(3, 6)))
     whole = likelihood.log_prob(x, outputs)
@@ -69,7 +69,7 @@ def test_sums_over_the_image(spec):
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
 def test_large_outputs_stay_finite(spec):
-    likelihood = catalogue.build(PAGE, spec)
+    likelihood = registry.build(PAGE, spec)
     outputs = (outputs_for(likelihood, (2, 1, 2, 2)).sign() * 60).requires_grad_()
     x = torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1).expand(2, 1, 2, 2)
     likelihood.log_prob(x, outputs).sum().backward()
@@ -86,7 +86,7 @@ REFERENCE = {
 
 @pytest.mark.parametrize("name", REFERENCE)
 def test_is_the_distribution_it_says(name):
-    likelihood = catalogue.build(PAGE, name)
+    likelihood = registry.build(PAGE, name)
     x, outputs = torch.rand(5, 7), outputs_for(likelihood, (5, 7))
     reference = REFERENCE[name](outputs)
     torch.testing.assert_close(likelihood.log_prob(x, outputs), reference.log_prob(x).sum(1))
@@ -95,7 +95,7 @@ def test_is_the_distribution_it_says(name):
 
 @pytest.mark.parametrize("name", ["ContinuousBernoulli", "Gaussian", "Laplace"])
 def test_integrates_to_one(name):
-    likelihood = catalogue.build(PAGE, name)
+    likelihood = registry.build(PAGE, name)
     low, high = (0, 1) if name == "ContinuousBernoulli" else (-30, 30)
     x = torch.linspace(low, high, 200_001, dtype=torch.float64)[:, None]
     density = likelihood.log_prob(x, torch.full_like(x, 0.7)).exp()
@@ -103,7 +103,7 @@ def test_integrates_to_one(name):
 
 
 def test_learned_scale_is_a_gaussian_of_that_scale():
-    likelihood = catalogue.build(PAGE, {"name": "Gaussian", "scale": "learned"})
+    likelihood = registry.build(PAGE, {"name": "Gaussian", "scale": "learned"})
     x, outputs = torch.rand(3, 2), outputs_for(likelihood, (3, 2))
     std = torch.nn.functional.softplus(outputs[:, 2:]) + 1e-6
     expected = distributions.Normal(outputs[:, :2], std).log_prob(x).sum(1)
@@ -112,10 +112,10 @@ def test_learned_scale_is_a_gaussian_of_that_scale():
 
 def test_scale_of_the_image_is_the_best_there_is():
     x, outputs = torch.rand(1, 50), torch.rand(1, 50)
-    best = catalogue.build(PAGE, {"name": "Gaussian", "scale": "per-image"}).log_prob(x, outputs).item()
+    best = registry.build(PAGE, {"name": "Gaussian", "scale": "per-image"}).log_prob(x, outputs).item()
     error = ((x - outputs) ** 2).mean().item()
     for variance in (0.5 * error, error, 2 * error):
-        fixed = catalogue.build(PAGE, {"name": "Gaussian", "variance": variance}).log_prob(x, outputs).item()
+        fixed = registry.build(PAGE, {"name": "Gaussian", "variance": variance}).log_prob(x, outputs).item()
         assert fixed <= best + 1e-4
         assert (variance == error) == math.isclose(fixed, best, abs_tol=1e-3)
 
@@ -128,7 +128,7 @@ def test_shared_scale_is_trained_and_saved():
 
 @pytest.mark.parametrize("name", ["Bernoulli", "ContinuousBernoulli"])
 def test_images_outside_the_range_get_a_sentence(name):
-    (sentence,) = catalogue.build(PAGE, name).check(torch.tensor([-0.2, 1.3]))
+    (sentence,) = registry.build(PAGE, name).check(torch.tensor([-0.2, 1.3]))
     assert "[-0.2, 1.3]" in sentence
     assert name in sentence
 
@@ -136,4 +136,4 @@ def test_images_outside_the_range_get_a_sentence(name):
 @pytest.mark.parametrize("spec", [{"name": "Gaussian", "variance": 0.0}, {"name": "Laplace", "scale": -1.0}], ids=label)
 def test_wrong_settings_are_refused(spec):
     with pytest.raises(ConfigError, match=spec["name"]):
-        catalogue.build(PAGE, spec)
+        registry.build(PAGE, spec)

@@ -5,10 +5,22 @@ import inspect
 import numpy as np
 import pytest
 
-from polarised import catalogue, metrics
-from polarised.metrics import disentanglement, downstream, estimators, redundancy
+from polarised import metrics, registry
+from polarised.metrics import downstream, estimators, redundancy
 
-PAGES = ("redundancy", "disentanglement", "downstream", "estimators")
+KINDS = ("metric", "estimator")
+DISENTANGLEMENT = (
+    "dci",
+    "explicitness",
+    "infomec",
+    "irs",
+    "mcc",
+    "mig",
+    "modularity",
+    "nmi_matrix",
+    "r2_matrix",
+    "sap",
+)
 DRAWING = ("factor_vae_score", "beta_vae_score")
 GENERATOR = np.random.default_rng(5)
 FACTORS = GENERATOR.integers([3, 4], size=(240, 2))
@@ -22,13 +34,13 @@ def scores(result: object) -> list[float]:
     return [x for x in (result if isinstance(result, tuple) else (result,)) if isinstance(x, float)]
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_entry_is_documented_with_equation_reference_and_example(page: str) -> None:
-    for name in catalogue.names(f"polarised.metrics.{page}"):
-        text = inspect.getdoc(catalogue.entry(f"polarised.metrics.{page}", name)) or ""
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_entry_is_documented_with_equation_reference_and_example(kind: str) -> None:
+    for name in registry.names(kind):
+        text = inspect.getdoc(registry.entry(kind, name)) or ""
         assert ">>>" in text, name
         assert name == "random_guess" or "[" in text.split(">>>")[0], name
-        catalogue.settings(catalogue.entry(f"polarised.metrics.{page}", name))
+        registry.settings(registry.entry(kind, name))
 
 
 @pytest.mark.parametrize("name", [name for name in redundancy.__all__ if name != "overlap"])
@@ -38,9 +50,9 @@ def test_redundancy_does_not_depend_on_the_order_of_variables_or_rows(name: str)
     assert metric(CODES[::-1]) == pytest.approx(metric(CODES), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in disentanglement.__all__ if name not in (*DRAWING, "disintegration")])
+@pytest.mark.parametrize("name", DISENTANGLEMENT)
 def test_disentanglement_does_not_depend_on_the_order_of_variables(name: str) -> None:
-    metric = getattr(disentanglement, name)
+    metric = getattr(metrics, name)
     first, second = metric(CODES, FACTORS), metric(CODES[:, ORDER], FACTORS)
     if name.endswith("_matrix"):
         np.testing.assert_allclose(second, first[ORDER], atol=1e-9)
@@ -53,7 +65,7 @@ def test_disentanglement_does_not_depend_on_the_order_of_variables(name: str) ->
 
 @pytest.mark.parametrize("name", DRAWING)
 def test_drawing_scores_do_not_depend_on_the_order_of_variables(name: str) -> None:
-    metric = getattr(disentanglement, name)
+    metric = getattr(metrics, name)
 
     def represent(rows: np.ndarray) -> np.ndarray:
         return np.column_stack([rows, rows.sum(axis=1)]).astype(float)
@@ -85,7 +97,7 @@ def test_parts_of_the_rate_add_up_and_do_not_depend_on_the_order_of_variables(na
 
 def test_arguments_are_not_changed() -> None:
     codes, factors = CODES.copy(), FACTORS.copy()
-    for name in (*redundancy.__all__, *disentanglement.__all__, *downstream.__all__):
+    for name in (*redundancy.__all__, *DISENTANGLEMENT, *DRAWING, "disintegration", *downstream.__all__):
         metric = getattr(metrics, name)
         if name == "overlap":
             metric(codes, np.ones_like(codes))

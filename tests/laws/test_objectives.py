@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from polarised import catalogue
+from polarised import registry
 from polarised.models import build_vae
 from polarised.models.networks import seeded_weights
 from polarised.models.posteriors import DiagonalGaussian
@@ -25,8 +25,8 @@ from polarised.objectives import (
 from polarised.objectives import take_step as forward
 from polarised.objectives.terms import posterior_covariance
 
-PAGE = "polarised.objectives.papers"
-NAMES = catalogue.names(PAGE)
+PAGE = "objective"
+NAMES = registry.names(PAGE)
 SMALL = {"FactorVAE": {"critic_width": 16}, "RTCVAE": {"critic_width": 16}}
 VARIANTS = {
     "BetaTCVAE": [{"estimator": e} for e in ("mws", "mss0", "mss1", "eq10b", "disentanglement_lib")],
@@ -49,7 +49,7 @@ def label(spec):
 
 def setting(spec, *, prior="StandardNormal", latents=4, number=3):
     """Return an objective, a small VAE, its critic and a function that prices the same batch with the same noise."""
-    objective = catalogue.build(PAGE, spec)
+    objective = registry.build(PAGE, spec)
     config = {"architecture": {"name": "mlp", "widths": [16]}, "latents": latents, "prior": prior}
     vae = build_vae(config, (1, 4, 4), auxiliary_size=2, seed=1)
     with seeded_weights(1, "critic"):
@@ -102,10 +102,10 @@ def test_every_part_gets_its_own_gradient(spec):
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
 def test_config_round_trip(spec):
-    full = catalogue.complete(PAGE, spec)
-    assert catalogue.complete(PAGE, full) == full
-    assert catalogue.build(PAGE, full) == catalogue.build(PAGE, spec)
-    assert repr(catalogue.build(PAGE, full)) == repr(catalogue.build(PAGE, spec))
+    full = registry.complete(PAGE, spec)
+    assert registry.complete(PAGE, full) == full
+    assert registry.build(PAGE, full) == registry.build(PAGE, spec)
+    assert repr(registry.build(PAGE, full)) == repr(registry.build(PAGE, spec))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
@@ -242,7 +242,7 @@ def test_annealed_capacity_zero_is_beta():
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
 def test_warnings_are_sentences(spec):
-    objective = catalogue.build(PAGE, spec)
+    objective = registry.build(PAGE, spec)
     for steps in (5, 10**6):
         for sentence in objective.warnings(steps=steps, dataset_size=100):
             assert sentence.endswith(".")
@@ -262,7 +262,7 @@ def test_dip_covariance_is_symmetric_and_only_its_diagonal_moves():
 @pytest.mark.parametrize("name", NAMES)
 def test_default_run_starts_without_a_warning_it_could_avoid(name):
     """At the length of the papers' runs no default is idle."""
-    assert catalogue.build(PAGE, name).warnings(steps=300_000, dataset_size=737_280) == []
+    assert registry.build(PAGE, name).warnings(steps=300_000, dataset_size=737_280) == []
 
 
 def test_elbo_is_its_name():

@@ -5,14 +5,14 @@ import math
 import pytest
 import torch
 
-from polarised import catalogue
+from polarised import registry
 from polarised.errors import ConfigError, DataError
-from polarised.models import pruned_config
 from polarised.models.networks import seeded_weights
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import GaussianMixture
+from polarised.pruning import pruned_config
 
-PAGE = "polarised.models.priors"
+PAGE = "prior"
 SPECS = [
     "StandardNormal",
     {"name": "Anisotropic", "variances": [2.0, 0.7, 0.3]},
@@ -36,7 +36,7 @@ def label(spec):
 def build(spec, *, n):
     """Return the prior of three latents for the same u in each of n rows."""
     with seeded_weights(0):
-        prior = catalogue.build(PAGE, spec, 3, 2)
+        prior = registry.build(PAGE, spec, 3, 2)
     return prior.given(torch.tensor([[0.3, 0.9]]).expand(n, -1)) if prior.conditional else prior
 
 
@@ -47,7 +47,7 @@ def posterior(n, *, seed=0):
 
 
 def test_every_entry_is_here():
-    assert {spec if isinstance(spec, str) else spec["name"] for spec in SPECS} == set(catalogue.names(PAGE))
+    assert {spec if isinstance(spec, str) else spec["name"] for spec in SPECS} == set(registry.names(PAGE))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
@@ -129,7 +129,7 @@ def test_moments_are_where_a_passive_posterior_settles(spec):
 @pytest.mark.parametrize("spec", SPECS, ids=label)
 def test_kept_is_the_marginal(spec):
     """p(z_keep) of the kept prior is the integral of p(z) over the others."""
-    prior = catalogue.build(PAGE, spec, 3, 2)
+    prior = registry.build(PAGE, spec, 3, 2)
     kept = prior.kept([2, 0])
     assert kept.latents == 2
     u = torch.tensor([[0.3, 0.9]])
@@ -144,8 +144,8 @@ def test_kept_is_the_marginal(spec):
 @pytest.mark.parametrize("spec", SPECS, ids=label)
 def test_kept_state_loads_into_the_same_entry(spec):
     config = pruned_config({"latents": 3, "prior": spec}, [2, 0])
-    smaller = catalogue.build(PAGE, config["prior"], 2, 2)
-    kept = catalogue.build(PAGE, spec, 3, 2).kept([2, 0])
+    smaller = registry.build(PAGE, config["prior"], 2, 2)
+    kept = registry.build(PAGE, spec, 3, 2).kept([2, 0])
     smaller.load_state_dict(kept.state_dict())
     z, u = torch.randn(4, 2, generator=torch.Generator().manual_seed(0)), torch.rand(4, 2)
     torch.testing.assert_close(smaller.given(u).log_prob(z), kept.given(u).log_prob(z))
@@ -183,13 +183,13 @@ def test_gradients_are_finite_at_the_edge(spec):
 )
 def test_wrong_settings_are_refused(name, settings):
     with pytest.raises(ConfigError, match=name):
-        catalogue.build(PAGE, {"name": name, **settings}, 3, 2)
+        registry.build(PAGE, {"name": name, **settings}, 3, 2)
 
 
 def test_conditional_needs_u():
     with pytest.raises(ConfigError, match="auxiliary"):
-        catalogue.build(PAGE, "Conditional", 3, 0)
-    prior = catalogue.build(PAGE, "Conditional", 3, 2)
+        registry.build(PAGE, "Conditional", 3, 0)
+    prior = registry.build(PAGE, "Conditional", 3, 2)
     for ask in (
         lambda: prior.log_prob(torch.zeros(1, 3)),
         lambda: prior.sample(2),
@@ -206,7 +206,7 @@ def test_anisotropic_takes_its_scales_from_the_data():
     generator = torch.Generator().manual_seed(0)
     scales = torch.linspace(3, 0.1, 30)
     images = torch.randn(500, 30, generator=generator) * scales
-    prior = catalogue.build(PAGE, "Anisotropic", 3, 0)
+    prior = registry.build(PAGE, "Anisotropic", 3, 0)
     assert prior.awaits_data
     with pytest.raises(DataError, match="fit"):
         prior.log_prob(torch.zeros(1, 3))
@@ -217,25 +217,25 @@ def test_anisotropic_takes_its_scales_from_the_data():
     prior.fit(images * 2)
     assert torch.equal(prior.moments(1)[1], before)
 
-    released = catalogue.build(PAGE, {"name": "Anisotropic", "compatibility": "released-code"}, 3, 0)
+    released = registry.build(PAGE, {"name": "Anisotropic", "compatibility": "released-code"}, 3, 0)
     released.fit(images)
     squared = torch.linalg.svdvals(images)[:20].flip(0)[:3] ** 2
     torch.testing.assert_close(released.moments(1)[1][0], 3 * squared / squared.sum())
 
     with pytest.raises(DataError, match="singular values"):
-        catalogue.build(PAGE, "Anisotropic", 3, 0).fit(images[:2])
+        registry.build(PAGE, "Anisotropic", 3, 0).fit(images[:2])
 
 
 def test_large_images_use_the_truncated_decomposition():
     images = torch.rand(300, 1, 20, 20, generator=torch.Generator().manual_seed(0))
-    prior = catalogue.build(PAGE, "Anisotropic", 4, 0)
+    prior = registry.build(PAGE, "Anisotropic", 4, 0)
     prior.fit(images)
     squared = torch.linalg.svdvals(images.flatten(1).double())[:4] ** 2
     torch.testing.assert_close(prior.moments(1)[1][0].double(), 4 * squared / squared.sum(), rtol=1e-5, atol=0)
 
 
 def test_learned_scales_keep_their_sum():
-    prior = catalogue.build(PAGE, {"name": "Anisotropic", "variances": [2.0, 0.7, 0.3], "learned": True}, 3, 0)
+    prior = registry.build(PAGE, {"name": "Anisotropic", "variances": [2.0, 0.7, 0.3], "learned": True}, 3, 0)
     optimiser = torch.optim.SGD(prior.parameters(), lr=1.0)
     (-prior.log_prob(torch.tensor([[3.0, 0.0, 0.0]])).sum()).backward()
     optimiser.step()
@@ -277,7 +277,7 @@ def test_deviation_is_that_of_the_draws(spec):
 
 
 def test_without_a_variance_the_deviation_is_that_of_the_moments():
-    prior = catalogue.build(PAGE, {"name": "StudentT", "df": 1.5}, 3, 0)
+    prior = registry.build(PAGE, {"name": "StudentT", "df": 1.5}, 3, 0)
     torch.testing.assert_close(prior.deviation(2), prior.moments(2)[1].sqrt())
 
 
@@ -293,7 +293,7 @@ def test_draws_are_brought_to_where_the_prior_is(name, generator, monkeypatch):
 
     monkeypatch.setattr(torch, "randn", strict)
     spec = {"name": name, "variances": [2.0, 0.7, 0.3]} if name == "Anisotropic" else name
-    prior = catalogue.build(PAGE, spec, 3, 2).to("meta")
+    prior = registry.build(PAGE, spec, 3, 2).to("meta")
     # Whether the numbers are there cannot be asked of "meta".
     monkeypatch.setattr(type(prior), "awaits_data", False)
     draws = prior.given(torch.zeros(4, 2, device="meta")).sample(4, generator)

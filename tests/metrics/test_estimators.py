@@ -3,7 +3,7 @@ import pytest
 
 from polarised import metrics
 from polarised.errors import ConfigError, DataError
-from polarised.metrics import bias, estimators
+from polarised.metrics import estimators
 
 
 def batch(rows: int = 30, variables: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -57,4 +57,4 @@ def test_refusals() -> None:
     with pytest.raises(DataError, match="20 rows"):
         estimators.density_ratio(z[:10])
     with pytest.raises(ConfigError, match="determinant"):
-        bias.equicorrelated(3, 0.0)
+        estimators.equicorrelated(3, 0.0)

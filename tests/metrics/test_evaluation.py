@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from polarised import metrics
 from polarised.errors import ConfigError, DataError
 from polarised.metrics.evaluation import METRICS
-from polarised.representations import Encodings
+from polarised.regime import Encodings
 
 
 def encodings(*, factors: bool = True) -> Encodings:

@@ -6,8 +6,8 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import KFold
 from sklearn.multiclass import OneVsRestClassifier
 
-from polarised.metrics.hinge import balanced_hinge_accuracy
-from polarised.metrics.logistic import cross_validated_classifier, linear_classifier
+from polarised.metrics._hinge import balanced_hinge_accuracy
+from polarised.metrics._logistic import cross_validated_classifier, linear_classifier
 
 
 def blobs(rows: int = 400, classes: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

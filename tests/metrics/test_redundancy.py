@@ -3,7 +3,7 @@ import pytest
 
 from polarised import metrics
 from polarised.errors import DataError
-from polarised.metrics.gaussian import total_correlation_bias
+from polarised.metrics.covariance import total_correlation_bias
 
 
 def gaussian(rows: int, variables: int, seed: int = 0) -> np.ndarray:

@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 from polarised.errors import ConfigError, DataError
-from polarised.models import build_vae, prune, pruning_report
+from polarised.models import build_vae
+from polarised.pruning import prune, pruning_report
 
 
 @pytest.fixture

@@ -5,15 +5,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from polarised import catalogue
+from polarised import registry
 from polarised.errors import DataError
 from polarised.models import build_vae, load_vae, save_vae
 
 SMALL = {"architecture": {"name": "mlp", "widths": [4]}, "latents": 3}
-PRIORS = [name for name in catalogue.names("polarised.models.priors") if name[0].isupper()]
+PRIORS = [name for name in registry.names("prior") if name[0].isupper()]
 
 
-@pytest.mark.parametrize("architecture", catalogue.names("polarised.models.architectures"))
+@pytest.mark.parametrize("architecture", registry.names("architecture"))
 def test_every_network_comes_back_as_it_was(tmp_path, architecture):
     config = {"architecture": architecture, "latents": 3}
     vae = build_vae(config, (1, 32, 32), seed=2).eval()

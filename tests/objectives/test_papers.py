@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from polarised import catalogue
+from polarised import registry
 from polarised.errors import ConfigError
 from polarised.models import DiagonalGaussian, build_vae
 from polarised.models.priors import StandardNormal
@@ -122,7 +122,7 @@ def test_settings_that_cannot_act_are_announced(objective, steps, words):
 )
 def test_wrong_settings_are_refused(name, settings):
     with pytest.raises(ConfigError, match=f"{name}.{next(iter(settings))}"):
-        catalogue.build("polarised.objectives.papers", {"name": name, **settings})
+        registry.build("objective", {"name": name, **settings})
 
 
 def test_mutual_information_may_be_rewarded():

@@ -8,8 +8,16 @@ from polarised.errors import ConfigError
 from polarised.models import build_vae
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives import FactorVAE, take_step
-from polarised.objectives.critic import density_ratio, shuffled
-from polarised.objectives.terms import SCALES, importance_weights, mmd, posterior_covariance, rate, rate_parts
+from polarised.objectives.terms import (
+    SCALES,
+    density_ratio,
+    importance_weights,
+    mmd,
+    posterior_covariance,
+    rate,
+    rate_parts,
+    shuffled,
+)
 
 
 def step(**others):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from polarised import metrics
-from polarised.metrics import bias, estimators
+from polarised.metrics import estimators
 
 FOLDER = Path(__file__).parent / "estimators"
 TC_CASES: dict[str, dict[str, Any]] = json.loads((FOLDER / "tc_cases.json").read_text())
@@ -68,7 +68,7 @@ def test_bias_curve_of_cheng_figure_2() -> None:
     chosen = [row for row in rows if row["batch"] == 500 and row["D"] in (2, 6) and row["det_corr"] in (0.1, 1.0)]
     assert len(chosen) == 4
     for row in chosen:
-        table = bias.total_correlation_bias_curve(
+        table = estimators.total_correlation_bias_curve(
             variables=[row["D"]], determinants=[row["det_corr"]], batch_size=500, dataset_size=row["N"]
         )
         found = table.row(0, named=True)
@@ -78,7 +78,7 @@ def test_bias_curve_of_cheng_figure_2() -> None:
 
 
 def test_entropy_bias_of_mathieu_appendix_c() -> None:
-    table = bias.entropy_bias(variables=[5], batch_sizes=[16, 256], dataset_size=20_000, rows=100)
+    table = estimators.entropy_bias(variables=[5], batch_sizes=[16, 256], dataset_size=20_000, rows=100)
     small, large = table["estimate"].to_list()
     assert small == pytest.approx(9.99, abs=0.3)
     assert large == pytest.approx(8.16, abs=0.3)

@@ -105,7 +105,7 @@ def relative(value, expected):
 def shuffle(monkeypatch):
     """Give the critic the recorded permutation instead of a drawn one."""
     rows = []
-    monkeypatch.setattr("polarised.objectives.critic.shuffled", lambda z, generator: rows.pop(0))
+    monkeypatch.setattr("polarised.objectives.terms.shuffled", lambda z, generator: rows.pop(0))
     return rows
 
 

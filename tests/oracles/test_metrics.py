@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from polarised import metrics
-from polarised.metrics.disentanglement.interventions import Draw
+from polarised.metrics.interventions import Draw
 
 FOLDER = Path(__file__).parent / "metrics"
 CASES = sorted(path.stem for path in FOLDER.glob("*.json"))

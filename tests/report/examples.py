@@ -8,8 +8,8 @@ import polars
 
 from polarised.data import sprites
 from polarised.diagnosis import Diagnosis, Pictures, diagnose
-from polarised.randomness import stream
-from polarised.representations import Encodings
+from polarised.random import stream
+from polarised.regime import Encodings
 
 TRUTH = "aapamapapp"
 

@@ -3,9 +3,9 @@ import polars
 import pytest
 
 from polarised.diagnosis import Diagnosis, diagnose
-from polarised.report.contents import MOST_STEPS, _thinned, model, plain
-from polarised.report.study import study
-from polarised.representations import Encodings
+from polarised.regime import Encodings
+from polarised.report.page import MOST_STEPS, _thinned, model, plain
+from polarised.report.study_page import study
 
 
 def test_histograms_count_every_input(diagnosis: Diagnosis) -> None:

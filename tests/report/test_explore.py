@@ -10,15 +10,14 @@ import pytest
 
 from polarised.data import dsprites
 from polarised.errors import DataError
+from polarised.regime import classify
 from polarised.report.explore import Exploration, ExploreServer
-from polarised.representations import classify
 
 pytest.importorskip("torch", reason="exploring decodes; install polarised[train]")
 
 
 def small_exploration() -> Exploration:
-    from polarised.adapters.live import Live
-    from polarised.adapters.native import from_vae
+    from polarised.adapters.native import Live, from_vae
     from polarised.models import build_vae
 
     vae = build_vae({"architecture": {"name": "mlp", "widths": [16]}, "latents": 3}, shape=(1, 32, 32), seed=0)

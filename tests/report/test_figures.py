@@ -13,15 +13,15 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from PIL import Image
 
-from polarised import catalogue
+from polarised import registry
 from polarised.diagnosis import Diagnosis
 from polarised.errors import DataError
+from polarised.regime import Encodings, classify
+from polarised.regime.timeline import Timeline
 from polarised.report import figures, save
 from polarised.report.drawing import band, panels, spread, trail
 from polarised.report.figures.variables import clearest
 from polarised.report.theme import REPRESENTATIONS, SERIES, TYPES
-from polarised.representations import Encodings, classify
-from polarised.representations.timeline import Timeline
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def drawers(diagnosis: Diagnosis, table: polars.DataFrame, timeline: Timeline) -
     }
 
 
-@pytest.mark.parametrize("name", catalogue.names("polarised.report.figures"))
+@pytest.mark.parametrize("name", registry.names("figure"))
 def test_every_figure_draws_something(name: str, drawers: dict[str, Callable[[], Figure]]) -> None:
     figure = drawers[name]()
     figure.canvas.draw()

@@ -7,13 +7,20 @@ import polars
 import pytest
 from tests.report.examples import example, tidy
 
+from polarised.regime import Encodings
+from polarised.report import papers
 from polarised.report.figures import estimator_bias
-from polarised.report.gallery import decomposition_sparsity, factorised, polarised_ivae, rtc_vae
-from polarised.report.gallery.decomposition import alpha_and_beta
-from polarised.report.gallery.factorised import bias_table, latents_of_factors, split_and_whole
-from polarised.report.gallery.material import Material
+from polarised.report.material import Material
+from polarised.report.papers import (
+    alpha_and_beta,
+    bias_table,
+    decomposition_sparsity,
+    latents_of_factors,
+    polarised_ivae,
+    rtc_vae,
+    split_and_whole,
+)
 from polarised.report.publish import tables
-from polarised.representations import Encodings
 from polarised.study.grid import load_study
 
 METRICS = ("hoyer", "reconstruction", "mmd", "sap", "total_correlation", "pair_information", "excess_information")
@@ -70,8 +77,8 @@ def test_models_of_every_dataset_are_drawn(monkeypatch: pytest.MonkeyPatch) -> N
 def test_factorised_models_of_every_dataset_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     few = "axes.method={RTC-VAE: {objective: {name: RTCVAE}, axes: {strength: {objective.beta: [2, 20]}}}}"
     # Pictures of one model take long to draw; here only who is drawn matters.
-    monkeypatch.setattr(factorised, "_of_model", lambda made, point, ending: [(f"pairs_{ending}", None)])
-    monkeypatch.setattr(factorised, "bias_table", lambda: bias_table(variables=(2,), batch_size=20, batches=1))
+    monkeypatch.setattr(papers, "_of_model", lambda made, point, ending: [(f"pairs_{ending}", None)])
+    monkeypatch.setattr(papers, "bias_table", lambda: bias_table(variables=(2,), batch_size=20, batches=1))
     names = [name for name, _ in rtc_vae(material("rtc_vae", few, TWO, monkeypatch=monkeypatch))]
     for dataset in ("dsprites", "color_dsprites"):
         assert {f"{stem}_{dataset}" for stem in ("figure_10_11_sap", "disintegration", "pairs_rtc_vae")} <= set(names)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from polarised import catalogue
+from polarised import registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "report.md"
 
@@ -22,4 +22,4 @@ def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_every_figure_is_in_the_table() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert all(f"`{name}" in text for name in catalogue.names("polarised.report.figures"))
+    assert all(f"`{name}" in text for name in registry.names("figure"))

@@ -7,10 +7,8 @@ import numpy as np
 import polars
 import pytest
 
-from polarised.report.learning import learning
-from polarised.report.study import study
-from polarised.representations.pairs import correlated_shares
-from polarised.representations.timeline import Timeline
+from polarised.regime.timeline import Timeline, correlated_shares
+from polarised.report.study_page import learning, study
 from study.watched import TYPES, made_up
 
 

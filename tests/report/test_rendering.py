@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from polarised.report.rendering import embedded, rendered
+from polarised.report.page import embedded, rendered
 
 HOSTILE = "</script><!-- \u2028 & <b>"
 

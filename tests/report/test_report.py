@@ -7,8 +7,8 @@ import pytest
 
 from polarised.diagnosis import Diagnosis, Pictures, diagnose
 from polarised.errors import DataError
+from polarised.regime import Encodings
 from polarised.report import write_report
-from polarised.representations import Encodings
 from report.examples import VERDICTS
 
 

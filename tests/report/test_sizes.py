@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from polarised.regime import Encodings, classify
+from polarised.regime.dimensions import Fondue, Visit, one_shot_count
 from polarised.report.sizes import sizes
-from polarised.representations import Encodings, classify
-from polarised.representations.dimensions import Fondue, Visit, one_shot_count
 
 
 @pytest.fixture(scope="module")

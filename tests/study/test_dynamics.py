@@ -6,10 +6,10 @@ import numpy as np
 import polars
 import pytest
 
-from polarised.representations.regime import Rule
+from polarised.regime.classify import Rule
 from polarised.study.claims.verdict import Verdict
-from polarised.study.dynamics import NUMBERS, dynamics_of, timeline_of
 from polarised.study.grid import load_study
+from polarised.study.measures import NUMBERS, dynamics_of, timeline_of
 from polarised.study.results import COLUMNS
 from polarised.study.verify import check_claims
 from study.watched import TYPES, made_up, made_up_run

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from polarised.errors import ConfigError
-from polarised.representations import Encodings
+from polarised.regime import Encodings
 from polarised.study.examine import diagnose_target
 
 

@@ -10,11 +10,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from polarised.errors import ConfigError
-from polarised.study.conduct import conduct, run_states
 from polarised.study.config import Run
 from polarised.study.executors import Event, local, ray
 from polarised.study.grid import Study, load_study
 from polarised.study.results import COLUMNS, collect, results_of
+from polarised.study.runner import conduct, run_states
 from study.workshop import notes, study_config, until, workers_of, write_study
 
 ONE = {"name": "local", "jobs": 1}

@@ -9,9 +9,9 @@ import polars
 import pytest
 from polars.testing import assert_frame_equal
 
-from polarised.study.conduct import run_states
 from polarised.study.grid import load_study
 from polarised.study.results import results_of
+from polarised.study.runner import run_states
 from study.workshop import finish, notes, start, study_config, until, workers_of, write_study
 
 pytestmark = pytest.mark.slow

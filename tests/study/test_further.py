@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from polarised import Encodings, catalogue
+from polarised import Encodings, registry
 from polarised.data import dsprites, nonlinear_ica, pinwheel
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError
 from polarised.models import VAE, build_vae
-from polarised.randomness import stream
+from polarised.random import stream
 from polarised.study.config import read_evaluation
-from polarised.study.further.factors import transported
+from polarised.study.further import transported
 
-PAGE = "polarised.study.further"
+PAGE = "measure"
 
 
 def small_vae(dataset: Dataset, latents: int, prior: Any = "StandardNormal") -> VAE:
@@ -25,7 +25,7 @@ def small_vae(dataset: Dataset, latents: int, prior: Any = "StandardNormal") -> 
 
 
 def measured(name: str, vae: VAE, dataset: Dataset, encodings: Encodings, **settings: Any) -> dict[str, float]:
-    rows = catalogue.build(PAGE, {"name": name, **settings}, vae, dataset, encodings, 0)
+    rows = registry.build(PAGE, {"name": name, **settings}, vae, dataset, encodings, 0)
     return {"/".join(filter(None, (metric, of, variables))): value for metric, of, variables, value in rows}
 
 

@@ -2,10 +2,9 @@ from typing import Any
 
 import pytest
 
-from polarised import catalogue
-from polarised.study.config import Run
+from polarised import registry
+from polarised.study.config import METHODS, Run, labels_of
 from polarised.study.grid import load_study, study_names
-from polarised.study.labels import METHODS, labels_of
 
 
 def run_of(objective: Any, **settings: Any) -> Run:
@@ -33,7 +32,7 @@ def test_methods_and_strengths_are_those_of_the_papers(objective: Any, method: s
 
 
 def test_every_objective_has_a_method() -> None:
-    assert set(METHODS) == set(catalogue.names("polarised.objectives.papers"))
+    assert set(METHODS) == set(registry.names("objective"))
 
 
 def test_the_grid_of_a_paper_is_labelled_the_same_without_its_study() -> None:

@@ -5,15 +5,15 @@ import polars
 import pytest
 from typer.testing import CliRunner
 
-from polarised.catalogue import complete
 from polarised.cli import app
 from polarised.errors import DataError
-from polarised.study.conduct import enrol, read_study
+from polarised.registry import complete
 from polarised.study.config import Evaluation
 from polarised.study.grid import load_study
-from polarised.study.models import measure_models, published_point
 from polarised.study.results import collect
 from polarised.study.run import execute
+from polarised.study.runner import enrol, read_study
+from polarised.study.trained import measure_models, published_point
 from study.workshop import notes, study_config, write_study
 
 
@@ -55,7 +55,7 @@ def test_runs_of_ours_have_the_methods_and_strengths_of_the_study(tmp_path: Path
     config["axes"] = {"seed": 1}
     study = load_study(write_study(tmp_path / "tiny.yaml", config))
     for objective in OBJECTIVES:
-        execute(replace(study.runs[0], objective=complete("polarised.objectives.papers", objective)), tmp_path / "ours")
+        execute(replace(study.runs[0], objective=complete("objective", objective)), tmp_path / "ours")
     assert [why for _, why in measure_models(study, tmp_path / "ours", tmp_path / "measured")] == [""] * 4
     table = polars.read_parquet(collect(tmp_path / "measured"))
     assert set(table.select("method", "strength").unique().iter_rows()) == EXPECTED

@@ -6,10 +6,9 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from polarised.study.conduct import Progress
 from polarised.study.executors import Event
 from polarised.study.grid import load_study
-from polarised.study.overview import _line, _tell_failure
+from polarised.study.runner import Progress, _line, _tell_failure
 from study.workshop import study_config, write_study
 
 

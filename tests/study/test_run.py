@@ -10,13 +10,12 @@ import pytest
 
 from polarised.errors import TrainingError
 from polarised.models import load_vae
-from polarised.representations import Encodings
+from polarised.regime import Encodings
 from polarised.study import Run, execute, load_run, measures
 from polarised.study.config import Evaluation
-from polarised.study.failures import DiskFullError, reason, recording_failure
 from polarised.study.grid import load_study
-from polarised.study.lock import BusyError, held, locked
 from polarised.study.run import dataset_of, is_done
+from polarised.study.storage import BusyError, DiskFullError, held, locked, reason, recording_failure
 from study.workshop import notes, study_config
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars
 
-from polarised.representations.timeline import Timeline
+from polarised.regime.timeline import Timeline
 
 TYPES = ("active", "passive", "active", "mixed", "passive", "active", "passive", "active")
 

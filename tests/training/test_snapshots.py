@@ -5,7 +5,7 @@ from polarised.data import dsprites
 from polarised.errors import ConfigError, DataError
 from polarised.models import build_vae
 from polarised.objectives import BetaVAE
-from polarised.representations.timeline import load_timeline
+from polarised.regime.timeline import load_timeline
 from polarised.training import train
 from polarised.training.snapshots import Snapshots
 

@@ -13,8 +13,8 @@ import polars
 import pytest
 
 from polarised.diagnosis import Diagnosis
+from polarised.regime import Encodings
 from polarised.report import write_report
-from polarised.representations import Encodings
 from report.browser import Visit, open_browser
 from report.examples import VERDICTS, example, tidy
 from study.watched import TYPES, made_up

@@ -9,9 +9,9 @@ import pytest
 
 from polarised.report.publish import publish
 from polarised.study import execute
-from polarised.study.conduct import enrol
 from polarised.study.grid import Study, load_study
 from polarised.study.results import collect
+from polarised.study.runner import enrol
 
 FIGURES = {
     "be_more_active": {"figure_4_5_histograms", "figure_6_downstream", "figure_7_14_types", "figure_11_correlations"},

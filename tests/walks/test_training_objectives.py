@@ -13,7 +13,7 @@ import polars
 import pytest
 import yaml
 
-from polarised import catalogue
+from polarised import registry
 
 SPRITES, COLOURED = "dsprites", "color_dsprites"
 SMALL_CRITIC = {"critic_width": 64}
@@ -110,8 +110,8 @@ def name_of(spec):
 def test_every_objective_and_network_has_a_walk():
     objectives = {name_of(walk["objective"]) for walk in WALKS.values()}
     networks = {name_of(walk.get("model", {}).get("architecture", "locatello_conv")) for walk in WALKS.values()}
-    assert objectives == set(catalogue.names("polarised.objectives.papers"))
-    assert networks == set(catalogue.names("polarised.models.architectures"))
+    assert objectives == set(registry.names("objective"))
+    assert networks == set(registry.names("architecture"))
 
 
 @pytest.mark.slow

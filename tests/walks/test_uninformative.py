@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from polarised import classify, diagnose
-from polarised.data.datasets.own import from_arrays
+from polarised.data.own import from_arrays
 from polarised.models import build_vae
 from polarised.objectives import RTCVAE
 from polarised.training import train

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polarised.adapters.callables import from_callable
-from polarised.representations import Encodings
-from polarised.representations.encodings import as_array
+from polarised.regime import Encodings
+from polarised.regime.encodings import as_array
 
 __all__ = ["from_diffusers"]
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from numpy.typing import ArrayLike
 
-from polarised.adapters.archives import Folder
-from polarised.adapters.foreign_networks import network_with, separate_heads
+from polarised._io.archives import Folder
+from polarised.adapters._published import network_with, separate_heads
+from polarised.adapters._state import state_in
 from polarised.adapters.native import from_vae
-from polarised.adapters.state_files import state_in
 from polarised.data import Dataset
 from polarised.models import VAE
-from polarised.representations import Encodings
+from polarised.regime import Encodings
 
 __all__ = ["from_disentangling_vae", "load_disentangling_vae"]
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from polarised.adapters.arrays import Second
 from polarised.adapters.callables import from_callable
-from polarised.adapters.spread import Second
 from polarised.errors import ConfigError
 from polarised.models.networks import evaluating
-from polarised.representations.timeline import Timeline
+from polarised.regime.timeline import Timeline
 
 __all__ = ["RegimeCallback"]
 

@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 
 from polarised.adapters.callables import from_callable
 from polarised.errors import DataError
-from polarised.representations import Encodings
-from polarised.representations.encodings import as_array
+from polarised.regime import Encodings
+from polarised.regime.encodings import as_array
 
 __all__ = ["from_pythae"]
 

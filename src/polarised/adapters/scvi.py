@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from polarised.adapters.spread import as_variance
+from polarised.adapters.arrays import as_variance
 from polarised.errors import DataError
-from polarised.representations import Encodings
+from polarised.regime import Encodings
 
 __all__ = ["from_scvi"]
 

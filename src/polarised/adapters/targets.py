@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from polarised.adapters.archives import Folder
-from polarised.adapters.published_config import dataset_named
+from polarised._io.archives import Folder
+from polarised.adapters._published import dataset_named
 from polarised.errors import DataError, DownloadError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Target:
 
             return load_disentanglement_lib(self.path)
         if self.kind in ("run", "model"):
-            from polarised.models.storage import load_vae
+            from polarised.models.vae import load_vae
 
             return load_vae(self.path / "model.safetensors" if self.path.is_dir() else self.path)
         raise DataError(f"expected a model with its weights, {self.path} holds only arrays; give the run or the model")
@@ -72,12 +72,12 @@ class Target:
 
     def data(self) -> "Dataset":
         """Return the images a published model was trained on, where they can be drawn here."""
-        from polarised import catalogue
-        from polarised.data.download import data_folder
+        from polarised import registry
+        from polarised.data.cache import data_folder
 
-        page = "polarised.data.datasets"
+        page = "dataset"
         name = (self.dataset or "").removesuffix("_full")
-        if name in catalogue.names(page):
+        if name in registry.names(page):
             try:
                 return images_named(name)
             except DownloadError as error:
@@ -99,10 +99,10 @@ def images_named(name: str) -> "Dataset":
     >>> images_named("dsprites").shape
     (1, 64, 64)
     """
-    from polarised import catalogue
+    from polarised import registry
 
     spec = {"name": "from_npz", "path": name} if name.endswith(".npz") else {"name": name}
-    dataset: Dataset = catalogue.build("polarised.data.datasets", spec)
+    dataset: Dataset = registry.build("dataset", spec)
     return dataset
 
 

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from polarised.cli.options import Json
-from polarised.cli.screen import print_json
+from polarised.cli.screen import Json, print_json
 
 __all__ = ["cite"]
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarised.cli.options import Json, Quiet
-from polarised.cli.screen import as_it_is, console, print_json
+from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json
 
 if TYPE_CHECKING:
     from polarised.data import Description
-    from polarised.data.download import Progress
+    from polarised.data.cache import Progress
 
 __all__ = ["app"]
 
@@ -42,7 +41,7 @@ def list_datasets(as_json: Json = False) -> None:
     Example: polarised datasets list --json
     """
     from polarised.data import describe
-    from polarised.data.download import data_folder
+    from polarised.data.cache import data_folder
 
     if as_json:
         print_json({"folder": str(data_folder()), "datasets": [asdict(about) for about in describe()]})

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from polarised.cli.options import Json, Quiet, Seed
-from polarised.cli.screen import as_it_is, console, print_json, show_diagnosis
+from polarised.cli.screen import Json, Quiet, Seed, as_it_is, console, print_json, show_diagnosis
 
 __all__ = ["demo"]
 
@@ -26,7 +25,7 @@ def demo(
     Example: [bold]polarised demo[/bold]
     """
     from polarised.models import load_vae, save_vae
-    from polarised.models.pruning import prune, pruned_config, pruning_report
+    from polarised.pruning import prune, pruned_config, pruning_report
     from polarised.report import save
     from polarised.report.figures import overview
     from polarised.study import Run, execute

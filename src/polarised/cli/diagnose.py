@@ -5,8 +5,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from polarised.cli.options import Alpha, Data, Examples, Json, Quiet, RunSeed, Second, TypeRule
-from polarised.cli.screen import MARKS, as_it_is, console, known, print_json, show_diagnosis, table
+from polarised.cli.screen import (
+    MARKS,
+    Alpha,
+    Data,
+    Examples,
+    Json,
+    Quiet,
+    RunSeed,
+    Second,
+    TypeRule,
+    as_it_is,
+    console,
+    known,
+    print_json,
+    show_diagnosis,
+    table,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,7 +122,7 @@ def _show_decoder_use(diagnosis: "Diagnosis", screen: "Console") -> None:
 
 
 def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:
-    from polarised.representations.advice import listed
+    from polarised.regime.advice import listed
 
     if diagnosis.other_rules is not None:
         frame = diagnosis.other_rules

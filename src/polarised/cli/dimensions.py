@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.options import Json, Quiet, Seed
-from polarised.cli.screen import as_it_is, console, print_json, table
+from polarised.cli.screen import Json, Quiet, Seed, as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from polarised.representations.dimensions import Fondue, OneShot
+    from polarised.regime.dimensions import Fondue, OneShot
 
 __all__ = ["dimensions"]
 
@@ -37,9 +36,9 @@ def dimensions(
     Example: [bold]polarised dimensions dsprites --steps 2000 --plot sizes.png[/bold]
     """
     from polarised.adapters.targets import images_named
-    from polarised.representations.dimensions import fondue as search_of
-    from polarised.representations.dimensions import one_shot_count
-    from polarised.study.sizing import Trainer, data_dimension
+    from polarised.regime.dimensions import fondue as search_of
+    from polarised.regime.dimensions import one_shot_count
+    from polarised.study.dimensions import Trainer, data_dimension
 
     screen = console(quiet=quiet or json)
     kind = None if plot is None else _picture(plot)

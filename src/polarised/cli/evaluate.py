@@ -5,15 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.options import Data, Json, Quiet, Second, Seed
-from polarised.cli.screen import as_it_is, console, print_json, table
+from polarised.cli.screen import Data, Json, Quiet, Second, Seed, as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
     import polars
     from rich.console import Console
 
     from polarised.adapters.targets import Target
-    from polarised.representations import Encodings
+    from polarised.regime import Encodings
 
 __all__ = ["evaluate"]
 

@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.options import Alpha, Json, Quiet, Seed, TypeRule
-from polarised.cli.screen import as_it_is, console, print_json, table
+from polarised.cli.screen import Alpha, Json, Quiet, Seed, TypeRule, as_it_is, console, print_json, table
 
 __all__ = ["prune"]
 
@@ -84,8 +83,8 @@ def _own(
 ) -> dict[str, Any]:
     from polarised.adapters.targets import open_target
     from polarised.errors import DataError
-    from polarised.models.pruning import prune, pruned_config, pruning_report
-    from polarised.models.storage import save_vae
+    from polarised.models.vae import save_vae
+    from polarised.pruning import prune, pruned_config, pruning_report
     from polarised.study.examine import images_of
 
     target = open_target(path)
@@ -125,8 +124,7 @@ def _foreign(
     layout: Literal["separate", "interleaved", "stacked"],
     transposed: bool,
 ) -> dict[str, Any]:
-    from polarised.adapters.state import prune_state
-    from polarised.adapters.state_files import read_state, write_state
+    from polarised.adapters._state import prune_state, read_state, write_state
     from polarised.errors import ConfigError
 
     if mean_head is None or decoder_input is None or keep is None:
@@ -152,7 +150,7 @@ def _typed(
 ) -> tuple[Any, Any]:
     """Return the encodings and types that `diagnose` speaks of: a run's own where it has them."""
     from polarised.adapters.native import from_vae
-    from polarised.representations import Encodings, classify
+    from polarised.regime import Encodings, classify
 
     if own and target.kind == "run" and (target.path / "encodings.npz").exists():
         from polarised.study.run import load_run

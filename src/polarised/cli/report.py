@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from polarised.cli.options import Alpha, Data, Examples, Json, Quiet, RunSeed, Second
-from polarised.cli.screen import as_it_is, console, print_json
+from polarised.cli.screen import Alpha, Data, Examples, Json, Quiet, RunSeed, Second, as_it_is, console, print_json
 
 __all__ = ["explore", "report"]
 

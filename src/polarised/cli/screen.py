@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,9 +13,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from polarised.diagnosis import Diagnosis
-    from polarised.representations import Regime
+    from polarised.regime import Regime
 
 __all__ = [
+    "Alpha",
+    "Data",
+    "Examples",
+    "Json",
+    "Quiet",
+    "RunSeed",
+    "Second",
+    "Seed",
+    "TypeRule",
     "as_it_is",
     "bullets",
     "console",
@@ -29,10 +38,14 @@ __all__ = [
 
 # A mark beside the colour, so that the type is never told by colour alone.
 MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◆ mixed[/]", "passive": "[dim]○ passive[/]"}
+
+
 COLUMNS = (
     "ratio: posterior variance / prior variance, mean over inputs; spread: its variance; noise: share of the code's "
     "variance that is noise; sure: how often the type survives other draws of the inputs"
 )
+
+
 METRICS = {
     "total_correlation": "total correlation",
     "mutual_information": "mutual information",
@@ -161,3 +174,37 @@ def show_diagnosis(diagnosis: "Diagnosis", screen: "Console") -> None:
     if compared is not None:
         screen.print(compared)
     screen.print(bullets(diagnosis.advice))
+
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+
+
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+
+
+RunSeed = Annotated[int | None, typer.Option(help="Seed of everything random; default: 0, or a run's.", min=0)]
+
+
+Data = Annotated[
+    str | None, typer.Option(help="Images to encode: a dataset's name or an .npz; default: the model's own.")
+]
+
+
+Examples = Annotated[int | None, typer.Option(help="Images to encode; default: 10,000.", min=2)]
+
+
+Alpha = Annotated[
+    float | None, typer.Option(help="Threshold of the types; default: 0.1, or the run's own.", min=0.001, max=0.499)
+]
+
+
+Second = Annotated[
+    Literal["variance", "log_variance", "std", "log_std"] | None,
+    typer.Option(help="What the spread in a file of arrays is; default: by its name."),
+]
+
+
+TypeRule = Annotated[Literal["relative", "standard"], typer.Option(help="Rule of the types.")]

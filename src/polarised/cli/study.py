@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from polarised.cli.options import Json, Quiet
-from polarised.cli.screen import as_it_is, console, print_json, table
+from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
-    from polarised.representations.regime import Rule
+    from polarised.regime.classify import Rule
     from polarised.study.grid import Study
 
 __all__ = ["app"]
@@ -112,8 +111,8 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     import os
 
     from polarised.study.grid import load_study
-    from polarised.study.overview import duration
     from polarised.study.plan import plan as planned
+    from polarised.study.runner import duration
 
     study = load_study(name, scale=scale, settings=settings or [])
     result, workers = planned(study), jobs or os.cpu_count() or 1
@@ -156,8 +155,7 @@ def status(folder: Folder, json: Json = False) -> None:
     """
     import time
 
-    from polarised.study.conduct import read_study, run_states
-    from polarised.study.overview import pace
+    from polarised.study.runner import pace, read_study, run_states
 
     states = list(run_states(read_study(folder).points, folder))
     counts = Counter(state.state for state in states)
@@ -205,7 +203,7 @@ def retry(
 
     Example: [bold]polarised study retry runs/be_more_active-laptop[/bold]
     """
-    from polarised.study.conduct import read_executor, read_models, read_study
+    from polarised.study.runner import read_executor, read_models, read_study
 
     study, before, models = read_study(folder), read_executor(folder), read_models(folder)
     chosen = _executor(executor or before["name"], jobs, address, cpus, gpus, before=before)
@@ -276,7 +274,7 @@ def publish(
     Example: [bold]polarised study publish runs/rtc_vae-small --out docs/results/rtc_vae[/bold]
     """
     from polarised.report.publish import publish as published
-    from polarised.study.places import at_hand
+    from polarised.study.storage import at_hand
 
     with at_hand(folder) as here:
         page = published(here, out, formats=("png", "svg", "pdf") if vector else ("png",))
@@ -288,8 +286,7 @@ def publish(
 
 def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool, quiet: bool) -> int:
     """Do what is left of a study; return how many runs failed."""
-    from polarised.study.conduct import conduct
-    from polarised.study.overview import follow
+    from polarised.study.runner import conduct, follow
 
     # Hours may lie ahead: whoever did not mean that should see it before, also without a progress bar.
     console(quiet=quiet).print(
@@ -312,8 +309,8 @@ def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool
 def _measure(study: "Study", models: Path, root: str, jobs: int, *, quiet: bool) -> int:
     """Measure the models of a folder; return how many failed."""
     from polarised.errors import ConfigError
-    from polarised.study.models import measure_models
-    from polarised.study.places import is_address
+    from polarised.study.storage import is_address
+    from polarised.study.trained import measure_models
 
     if is_address(root):
         raise ConfigError(f"expected --out as a folder of this machine with --models, got {root}")
@@ -364,7 +361,7 @@ def _page(root: str, results: Path | str) -> Path | None:
     import polars
 
     from polarised.report.folders import report_on
-    from polarised.study.places import is_address
+    from polarised.study.storage import is_address
 
     if is_address(root) or not polars.scan_parquet(results, glob=False).head(1).collect().height:
         return None

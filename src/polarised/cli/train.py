@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from polarised.cli.options import Json, Quiet
-from polarised.cli.screen import as_it_is, console, print_json, show_diagnosis
+from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, show_diagnosis
 
 __all__ = ["train"]
 

@@ -2,11 +2,19 @@
 
 from polarised.data.contact_sheet import contact_sheet
 from polarised.data.dataset import Batch, Dataset, FactorSpace, Images
-from polarised.data.datasets import *  # noqa: F403
-from polarised.data.datasets import __all__ as _datasets
-from polarised.data.datasets.own import from_arrays
-from polarised.data.description import Description, describe, prepare
-from polarised.data.linear_optimum import LinearOptimum, optimal_noise_variance, probabilistic_pca
+from polarised.data.own import from_arrays, from_folder, from_npz
+from polarised.data.preparation import Description, describe, prepare
+from polarised.data.published import cars3d, celeba, fashion_mnist, mnist, shapes3d, smallnorb
+from polarised.data.sprites import color_dsprites, dsprites, noisy_dsprites, scream_dsprites
+from polarised.data.synthetic import (
+    LinearOptimum,
+    linear_gaussian,
+    nonlinear_ica,
+    optimal_noise_variance,
+    pinwheel,
+    probabilistic_pca,
+    two_populations,
+)
 
 __all__ = [
     "Batch",
@@ -15,11 +23,26 @@ __all__ = [
     "FactorSpace",
     "Images",
     "LinearOptimum",
+    "cars3d",
+    "celeba",
+    "color_dsprites",
     "contact_sheet",
     "describe",
+    "dsprites",
+    "fashion_mnist",
     "from_arrays",
+    "from_folder",
+    "from_npz",
+    "linear_gaussian",
+    "mnist",
+    "noisy_dsprites",
+    "nonlinear_ica",
     "optimal_noise_variance",
+    "pinwheel",
     "prepare",
     "probabilistic_pca",
-    *_datasets,
+    "scream_dsprites",
+    "shapes3d",
+    "smallnorb",
+    "two_populations",
 ]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised._io.files import replacing
 from polarised.data.dataset import Dataset, FactorSpace
-from polarised.data.description import describe
+from polarised.data.preparation import describe
 from polarised.errors import DataError
-from polarised.files import replacing
-from polarised.randomness import stream
+from polarised.random import stream
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["contact_sheet"]
 
 INK, GREY, LINE = "#1b1f24", "#6a737d", "#d0d7de"
+
+
 MOST_ROWS = 10
+
+
 MOST_DIMENSIONS = 5
+
+
 PICTURES = (".png", ".svg", ".pdf")
 
 

@@ -5,22 +5,14 @@ correlation from mini-batches), `downstream` (predicting factors). `comparison` 
 `streaming` codes larger than memory, `reading` says in a sentence how to read each number.
 """
 
-from polarised.metrics.disentanglement import (
-    beta_vae_score,
-    dci,
-    disintegration,
-    explicitness,
-    factor_vae_score,
-    infomec,
-    irs,
-    mcc,
-    mig,
-    modularity,
-    nmi_matrix,
-    r2_matrix,
-    sap,
+from polarised.metrics.covariance import (
+    correlation,
+    correlation_of,
+    covariance,
+    effective_rank_of,
+    total_correlation_of,
+    wasserstein_correlation_of,
 )
-from polarised.metrics.disentanglement.prediction import dci_of
 from polarised.metrics.downstream import (
     boosted_trees,
     downstream_by_subset,
@@ -29,15 +21,10 @@ from polarised.metrics.downstream import (
     reduced_downstream,
 )
 from polarised.metrics.evaluation import evaluate, represent_by_lookup
-from polarised.metrics.gaussian import (
-    correlation,
-    correlation_of,
-    covariance,
-    effective_rank_of,
-    total_correlation_of,
-    wasserstein_correlation_of,
-)
+from polarised.metrics.gaps import disintegration, mig, modularity, nmi_matrix, r2_matrix, sap
 from polarised.metrics.information import bin_codes, entropies, information_between
+from polarised.metrics.interventions import beta_vae_score, factor_vae_score, irs
+from polarised.metrics.prediction import dci, dci_of, explicitness, infomec, mcc
 from polarised.metrics.reading import READINGS
 from polarised.metrics.redundancy import (
     effective_rank,

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised.errors import DataError
-from polarised.metrics.gaussian import covariance, effective_rank_of, total_correlation_of, wasserstein_correlation_of
+from polarised.metrics.covariance import covariance, effective_rank_of, total_correlation_of, wasserstein_correlation_of
 from polarised.metrics.redundancy import mutual_information_matrix, mutual_information_of
-from polarised.representations.encodings import Encodings, checked_encodings
-from polarised.representations.regime import Regime
+from polarised.regime.classify import Regime
+from polarised.regime.encodings import Encodings, checked_encodings
 
 if TYPE_CHECKING:
     import polars
@@ -44,7 +44,7 @@ def compare(
     `without_passive` adds the subset ``alive`` to the paper's seven. It has a row for every model: one variable or none
     shares nothing, so total correlation, mutual information and Wasserstein correlation are 0 there.
 
-    >>> from polarised.representations import classify
+    >>> from polarised.regime import classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> compare(encodings, classify(encodings)).columns
     ['metric', 'representation', 'variables', 'value']

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from polarised.errors import ConfigError, DataError
-from polarised.metrics.boosting import Trees, boosted_trees_fit
-from polarised.metrics.inputs import Floats, Integers, checked_pair, checked_split
-from polarised.metrics.logistic import Multiclass, cross_validated_classifier, linear_classifier
-from polarised.randomness import stream
+from polarised.metrics._boosting import Trees, boosted_trees_fit
+from polarised.metrics._inputs import Floats, Integers, checked_pair, checked_split
+from polarised.metrics._logistic import Multiclass, cross_validated_classifier, linear_classifier
+from polarised.random import stream
 
 if TYPE_CHECKING:
     import polars as pl

@@ -2,20 +2,36 @@
 
 With l_ijd = log q(z_id | x_j) and weights W: log q(z_i) = logsumexp_j (log W_ij + sum_d l_ijd) and
 log q(z_id) = logsumexp_j (log W_ij + l_ijd). Whatever W is, information + total correlation + dimension-wise KL add up
-to the sampled rate. No weighting is unbiased for the logarithm: see :mod:`polarised.metrics.bias`.
+to the sampled rate. No weighting is unbiased for the logarithm: see :mod:`polarised.metrics.estimators`.
 """
 
 import warnings
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from polarised.errors import ConfigError, DataError
-from polarised.metrics.inputs import Floats, Integers, checked_codes
-from polarised.randomness import seed_for, stream
+from polarised.metrics._inputs import Floats, Integers, checked_codes
+from polarised.metrics.covariance import total_correlation_of
+from polarised.random import seed_for, stream
+from polarised.registry import register
 
-__all__ = ["density_ratio", "eq10b", "exact", "mss0", "mss1", "mws"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "density_ratio",
+    "entropy_bias",
+    "eq10b",
+    "equicorrelated",
+    "exact",
+    "mss0",
+    "mss1",
+    "mws",
+    "total_correlation_bias_curve",
+]
 
 # Numbers of one block of pairwise log densities: about 64 MB.
 _BLOCK = 8_000_000
@@ -35,6 +51,7 @@ class Decomposition(NamedTuple):
     log_own: Floats
 
 
+@register("estimator")
 def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
     """Return the rate's parts by minibatch-weighted sampling.
 
@@ -47,6 +64,7 @@ def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, datas
     return decompose(*rows, [mws_weights(len(rows[0]), dataset_size)])[0]
 
 
+@register("estimator")
 def mss0(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
     """Return the rate's parts by minibatch-stratified sampling as it was released, with its misplaced weights.
 
@@ -60,6 +78,7 @@ def mss0(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, data
     return decompose(*rows, [mss0_weights(len(rows[0]), dataset_size)])[0]
 
 
+@register("estimator")
 def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
     """Return the rate's parts by minibatch-stratified sampling as it was meant.
 
@@ -72,6 +91,7 @@ def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, data
     return decompose(*rows, [mss1_weights(len(rows[0]), dataset_size)])[0]
 
 
+@register("estimator")
 def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
     """Return the rate's parts with the evenly weighted unbiased estimate of q(z).
 
@@ -84,6 +104,7 @@ def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dat
     return decompose(*rows, [eq10b_weights(len(rows[0]), dataset_size)])[0]
 
 
+@register("estimator")
 def exact(
     z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int | None = None, seed: int = 0
 ) -> Decomposition:
@@ -105,6 +126,7 @@ def exact(
     return decompose(samples, centres, spreads, [even], chosen)[0]
 
 
+@register("estimator")
 def density_ratio(
     z: npt.ArrayLike,
     *,
@@ -265,3 +287,101 @@ def _parts(samples: Floats, centres: Floats, spreads: Floats, joint: Floats, pro
         log_product=product,
         log_own=own,
     )
+
+
+def equicorrelated(variables: int, determinant: float) -> Floats:
+    """Return the correlation matrix with one common correlation and the given determinant.
+
+    det = (1 - r)^(D-1) (1 + (D-1) r), solved for r in [0, 1).
+
+    >>> round(float(np.linalg.det(equicorrelated(4, 0.25))), 6)
+    0.25
+    """
+    if not 0 < determinant <= 1:
+        raise ConfigError(f"determinant must be in (0, 1], got {determinant}")
+    from scipy.optimize import brentq
+
+    def excess(r: float) -> float:
+        return (variables - 1) * float(np.log1p(-r)) + float(np.log1p((variables - 1) * r)) - float(np.log(determinant))
+
+    share = 0.0 if determinant == 1 or variables == 1 else float(brentq(excess, 0.0, 1 - 1e-12))
+    return np.full((variables, variables), share) + (1 - share) * np.eye(variables)
+
+
+def total_correlation_bias_curve(
+    *,
+    variables: Sequence[int] = (2, 4, 6, 10),
+    determinants: Sequence[float] = (0.001, 0.1, 0.25, 0.5, 0.75, 1.0),
+    batch_size: int = 500,
+    dataset_size: int = 50_000,
+    batches: int = 4,
+    noise: float = 0.1,
+    seed: int = 0,
+) -> "pl.DataFrame":
+    """Return the total correlation by every weighting beside the truth, for Gaussian means of growing correlation.
+
+    mean ~ N(0, S), S equicorrelated, z = mean + noise * e, so z ~ N(0, S + noise^2 I) exactly.  [Cheng2021, fig. 2]
+    Columns: variables, determinant, truth, mws, mss0, mss1, eq10b.
+
+    >>> total_correlation_bias_curve(variables=[2], determinants=[1.0], batch_size=20, batches=1).columns
+    ['variables', 'determinant', 'truth', 'mws', 'mss0', 'mss1', 'eq10b']
+    """
+    import polars as pl
+
+    rows = []
+    kinds = (mws_weights, mss0_weights, mss1_weights, eq10b_weights)
+    weightings = [weights(batch_size, dataset_size) for weights in kinds]
+    for count in variables:
+        for step, determinant in enumerate(determinants):
+            matrix = equicorrelated(count, determinant)
+            root = np.linalg.cholesky(matrix + 1e-14 * np.eye(count))
+            totals = np.zeros(4)
+            for batch in range(batches):
+                generator = stream(seed, f"bias {count}", step * batches + batch)
+                mean = generator.normal(size=(batch_size, count)) @ root.T
+                z = mean + noise * generator.normal(size=mean.shape)
+                variance = np.full_like(mean, noise**2)
+                totals += [part.total_correlation for part in decompose(z, mean, variance, weightings)]
+            truth = total_correlation_of(matrix + noise**2 * np.eye(count))
+            rows.append((count, float(determinant), truth, *(totals / batches).tolist()))
+    names = ["variables", "determinant", "truth", "mws", "mss0", "mss1", "eq10b"]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def entropy_bias(
+    *,
+    variables: Sequence[int] = (2, 5, 10),
+    batch_sizes: Sequence[int] = (16, 64, 256, 1024),
+    dataset_size: int = 20_000,
+    deviation: float = 0.3,
+    rows: int = 500,
+    seed: int = 0,
+) -> "pl.DataFrame":
+    """Return the estimated entropy of the aggregate posterior by batch size, between its truth and its limit.
+
+    H^ = -mean log q^(z), q^ as in eq. 10b; small batches give about log n + H[q(z|x)], so the estimate of KL(q(z) || p)
+    acts like the rate minus log n.  [Mathieu2019, app. C] Means ~ N(0, I); the exact entropy is over ``rows`` samples.
+    Columns: variables, batch_size, entropy, estimate, limit.
+
+    >>> entropy_bias(variables=[2], batch_sizes=[16], dataset_size=200, rows=50).columns
+    ['variables', 'batch_size', 'entropy', 'estimate', 'limit']
+    """
+    import polars as pl
+
+    table = []
+    for count in variables:
+        generator = stream(seed, f"entropy {count}")
+        mean = generator.normal(size=(dataset_size, count))
+        z = mean + deviation * generator.normal(size=mean.shape)
+        variance = np.full_like(mean, deviation**2)
+        entropy = -float(exact(z, mean, variance, rows=rows, seed=seed).log_density.mean())
+        limit = float(np.log(dataset_size)) + 0.5 * count * float(np.log(2 * np.pi * np.e * deviation**2))
+        for size in batch_sizes:
+            repeats = max(1, 2048 // size)
+            found = []
+            for _ in range(repeats):
+                chosen = generator.choice(dataset_size, size=size, replace=False)
+                part = eq10b(z[chosen], mean[chosen], variance[chosen], dataset_size=dataset_size)
+                found.append(-part.log_density.mean())
+            table.append((count, size, entropy, float(np.mean(found)), limit))
+    return pl.DataFrame(table, schema=["variables", "batch_size", "entropy", "estimate", "limit"], orient="row")

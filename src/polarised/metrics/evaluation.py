@@ -7,23 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from polarised.catalogue import nearest
 from polarised.errors import ConfigError, DataError
-from polarised.metrics.disentanglement import (
-    beta_vae_score,
-    dci,
-    explicitness,
-    factor_vae_score,
-    infomec,
-    irs,
-    mcc,
-    mig,
-    modularity,
-    sap,
-)
-from polarised.metrics.disentanglement.interventions import Represent
+from polarised.metrics._inputs import Integers
 from polarised.metrics.downstream import logistic_regression, random_guess
-from polarised.metrics.inputs import Integers
+from polarised.metrics.gaps import mig, modularity, sap
+from polarised.metrics.interventions import Represent, beta_vae_score, factor_vae_score, irs
+from polarised.metrics.prediction import dci, explicitness, infomec, mcc
 from polarised.metrics.reading import reading
 from polarised.metrics.redundancy import (
     effective_rank,
@@ -33,7 +22,8 @@ from polarised.metrics.redundancy import (
     total_correlation,
     wasserstein_correlation,
 )
-from polarised.representations.encodings import Encodings
+from polarised.regime.encodings import Encodings
+from polarised.registry import nearest
 
 if TYPE_CHECKING:
     import polars as pl

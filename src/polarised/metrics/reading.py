@@ -1,7 +1,7 @@
 """How to read each number: one plain sentence, kept beside the metrics so that tables and pages say the same."""
 
-from polarised.catalogue import nearest
 from polarised.errors import ConfigError
+from polarised.registry import nearest
 
 __all__ = ["READINGS", "reading"]
 

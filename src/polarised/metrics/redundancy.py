@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from polarised.errors import DataError
-from polarised.metrics.estimators import exact
-from polarised.metrics.gaussian import (
+from polarised.metrics._inputs import Floats, checked_codes
+from polarised.metrics.covariance import (
     RankOf,
     covariance,
     effective_rank_gradient,
@@ -23,10 +23,11 @@ from polarised.metrics.gaussian import (
     wasserstein_correlation_of,
     wasserstein_gradient,
 )
+from polarised.metrics.estimators import exact
 from polarised.metrics.information import bin_codes, information_within, pointwise_information
-from polarised.metrics.inputs import Floats, checked_codes
 from polarised.metrics.uncertainty import Estimate, covariance_error, mean_error
-from polarised.randomness import stream
+from polarised.random import stream
+from polarised.registry import register
 
 __all__ = [
     "effective_rank",
@@ -40,14 +41,17 @@ __all__ = [
 InformationCorrection = Literal["none", "miller_madow", "permutation"]
 
 
+@register("metric")
 @overload
 def total_correlation(
     codes: npt.ArrayLike, *, correction: Literal["none", "gaussian"] = ..., errors: Literal[False] = ...
 ) -> float: ...
+@register("metric")
 @overload
 def total_correlation(
     codes: npt.ArrayLike, *, correction: Literal["none", "gaussian"] = ..., errors: Literal[True]
 ) -> Estimate: ...
+@register("metric")
 def total_correlation(
     codes: npt.ArrayLike, *, correction: Literal["none", "gaussian"] = "none", errors: bool = False
 ) -> float | Estimate:
@@ -77,6 +81,7 @@ def total_correlation(
     return Estimate(value, covariance_error(array, total_correlation_gradient(matrix)) if known else value)
 
 
+@register("metric")
 @overload
 def mutual_information(
     codes: npt.ArrayLike,
@@ -86,6 +91,7 @@ def mutual_information(
     errors: Literal[False] = ...,
     seed: int = ...,
 ) -> float: ...
+@register("metric")
 @overload
 def mutual_information(
     codes: npt.ArrayLike,
@@ -95,6 +101,7 @@ def mutual_information(
     errors: Literal[True],
     seed: int = ...,
 ) -> Estimate: ...
+@register("metric")
 def mutual_information(
     codes: npt.ArrayLike,
     *,
@@ -165,10 +172,13 @@ def mutual_information_of(matrix: npt.ArrayLike) -> float:
     return float((array.sum() - np.trace(array)) / pairs) if pairs else 0.0
 
 
+@register("metric")
 @overload
 def effective_rank(codes: npt.ArrayLike, *, of: RankOf = ..., errors: Literal[False] = ...) -> float: ...
+@register("metric")
 @overload
 def effective_rank(codes: npt.ArrayLike, *, of: RankOf = ..., errors: Literal[True]) -> Estimate: ...
+@register("metric")
 def effective_rank(codes: npt.ArrayLike, *, of: RankOf = "covariance", errors: bool = False) -> float | Estimate:
     """Return how many directions the codes really use, between 0 (constant) and d (equal variance everywhere).
 
@@ -187,10 +197,13 @@ def effective_rank(codes: npt.ArrayLike, *, of: RankOf = "covariance", errors: b
     return Estimate(value, covariance_error(array, effective_rank_gradient(matrix, of=of)))
 
 
+@register("metric")
 @overload
 def wasserstein_correlation(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[False] = ...) -> float: ...
+@register("metric")
 @overload
 def wasserstein_correlation(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[True]) -> Estimate: ...
+@register("metric")
 def wasserstein_correlation(
     codes: npt.ArrayLike, *, normalised: bool = False, errors: bool = False
 ) -> float | Estimate:
@@ -213,10 +226,13 @@ def wasserstein_correlation(
     return Estimate(value, covariance_error(array, gradient))
 
 
+@register("metric")
 @overload
 def hoyer(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[False] = ...) -> float: ...
+@register("metric")
 @overload
 def hoyer(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[True]) -> Estimate: ...
+@register("metric")
 def hoyer(codes: npt.ArrayLike, *, normalised: bool = True, errors: bool = False) -> float | Estimate:
     """Return the Hoyer sparsity of the codes: 1 when every code has one entry, 0 when all entries are equal.
 
@@ -241,14 +257,17 @@ def hoyer(codes: npt.ArrayLike, *, normalised: bool = True, errors: bool = False
     return Estimate(float(sparsity.mean()), mean_error(sparsity)) if errors else float(sparsity.mean())
 
 
+@register("metric")
 @overload
 def overlap(
     mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int = ..., errors: Literal[False] = ..., seed: int = ...
 ) -> float: ...
+@register("metric")
 @overload
 def overlap(
     mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int = ..., errors: Literal[True], seed: int = ...
 ) -> Estimate: ...
+@register("metric")
 def overlap(
     mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int = 1000, errors: bool = False, seed: int = 0
 ) -> float | Estimate:

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from polarised.errors import ConfigError
-from polarised.metrics.inputs import Floats
-from polarised.randomness import stream
+from polarised.metrics._inputs import Floats
+from polarised.random import stream
 
 __all__ = ["Estimate", "bootstrap", "covariance_error", "mean_error"]
 

@@ -25,6 +25,7 @@ from polarised.models.networks import (
     square_image,
     transposed,
 )
+from polarised.registry import register
 
 __all__ = [
     "burgess_conv",
@@ -41,6 +42,7 @@ __all__ = [
 Halves = tuple[Encoder, Decoder]
 
 
+@register("architecture")
 def locatello_conv(
     shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, hidden: int = 256
 ) -> Halves:
@@ -64,6 +66,7 @@ def locatello_conv(
     return encoder, decoder
 
 
+@register("architecture")
 def ivae_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
     """Build `locatello_conv` with u joined to the flattened features and a dense layer of 256 + dim(u).
 
@@ -78,6 +81,7 @@ def ivae_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, 
     return locatello_conv(shape, latents, outputs_per_value, auxiliary_size, hidden=256 + auxiliary_size)
 
 
+@register("architecture")
 def burgess_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
     """Build the network of [Burgess2018, appendix A]: 4x4 stride-2 convolutions of 32 filters to 4x4, dense 256, 256.
 
@@ -109,6 +113,7 @@ def burgess_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 
     return encoder, decoder
 
 
+@register("architecture")
 def shapes_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
     """Build the 2D-shapes network of [Mathieu2019, table 1a]; the 128 features before the heads stay linear.
 
@@ -127,6 +132,7 @@ def shapes_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1
     )
 
 
+@register("architecture")
 def rtc_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
     """Build the all-convolutional network of RTC-VAE [Cheng2021, table 2], with 2 x latents outputs and linear pixels.
 
@@ -162,6 +168,7 @@ def rtc_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, a
     return encoder, decoder
 
 
+@register("architecture")
 def dcgan(
     shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 32
 ) -> Halves:
@@ -176,6 +183,7 @@ def dcgan(
     return _batch_normalised("dcgan", shape, latents, outputs_per_value, auxiliary_size, width=width)
 
 
+@register("architecture")
 def fashion_conv(
     shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 32
 ) -> Halves:
@@ -199,6 +207,7 @@ def fashion_conv(
     return encoder, decoder
 
 
+@register("architecture")
 def mlp(
     shape: tuple[int, ...],
     latents: int,
@@ -247,6 +256,7 @@ def mlp(
     return encoder, decoder
 
 
+@register("architecture")
 def pinwheel_mlp(
     shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 100
 ) -> Halves:

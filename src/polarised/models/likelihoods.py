@@ -5,7 +5,6 @@ of x, `log_prob` sums over everything but the batch, `mean` turns outputs into i
 """
 
 # ruff: noqa: D102 (the abstract class documents the methods)
-
 import math
 from abc import ABC, abstractmethod
 from typing import Literal
@@ -16,6 +15,7 @@ from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_
 
 from polarised.errors import ConfigError
 from polarised.models.posteriors import LOG_TWO_PI
+from polarised.registry import register
 
 __all__ = ["Bernoulli", "ContinuousBernoulli", "Gaussian", "Laplace"]
 
@@ -42,6 +42,7 @@ class Likelihood(nn.Module, ABC):
         return []
 
 
+@register("likelihood")
 class Bernoulli(Likelihood):
     """Score values in [0, 1] by the cross-entropy with p = sigmoid(output).
 
@@ -86,6 +87,7 @@ class Bernoulli(Likelihood):
         return _outside_unit_interval(x, type(self).__name__)
 
 
+@register("likelihood")
 class ContinuousBernoulli(Likelihood):
     """Score values in [0, 1] by the Bernoulli cross-entropy plus its log normaliser [LoaizaGanem2019, eq. 6].
 
@@ -110,6 +112,7 @@ class ContinuousBernoulli(Likelihood):
         return torch.distributions.ContinuousBernoulli(logits=outputs, validate_args=False)
 
 
+@register("likelihood")
 class Gaussian(Likelihood):
     """Score x by log N(x; mean, variance), with the decoder's output as the mean [Kingma2014, eq. 12].
 
@@ -156,6 +159,7 @@ class Gaussian(Likelihood):
         return _squashed(outputs.chunk(self.outputs_per_value, dim=1)[0], self.activation)
 
 
+@register("likelihood")
 class Laplace(Likelihood):
     """Score x by log p(x|z) = sum -|x - output| / b - log 2b with a fixed scale b.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError, DataError
-from polarised.randomness import seed_for
+from polarised.random import seed_for
 
 __all__ = ["ACTIVATIONS", "Activation", "Decoder", "Encoder", "evaluating", "glorot", "seeded_weights"]
 

@@ -1,20 +1,24 @@
 """The VAE: one forward pass for every paper."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from polarised import catalogue
-from polarised.errors import ConfigError
+from polarised import registry
+from polarised._io.files import replacing
+from polarised.errors import ConfigError, DataError
 from polarised.models.likelihoods import Likelihood
 from polarised.models.networks import Decoder, Encoder, seeded_weights
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import Prior
 
-__all__ = ["VAE", "build_vae"]
-
-PAGES = "polarised.models."
+__all__ = ["VAE", "build_vae", "load_vae", "save_vae"]
 
 
 class VAE(nn.Module):
@@ -70,10 +74,10 @@ def build_vae(config: Mapping[str, Any], shape: tuple[int, ...], auxiliary_size:
     if type(latents) is not int or latents < 1:
         raise ConfigError(f"model.latents must be a whole number of at least 1, got {latents!r}; 10 is customary")
     with seeded_weights(seed):
-        prior = catalogue.build(PAGES + "priors", config.get("prior", "StandardNormal"), latents, auxiliary_size)
-        likelihood = catalogue.build(PAGES + "likelihoods", config.get("likelihood", "Bernoulli"))
-        encoder, decoder = catalogue.build(
-            PAGES + "architectures",
+        prior = registry.build("prior", config.get("prior", "StandardNormal"), latents, auxiliary_size)
+        likelihood = registry.build("likelihood", config.get("likelihood", "Bernoulli"))
+        encoder, decoder = registry.build(
+            "architecture",
             config.get("architecture", "locatello_conv"),
             tuple(shape),
             latents,
@@ -81,3 +85,46 @@ def build_vae(config: Mapping[str, Any], shape: tuple[int, ...], auxiliary_size:
             auxiliary_size if prior.conditional else 0,
         )
     return VAE(encoder, decoder, prior, likelihood)
+
+
+def save_vae(vae: VAE, path: str | Path, *, config: Mapping[str, Any], auxiliary_size: int = 0) -> Path:
+    """Write the weights, with the `config` of `build_vae` that makes their network, as safetensors.
+
+    >>> import tempfile
+    >>> config = {"architecture": "mlp", "latents": 3}
+    >>> vae = build_vae(config, shape=(1, 16, 16))
+    >>> path = save_vae(vae, Path(tempfile.mkdtemp()) / "model.safetensors", config=config)
+    >>> load_vae(path).latents
+    3
+    """
+    path = Path(path)
+    header = {"config": {**config, "latents": vae.latents}, "shape": vae.shape, "auxiliary_size": auxiliary_size}
+    weights = {name: value.detach().cpu().contiguous() for name, value in vae.state_dict().items()}
+    with replacing(path) as temporary:
+        save_file(weights, temporary, metadata={"polarised": json.dumps(header)})
+    return path
+
+
+def load_vae(path: str | Path) -> VAE:
+    """Read back a model written by `save_vae`, ready to encode; code it names is refused (`registry.refuse_code`)."""
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"expected a trained model, {path} does not exist; let its run finish first")
+    try:
+        with safe_open(path, framework="pt") as archive:
+            header = json.loads((archive.metadata() or {})["polarised"])
+            registry.refuse_code(header, path)
+            weights = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+        network = header["config"], tuple(header["shape"]), header["auxiliary_size"]
+        # Sizes are the file's word: they are held against its weights before anything is allocated.
+        with torch.device("meta"):
+            asked = sum(value.numel() for value in build_vae(*network).state_dict().values())
+        if asked != sum(value.numel() for value in weights.values()):
+            raise DataError(f"expected the weights of its network in {path}, its config asks for {asked} numbers")
+        vae = build_vae(*network)
+        vae.load_state_dict(weights)
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"expected a model saved by polarised, could not read {path}: {error}") from error
+    return vae.eval()

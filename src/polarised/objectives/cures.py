@@ -1,6 +1,6 @@
 """Objectives against posterior collapse: a floor for the rate, a target for the error, the best decoder variance.
 
-Entries of the page `papers`, which lists them.
+Rate and distortion are those of `papers`.
 """
 
 # ruff: noqa: D102 (the abstract class documents the methods)
@@ -16,10 +16,12 @@ from polarised.models.likelihoods import Gaussian
 from polarised.models.posteriors import LOG_TWO_PI
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import distortion, ramp, rate
+from polarised.registry import register
 
 __all__ = ["GECO", "FreeBits", "Multiplier", "SigmaVAE"]
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class FreeBits(Objective):
     """Leave the first `nats` of the rate of every group of variables free of charge.
@@ -73,6 +75,7 @@ class Multiplier(nn.Module):
             self.register_buffer(name, torch.tensor(value))
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class GECO(Objective):
     """Minimise the rate under the constraint that the error is at most kappa^2.
@@ -139,6 +142,7 @@ class GECO(Objective):
         memory.number.fill_(number)
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class SigmaVAE(Objective):
     """Give the Gaussian decoder one variance for all values and images: the best for each batch, or a learned one.

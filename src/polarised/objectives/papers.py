@@ -5,19 +5,19 @@ loss is the sum of the terms returned.
 """
 
 # ruff: noqa: D102 (the abstract class documents the methods)
-
 from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError
-from polarised.objectives.critic import critic_loss, critic_network, density_ratio
-from polarised.objectives.cures import GECO, FreeBits, SigmaVAE
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
     Estimator,
     covariance_penalty,
+    critic_loss,
+    critic_network,
+    density_ratio,
     distortion,
     inclusive_kl,
     maximum_mean_discrepancy,
@@ -27,11 +27,11 @@ from polarised.objectives.terms import (
     rate,
     rate_parts,
 )
+from polarised.registry import register
 
 __all__ = [
     "DIPVAE",
     "ELBO",
-    "GECO",
     "IVAE",
     "RTCVAE",
     "AnnealedVAE",
@@ -39,11 +39,10 @@ __all__ = [
     "BetaVAE",
     "Decomposition",
     "FactorVAE",
-    "FreeBits",
-    "SigmaVAE",
 ]
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class ELBO(Objective):
     """Minimise the negative evidence lower bound: the plain VAE, and the iVAE under the prior `Conditional`.
@@ -58,6 +57,7 @@ class ELBO(Objective):
         return {"distortion": distortion(step), "rate": rate(step)}
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class BetaVAE(Objective):
     """Weigh the rate by beta, if wished after a linear rise from 0 over `warm_up` steps.
@@ -79,6 +79,7 @@ class BetaVAE(Objective):
         return _unfinished("beta", self.beta, self.warm_up, steps)
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class AnnealedVAE(Objective):
     """Hold the rate at a capacity that grows linearly to c_max over `iteration_threshold` steps.
@@ -103,6 +104,7 @@ class AnnealedVAE(Objective):
         return _unfinished("the capacity", self.c_max, self.iteration_threshold, steps)
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class FactorVAE(Objective):
     """Penalise the total correlation of z, read off a critic that tells codes from shuffled codes.
@@ -141,6 +143,7 @@ class FactorVAE(Objective):
         return _unused("gamma", self.gamma, 0.0, "the total correlation")
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class BetaTCVAE(Objective):
     """Weigh the three parts of the rate: mutual information, total correlation and dimension-wise KL.
@@ -175,6 +178,7 @@ class BetaTCVAE(Objective):
         return _unused("beta", self.beta, 1.0, "the total correlation")
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class DIPVAE(Objective):
     """Draw the covariance of the code towards the identity: of its mean (I) or of its sample (II).
@@ -207,6 +211,7 @@ class DIPVAE(Objective):
         return _unused("lambda_od", self.lambda_od, 0.0, "the covariance off the diagonal")
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class RTCVAE(Objective):
     """Penalise the total correlation of z and the noise that could hide that of its mean.
@@ -244,6 +249,7 @@ class RTCVAE(Objective):
         return _unused("beta", self.beta, 0.0, "the total correlation")
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class IVAE(Objective):
     """Weigh distortion and the three parts of the rate, under the prior `Conditional` that knows u.
@@ -301,6 +307,7 @@ class IVAE(Objective):
         return unused + _unfinished("the weight c", 1.0, self.annealing, steps)
 
 
+@register("objective")
 @dataclass(frozen=True, kw_only=True)
 class Decomposition(Objective):
     """Control overlap by beta and the match of the aggregate posterior with the prior by alpha.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised._io.files import replacing
 from polarised.errors import DataError
-from polarised.files import replacing
 from polarised.report.theme import SERIES, TYPES, Look
 
 if TYPE_CHECKING:

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polarised.errors import DataError
-from polarised.report.contents import plain
-from polarised.report.rendering import rendered
-from polarised.report.sprites import png, strip
+from polarised.report.page import plain, rendered
+from polarised.report.theme import png, strip
 
 if TYPE_CHECKING:
-    from polarised.adapters.live import Live
+    from polarised.adapters.native import Live
     from polarised.data import Batch, Dataset
-    from polarised.representations import Regime
+    from polarised.regime import Regime
 
 __all__ = ["Exploration", "ExploreServer", "open_exploration"]
 
@@ -81,10 +80,9 @@ class Exploration:
 
 def open_exploration(path: str | Path, *, data: str | None = None, inputs: int = 600, seed: int = 0) -> Exploration:
     """Load the model of a run directory, or of a published one, and encode some of its inputs."""
-    from polarised.adapters.live import Live
-    from polarised.adapters.native import from_vae
+    from polarised.adapters.native import Live, from_vae
     from polarised.adapters.targets import images_named, open_target
-    from polarised.representations import classify
+    from polarised.regime import classify
 
     target = open_target(path)
     vae = target.vae()

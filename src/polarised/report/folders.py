@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarised.errors import ConfigError
-from polarised.report.report import write_report
+from polarised.report.page import write_report
 from polarised.study.examine import diagnose_target, unused
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ def _diagnosed(paths: Sequence[Path], given: dict[str, Any]) -> "list[Diagnosis]
 def _study_page(path: Path, page: Path, title: str | None) -> Path:
     import polars
 
-    from polarised.study.conduct import read_study
-    from polarised.study.dynamics import timeline_of
+    from polarised.study.measures import timeline_of
     from polarised.study.results import collect
+    from polarised.study.runner import read_study
     from polarised.study.verify import check_claims
 
     folder = path if path.is_dir() else path.parent

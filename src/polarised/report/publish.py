@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Literal
 import polars
 import yaml
 
-from polarised import catalogue
-from polarised.files import replacing
+from polarised import registry
+from polarised._io.files import replacing
 from polarised.report.drawing import save
-from polarised.report.gallery.material import Material
-from polarised.report.naming import metric_name
-from polarised.report.theme import SUBSETS
-from polarised.study.overview import duration
+from polarised.report.material import Material
+from polarised.report.theme import SUBSETS, metric_name
+from polarised.study.runner import duration
 from polarised.study.verify import check_claims
 
 if TYPE_CHECKING:
@@ -87,9 +86,9 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
     """
     material, out = Material(Path(folder)), Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    entry = material.study.name if material.study.name in catalogue.names("polarised.report.gallery") else "any_study"
+    entry = material.study.name if material.study.name in registry.names("gallery") else "any_study"
     stems = []
-    for stem, figure in catalogue.build("polarised.report.gallery", entry, material):
+    for stem, figure in registry.build("gallery", entry, material):
         save(figure, out / stem, formats=formats, small=True)
         stems.append(stem)
     verdicts = check_claims(material.table, material.study.claims)

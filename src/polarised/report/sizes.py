@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from polarised.regime import Regime
+from polarised.regime.dimensions import Fondue, OneShot
 from polarised.report.drawing import band, clean, legend, panels, series
 from polarised.report.theme import REPRESENTATIONS
-from polarised.representations import Regime
-from polarised.representations.dimensions import Fondue, OneShot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,8 +21,8 @@ def sizes(regimes: Sequence[Regime], count: OneShot, search: Fondue | None = Non
 
     The dashed line is the number found; `seed` is that of the first run, for its name [Bonheme2023FONDUE].
 
-    >>> from polarised.representations import Encodings, classify
-    >>> from polarised.representations.dimensions import one_shot_count
+    >>> from polarised.regime import Encodings, classify
+    >>> from polarised.regime.dimensions import one_shot_count
     >>> regime = classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]]))
     >>> len(sizes([regime], one_shot_count([regime])).axes)
     1

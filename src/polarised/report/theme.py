@@ -4,9 +4,30 @@ Blue, vermilion and grey stay apart under every common colour blindness and in a
 differs; nothing rests on colour alone.
 """
 
+import base64
+import io
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["REPRESENTATIONS", "SERIES", "SUBSETS", "SUBSET_LOOKS", "TYPES", "Look", "style_sheet"]
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised.errors import DataError
+from polarised.study.claims.numbers import words
+
+__all__ = [
+    "REPRESENTATIONS",
+    "SERIES",
+    "SUBSETS",
+    "SUBSET_LOOKS",
+    "TYPES",
+    "Look",
+    "metric_name",
+    "png",
+    "strength_name",
+    "strip",
+    "style_sheet",
+]
 
 
 @dataclass(frozen=True)
@@ -38,11 +59,13 @@ TYPES = {
     "passive": Look("#646d7a", "#9fa9b8", "P", "○", "o", ":", "..", hollow=True),
 }
 
+
 # As in the papers: the sampled representation is solid with circles, the mean one dashed with crosses.
 REPRESENTATIONS = {
     "mean": Look("#5a3d99", "#bda3ff", "μ", "×", "X", "--"),
     "sampled": Look("#007a66", "#45d0b3", "z", "●", "o", "-", "///"),
 }
+
 
 SUBSETS = {
     "full": "all variables",
@@ -56,6 +79,7 @@ SUBSETS = {
     "random": "random guess",
 }
 
+
 # A subset of one type looks as the type does; what is none of our variables is faint.
 SUBSET_LOOKS = {
     "full": Look("#1c2026", "#e8eaed", "", "■", "s"),
@@ -68,6 +92,7 @@ SUBSET_LOOKS = {
     "mixed_passive": Look("#8a6d00", "#e3c24a", "", "✚", "P", "-."),
     "random": Look("#9aa0a8", "#6b7280", "", "–", "", "-"),
 }
+
 
 # For any number of methods, terms or variables, with markers and dashes to tell them apart in grey.
 SERIES = (
@@ -89,3 +114,91 @@ def style_sheet(ground: str) -> str:
     """
     looks = {**TYPES, **REPRESENTATIONS, **{f"series-{i}": look for i, look in enumerate(SERIES)}}
     return "\n".join(f"  --{name}: {getattr(look, ground)};" for name, look in looks.items())
+
+
+NATS = (
+    "encoder_entropy",
+    "excess_information",
+    "exclusive_kl",
+    "inclusive_kl",
+    "index_information",
+    "largest_excess_information",
+    "largest_pair_information",
+    "mutual_information",
+    "pair_information",
+    "rate",
+    "reconstruction",
+    "total_correlation",
+)
+
+
+NAMES = {
+    "disintegrated_nmi": "disintegrated factors, by NMI",
+    "disintegrated_r2": "disintegrated factors, by R²",
+    "encoder_std": "encoder standard deviation",
+    "excess_information": "information beyond correlation",
+    "hoyer": "sparsity (Hoyer)",
+    "index_information": "information about the input",
+    "largest_excess_information": "largest information beyond correlation",
+    "largest_pair_information": "largest mutual information of a pair",
+    "mcc": "MCC",
+    "mig": "MIG",
+    "overlap": "overlap of encoders",
+    "pair_information": "mutual information of pairs",
+    "prior_driven": "prior-driven variables",
+    "retyped": "variables retyped by the standard rule",
+    "sap": "SAP",
+    "wasserstein_correlation": "Wasserstein correlation",
+}
+
+
+def metric_name(metric: str, *, unit: bool = True) -> str:
+    """Return the name of a metric for an axis or a heading.
+
+    >>> metric_name("total_correlation"), metric_name("sap"), metric_name("exclusive_kl", unit=False)
+    ('total correlation, nats', 'SAP', 'KL(q ‖ p)')
+    """
+    return NAMES.get(metric, words(metric)) + (", nats" if unit and metric in NATS else "")
+
+
+def strength_name(panel: str) -> str:
+    """Return what an axis of strengths is called in a panel, whose name begins with the method.
+
+    >>> strength_name("beta-VAE: mean representation"), strength_name("annealed VAE")
+    ('strength', 'capacity (larger is weaker)')
+    """
+    return "capacity (larger is weaker)" if panel.startswith("annealed VAE") else "strength"
+
+
+def strip(images: NDArray[Any]) -> str:
+    """Return images (m, C, H, W) in [0, 1], side by side, as the data URI of one PNG.
+
+    One or three channels are shown as they are; of any other number, the first.
+
+    >>> strip(np.zeros((3, 1, 2, 2)))[:22]
+    'data:image/png;base64,'
+    """
+    if images.ndim != 4 or not images.size:
+        raise DataError(f"expected images (m, channels, height, width), got shape {images.shape}")
+    count, _, height, width = images.shape
+    return _uri(np.moveaxis(images, 0, 2).reshape(images.shape[1], height, count * width))
+
+
+def png(image: NDArray[Any]) -> bytes:
+    """Return one image (C, H, W) in [0, 1] as the bytes of a PNG.
+
+    >>> png(np.zeros((1, 2, 2)))[1:4]
+    b'PNG'
+    """
+    from PIL import Image
+
+    channels = image if len(image) == 3 else image[:1]
+    levels = np.round(np.clip(np.nan_to_num(channels), 0.0, 1.0) * 255.0).astype(np.uint8)
+    pixels = np.moveaxis(levels, 0, -1) if len(levels) == 3 else levels[0]
+    buffer = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, format="PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def _uri(image: NDArray[Any]) -> str:
+    return "data:image/png;base64," + base64.b64encode(png(image)).decode("ascii")

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from polarised import catalogue
+from polarised import registry
 from polarised.study.config import Run
 
 __all__ = ["bibliography", "bibtex", "citation_keys"]
@@ -43,7 +43,7 @@ def citation_keys(runs: Iterable[Run]) -> list[str]:
     used: dict[str, None] = {}
     for run in runs:
         for page, spec in _specs(run):
-            used.update(dict.fromkeys(_keys(catalogue.entry(page, spec["name"]), spec)))
+            used.update(dict.fromkeys(_keys(registry.entry(page, spec["name"]), spec)))
     return ["Bonheme2023BeMoreActive", *(key for key in used if key != "Bonheme2023BeMoreActive")]
 
 
@@ -54,15 +54,15 @@ def bibtex(keys: Iterable[str]) -> str:
 
 def _specs(run: Run) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """Yield each page with what a run takes from it: a name and its settings."""
-    yield "polarised.objectives.papers", run.objective
-    yield "polarised.data.datasets", run.dataset
-    yield "polarised.models.architectures", run.model["architecture"]
-    yield "polarised.models.priors", run.model["prior"]
-    yield "polarised.models.likelihoods", run.model["likelihood"]
+    yield "objective", run.objective
+    yield "dataset", run.dataset
+    yield "architecture", run.model["architecture"]
+    yield "prior", run.model["prior"]
+    yield "likelihood", run.model["likelihood"]
     for metric in _METRICS:
-        yield "polarised.metrics.redundancy", {"name": metric}
+        yield "metric", {"name": metric}
     for measure in run.evaluation.further:
-        yield "polarised.study.further", measure
+        yield "measure", measure
 
 
 def _keys(entry: Any, settings: Mapping[str, Any]) -> Iterable[str]:

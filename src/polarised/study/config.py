@@ -11,9 +11,8 @@ from typing import Any, Literal, Self, TypeVar
 
 import yaml
 
-from polarised import catalogue
+from polarised import registry
 from polarised.errors import ConfigError
-from polarised.study.labels import words_of
 
 __all__ = ["Evaluation", "Run", "Snapshots", "Training", "overridden", "read_config", "read_evaluation"]
 
@@ -102,16 +101,14 @@ class Run:
         if auxiliary is not None and not (isinstance(auxiliary, list | tuple) and all(map(_is_text, auxiliary))):
             raise ConfigError(f"expected auxiliary as a list of factor names (or nothing), got {auxiliary!r}")
         return cls(
-            dataset=_completed("polarised.data.datasets", config.get("dataset", "dsprites")),
+            dataset=_completed("dataset", config.get("dataset", "dsprites")),
             model={
-                "architecture": _completed(
-                    "polarised.models.architectures", model.get("architecture", "locatello_conv")
-                ),
+                "architecture": _completed("architecture", model.get("architecture", "locatello_conv")),
                 "latents": latents,
-                "prior": _completed("polarised.models.priors", model.get("prior", "StandardNormal")),
-                "likelihood": _completed("polarised.models.likelihoods", model.get("likelihood", "Bernoulli")),
+                "prior": _completed("prior", model.get("prior", "StandardNormal")),
+                "likelihood": _completed("likelihood", model.get("likelihood", "Bernoulli")),
             },
-            objective=_completed("polarised.objectives.papers", config.get("objective", "BetaVAE")),
+            objective=_completed("objective", config.get("objective", "BetaVAE")),
             auxiliary=None if auxiliary is None else list(auxiliary),
             training=_section(Training, config.get("training", {}), "training", TRAINING),
             snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
@@ -140,14 +137,14 @@ class Run:
         Defaults are left out, so that a setting added to the library later does not rename the runs made before.
         """
         chosen: dict[str, Any] = {
-            "dataset": _chosen("polarised.data.datasets", self.dataset),
+            "dataset": _chosen("dataset", self.dataset),
             "model": {
-                "architecture": _chosen("polarised.models.architectures", self.model["architecture"]),
+                "architecture": _chosen("architecture", self.model["architecture"]),
                 "latents": self.model["latents"],
-                "prior": _chosen("polarised.models.priors", self.model["prior"]),
-                "likelihood": _chosen("polarised.models.likelihoods", self.model["likelihood"]),
+                "prior": _chosen("prior", self.model["prior"]),
+                "likelihood": _chosen("likelihood", self.model["likelihood"]),
             },
-            "objective": _chosen("polarised.objectives.papers", self.objective),
+            "objective": _chosen("objective", self.objective),
             "auxiliary": self.auxiliary,
             "training": _differing(self.identity["training"], Training()),
             "snapshots": _differing(self.identity["snapshots"], Snapshots()),
@@ -184,7 +181,7 @@ def read_evaluation(settings: Any) -> Evaluation:
     0.1
     """
     evaluation = _section(Evaluation, settings, "evaluation", EVALUATION)
-    further = [_completed("polarised.study.further", spec) for spec in evaluation.further]
+    further = [_completed("measure", spec) for spec in evaluation.further]
     return replace(evaluation, further=tuple(further))
 
 
@@ -219,7 +216,7 @@ def _check_keys(given: Any, known: Sequence[str], where: str) -> None:
         raise ConfigError(f"expected {where} as a mapping of {', '.join(known)}, got {given!r}")
     for key in given:
         if key not in known:
-            hint = catalogue.nearest(str(key), known)
+            hint = registry.nearest(str(key), known)
             raise ConfigError(f"{where} has no setting {key!r}{hint}; its settings are: {', '.join(known)}")
 
 
@@ -261,12 +258,12 @@ def _completed(page: str, spec: Any) -> dict[str, Any]:
     try:
         return dict(_completed_text(page, json.dumps(spec)))
     except TypeError:
-        return catalogue.complete(page, spec)
+        return registry.complete(page, spec)
 
 
 @functools.lru_cache(maxsize=1024)
 def _completed_text(page: str, text: str) -> dict[str, Any]:
-    return catalogue.complete(page, json.loads(text))
+    return registry.complete(page, json.loads(text))
 
 
 def _chosen(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +274,7 @@ def _chosen(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _required(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a spec that have no default to compare with."""
-    parameters = catalogue.settings(catalogue.entry(page, spec["name"]))
+    parameters = registry.settings(registry.entry(page, spec["name"]))
     return {name: spec[name] for name, parameter in parameters.items() if parameter.default is parameter.empty}
 
 
@@ -288,3 +285,77 @@ def _differing(given: Mapping[str, Any], default: Any) -> dict[str, Any]:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+# objective → (method as the studies name it, the settings that tell its models apart; the first is its strength).
+METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ELBO": ("VAE", ()),
+    "BetaVAE": ("beta-VAE", ("beta",)),
+    "AnnealedVAE": ("annealed VAE", ("c_max",)),
+    "FactorVAE": ("FactorVAE", ("gamma",)),
+    "BetaTCVAE": ("beta-TCVAE", ("beta",)),
+    "DIPVAE": ("DIP-VAE", ("lambda_od",)),
+    "RTCVAE": ("RTC-VAE", ("beta",)),
+    # The weight of total correlation; the others tell a VAE from a beta-VAE.
+    "IVAE": ("weighted VAE", ("c", "a", "b", "d")),
+    "Decomposition": ("decomposition", ("alpha", "beta")),
+}
+
+
+def labels_of(run: Run) -> dict[str, Any]:
+    """Return the labels of a run for which no study has names: method, strength, dataset, seed.
+
+    >>> from polarised.study import Run
+    >>> labels_of(Run.from_config({"objective": {"name": "AnnealedVAE", "c_max": 5}}))
+    {'method': 'annealed VAE', 'strength': 5.0, 'dataset': 'dsprites', 'seed': 0}
+    """
+    method, settings = _method(run)
+    strength = next((run.objective[name] for name in settings), None)
+    return {"method": method, "strength": strength, "dataset": run.dataset["name"], "seed": run.seed}
+
+
+def words_of(run: Run, prior: Mapping[str, Any]) -> list[str]:
+    """Return the words of a run's name; `prior` has the settings of the prior that are not its defaults.
+
+    >>> from polarised.study import Run
+    >>> words_of(Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}}), {"name": "StudentT", "df": 5.0})
+    ['beta-VAE', 'beta4', 'StudentT', 'df5', 'dsprites', 'seed0']
+    """
+    method, settings = _method(run)
+    words = [method, *(_word(name, run.objective[name]) for name in settings)]
+    if prior["name"] != "StandardNormal":
+        words += [_short(prior["name"]), *(_word(name, value) for name, value in prior.items() if name != "name")]
+    if run.auxiliary:
+        words.append("u " + " ".join(run.auxiliary))
+    return [word for word in [*words, _short(run.dataset["name"]), f"seed{run.seed}"] if word]
+
+
+def _method(run: Run) -> tuple[str, tuple[str, ...]]:
+    name = run.objective["name"]
+    if name not in METHODS:
+        numbers = [key for key, value in run.objective.items() if _is_number(value)]
+        return _short(name), tuple(numbers[:1])
+    method, settings = METHODS[name]
+    if name == "DIPVAE":
+        method += f"-{run.objective['variant']}"
+    # What makes an iVAE is a prior that knows u, whatever the weights of its bound.
+    if name in ("ELBO", "IVAE") and run.model["prior"]["name"] == "Conditional":
+        method = "iVAE"
+    return method, settings
+
+
+def _word(name: str, value: Any) -> str:
+    if _is_number(value):
+        return f"{name}{value:g}"
+    if isinstance(value, str):
+        return f"{name} {value}"
+    return name if value is True else ""
+
+
+def _short(name: str) -> str:
+    """The name of somebody's own code without its module."""
+    return name.rpartition(":")[2]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

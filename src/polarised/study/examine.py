@@ -9,8 +9,8 @@ import polars
 from polarised.data.dataset import Dataset
 from polarised.diagnosis import Diagnosis, diagnose, diagnose_files
 from polarised.errors import ConfigError, DataError
-from polarised.representations import Encodings
-from polarised.representations.regime import Rule
+from polarised.regime import Encodings
+from polarised.regime.classify import Rule
 from polarised.study.citations import bibtex, citation_keys
 from polarised.study.config import read_config
 from polarised.study.run import dataset_of, load_run, made_here
@@ -137,7 +137,7 @@ def diagnose_run(
         more["pictures"] = pictures(vae, dataset, seed=run.seed)
         more["decoder_use"] = decoder_use(vae, dataset, seed=run.seed)
     if (directory / "snapshots.npz").exists():
-        from polarised.representations.timeline import load_timeline
+        from polarised.regime.timeline import load_timeline
 
         more["snapshots"] = load_timeline(directory / "snapshots.npz").table()
     if (directory / "history.parquet").exists():

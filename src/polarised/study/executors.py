@@ -4,9 +4,12 @@ Every executor is a generator of events over runs that are idempotent by themsel
 started again and continues from its checkpoint. There is no scheduler here, only "the next run to the next free core".
 """
 
+import hashlib
 import multiprocessing
 import os
+import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections import Counter, deque
@@ -20,11 +23,21 @@ from typing import Any, Literal, NamedTuple
 
 from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError
+from polarised.registry import register
 from polarised.study.config import Run
-from polarised.study.failures import FILE as FAILED
-from polarised.study.failures import DiskFullError, record_failure
-from polarised.study.lock import BusyError
-from polarised.study.places import is_address, read_text, work_at, write_text
+from polarised.study.run import execute, is_done
+from polarised.study.storage import (
+    FAILED,
+    BusyError,
+    DiskFullError,
+    fetch,
+    is_address,
+    open_filesystem,
+    read_text,
+    record_failure,
+    remove,
+    write_text,
+)
 
 __all__ = ["local", "ray"]
 
@@ -49,6 +62,7 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
 
 
+@register("executor")
 def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, attempts: int = 3) -> Iterator[Event]:
     """Do the runs on this machine, one single-threaded process a core (`jobs`; 0: every core).
 
@@ -85,6 +99,7 @@ def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, a
             worker.join()
 
 
+@register("executor")
 def ray(
     runs: Sequence[Run],
     root: str,
@@ -254,3 +269,39 @@ def _told(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     words = lines[-1:] if hasattr(error, "cause") else lines
     return " ".join(words)[:500] or type(error).__name__
+
+
+def work_at(run: Run, root: str, command: str) -> None:
+    """Do a run and leave its directory at `root`; at an address, a finished run is copied there, ``done.json`` last.
+
+    Until then it lives in a folder of this machine named after the address, so that a second attempt continues. Of a
+    failed one the reason is copied.
+    """
+    if not is_address(root):
+        if not is_done(run, root):
+            execute(run, root, command=command)
+        return
+    system, base = open_filesystem(root)
+    target = f"{base}/{run.name}"
+    desk = Path(tempfile.gettempdir()) / f"polarised-{hashlib.sha256(root.encode()).hexdigest()[:12]}"
+    if system.exists(f"{target}/done.json"):
+        desk_run = desk / run.name
+        desk_run.mkdir(parents=True, exist_ok=True)
+        system.get(f"{target}/done.json", str(desk_run / "done.json"))
+        done = is_done(run, desk)
+        shutil.rmtree(desk_run)
+        if done:
+            return
+        fetch(root, desk, run.name)
+    try:
+        directory = execute(run, desk, command=command)
+    except Exception:
+        if (desk / run.name / FAILED).exists():
+            write_text(root, f"{run.name}/{FAILED}", (desk / run.name / FAILED).read_text(encoding="utf-8"))
+        raise
+    files = sorted((path for path in directory.iterdir() if path.name[0] != "."), key=lambda p: p.name == "done.json")
+    system.makedirs(target, exist_ok=True)
+    for path in files:
+        system.put(str(path), f"{target}/{path.name}")
+    remove(root, f"{run.name}/{FAILED}")
+    shutil.rmtree(directory)

@@ -22,11 +22,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from polarised.catalogue import nearest
 from polarised.errors import ConfigError
-from polarised.representations.regime import Rule
-from polarised.study.config import Run, overridden, read_config
-from polarised.study.labels import labels_of
+from polarised.regime.classify import Rule
+from polarised.registry import nearest
+from polarised.study.config import Run, labels_of, overridden, read_config
 
 __all__ = ["Point", "Study", "load_study", "study_claims", "study_names", "study_scales", "titled"]
 

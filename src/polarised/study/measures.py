@@ -1,18 +1,21 @@
 """What a run measures on its trained model: types by both rules, scores by subset, histograms, factors predicted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars
+from numpy.typing import NDArray
 
+from polarised import registry
 from polarised.data.dataset import Dataset
 from polarised.metrics.comparison import compare, subsets
-from polarised.randomness import seed_for
-from polarised.representations import Encodings, Regime, classify
-from polarised.representations.regime import Rule
+from polarised.random import seed_for
+from polarised.regime import Encodings, Regime, classify
+from polarised.regime.classify import Rule
+from polarised.regime.timeline import THRESHOLD, Timeline, load_timeline
 from polarised.study.config import Run
 
 if TYPE_CHECKING:
@@ -20,19 +23,30 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BINS",
+    "NUMBERS",
     "downstream",
+    "dynamics_of",
     "encode",
     "encode_unseen",
+    "images_of_prior",
+    "plane_density",
     "reconstruction",
     "save_histograms",
     "scores",
     "snapshot_hooks",
+    "timeline_of",
     "types",
 ]
 
 BINS = 20
+
+
 RULES: tuple[Rule, ...] = ("relative", "standard")
+
+
 TYPES = ("active", "mixed", "passive")
+
+
 SCORES = {
     "rule": polars.String,
     "metric": polars.String,
@@ -188,3 +202,108 @@ def _regimes(run: Run, encodings: Encodings) -> dict[Rule, Regime]:
     alpha = run.evaluation.alpha
     first = classify(encodings, alpha=alpha, rule=RULES[0], seed=run.seed)
     return {RULES[0]: first, RULES[1]: first.at(alpha, rule=RULES[1])}
+
+
+# Of each variable, over its partners and the moments of training; "with" names the type of the partners.
+NUMBERS = (
+    "correlated_share",
+    "correlated_share_with_active",
+    "late_correlated_share_with_active",
+    "correlation_with_active",
+    "correlation_with_passive",
+    "correlation_spread",
+    "correlation_spread_with_active",
+    "strongest_correlation",
+    "strongest_correlation_with_alive",
+)
+
+
+def timeline_of(directory: str | Path, *, rule: Rule = "relative") -> Timeline | None:
+    """Return what was seen of a run's variables while it trained, with the types of the trained model by a rule."""
+    directory = Path(directory)
+    if not (directory / "snapshots.npz").exists():
+        return None
+    column = "type" if rule == "relative" else "standard_type"
+    types = polars.read_parquet(directory / "regime.parquet", glob=False).sort("variable")[column].to_list()
+    return load_timeline(directory / "snapshots.npz", final_types=types)
+
+
+def dynamics_of(directory: str | Path) -> Iterator[polars.DataFrame]:
+    """Yield the `NUMBERS` of each variable of a run by either rule; nothing of a run that was not watched.
+
+    correlated_share is how often |correlation| > 0.2, correlation its average size, spread its standard deviation
+    over the moments, late the second half of training, strongest the largest at the end.
+    """
+    for rule in RULES:
+        timeline = timeline_of(directory, rule=rule)
+        if timeline is not None and len(timeline) > 1:
+            types = timeline.final_types
+            rows = [
+                (rule, metric, "mean", types[j], float(value), j)
+                for metric, values in _numbers(timeline).items()
+                for j, value in enumerate(values)
+                if np.isfinite(value)
+            ]
+            yield polars.DataFrame(rows, schema={**SCORES, "variable": polars.Int64}, orient="row")
+
+
+def _numbers(timeline: Timeline) -> dict[str, NDArray[Any]]:
+    correlations, types = timeline.correlations, np.array(timeline.final_types)
+    size, often = np.abs(correlations), np.abs(correlations) > THRESHOLD
+    late = len(size) // 2
+    others = ~np.eye(len(types), dtype=bool)
+    active, passive, alive = (others & kind for kind in (types == "active", types == "passive", types != "passive"))
+    spread = correlations.std(axis=0)
+    found = (
+        _over(often.mean(axis=0), others),
+        _over(often.mean(axis=0), active),
+        _over(often[late:].mean(axis=0), active),
+        _over(size.mean(axis=0), active),
+        _over(size.mean(axis=0), passive),
+        _over(spread, others),
+        _over(spread, active),
+        np.where(others, size[-1], -np.inf).max(axis=1),
+        np.where(alive, size[-1], -np.inf).max(axis=1),
+    )
+    return dict(zip(NUMBERS, found, strict=True))
+
+
+def _over(values: NDArray[Any], partners: NDArray[np.bool_]) -> NDArray[Any]:
+    """Average over the partners of each variable; NaN where it has none."""
+    counts = partners.sum(axis=1)
+    sums: NDArray[Any] = np.where(partners, values, 0.0).sum(axis=1)
+    means: NDArray[Any] = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    return means
+
+
+def plane_density(prior: Any, *, extent: float = 3.0, resolution: int = 200) -> NDArray[np.float64]:
+    """Return the density of a prior of the catalogue over the square of two latents, rows the second coordinate.
+
+    >>> plane_density("GaussianMixture", resolution=3).shape
+    (3, 3)
+    """
+    import torch
+
+    side = torch.linspace(-extent, extent, resolution, dtype=torch.float64)
+    second, first = torch.meshgrid(side, side, indexing="ij")
+    built = registry.build("prior", prior, 2, 0)
+    with torch.inference_mode():
+        log_density = built.log_prob(torch.stack([first.ravel(), second.ravel()], dim=1))
+    values: NDArray[np.float64] = log_density.exp().reshape(resolution, resolution).numpy()
+    return values
+
+
+def images_of_prior(vae: "VAE", *, count: int = 16, seed: int = 0) -> NDArray[np.float32]:
+    """Return images decoded from draws of an unconditional prior, (count, C, H, W) in [0, 1].
+
+    >>> from polarised.models import build_vae
+    >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 16, 16))
+    >>> images_of_prior(vae, count=4).shape
+    (4, 1, 16, 16)
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed_for(seed, "images of the prior"))
+    with torch.inference_mode():
+        images: NDArray[np.float32] = vae.generate(vae.prior.sample(count, generator)).clamp(0, 1).numpy()
+    return images

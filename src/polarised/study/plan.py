@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polarised import catalogue
+from polarised import registry
 from polarised.study import measures
 from polarised.study.config import Run
-from polarised.study.further.rows import further_scores
+from polarised.study.further import further_scores
 from polarised.study.grid import Study
 from polarised.study.run import dataset_of
 
@@ -126,7 +126,7 @@ def _calibrated(run: Run, steps: int) -> tuple[float, float]:
 
     dataset = dataset_of(run)
     vae = build_vae(run.model, dataset.shape, dataset.auxiliary_size, run.seed)
-    objective = catalogue.build("polarised.objectives.papers", run.objective)
+    objective = registry.build("objective", run.objective)
     brief = functools.partial(
         train, vae, objective, dataset, batch_size=run.training.batch_size, precision=run.training.precision
     )

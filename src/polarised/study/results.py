@@ -2,23 +2,34 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars
 
+from polarised._io.files import replacing
 from polarised.errors import DataError
-from polarised.files import replacing
-from polarised.representations.regime import Rule
-from polarised.study.conduct import read_study
-from polarised.study.dynamics import dynamics_of
-from polarised.study.failures import naming_full_disk
+from polarised.regime.classify import Rule
 from polarised.study.grid import Point
-from polarised.study.places import at_hand, is_address
+from polarised.study.measures import dynamics_of
 from polarised.study.run import is_done
+from polarised.study.runner import read_study
+from polarised.study.storage import at_hand, is_address, naming_full_disk
 
-__all__ = ["COLUMNS", "collect", "results_of"]
+if TYPE_CHECKING:
+    pass
+
+__all__ = [
+    "COLUMNS",
+    "collect",
+    "results_of",
+]
 
 COLUMNS = ("run", "seed", "method", "strength", "dataset", "representation", "variables", "metric", "value")
+
+
 TABLES = ("scores.parquet", "reconstruction.parquet", "downstream.parquet", "further.parquet")
+
+
 LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.safetensors")
 
 

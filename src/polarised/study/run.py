@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from polarised import catalogue
+from polarised import registry
+from polarised._io.files import replacing
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError
-from polarised.files import replacing
-from polarised.representations import Encodings
+from polarised.regime import Encodings
 from polarised.study import measures
 from polarised.study.config import Run, read_config, read_evaluation
-from polarised.study.failures import naming_full_disk, recording_failure
-from polarised.study.further.rows import further_scores
-from polarised.study.lock import locked
+from polarised.study.further import further_scores
+from polarised.study.storage import locked, naming_full_disk, recording_failure
 
 if TYPE_CHECKING:
     from polarised.models import VAE
@@ -67,7 +66,7 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
     began = time.monotonic()
 
     def model() -> "VAE":
-        from polarised.models.storage import load_vae
+        from polarised.models.vae import load_vae
 
         return load_vae(directory / "model.safetensors") if vae is None else vae
 
@@ -89,10 +88,10 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
 
 
 def load_run(directory: str | Path) -> Run:
-    """Read back the run a directory was made by; code it names is refused (`catalogue.refuse_code`)."""
+    """Read back the run a directory was made by; code it names is refused (`registry.refuse_code`)."""
     config = read_config(Path(directory) / "config.yaml")
     config.pop("made", None)
-    catalogue.refuse_code(config, Path(directory) / "config.yaml")
+    registry.refuse_code(config, Path(directory) / "config.yaml")
     return Run.from_config(config)
 
 
@@ -112,7 +111,7 @@ def finished_at(run: Run, root: str | Path) -> float | None:
 
 def dataset_of(run: Run) -> Dataset:
     """Build the dataset of a run, with its auxiliary variables where it has some."""
-    dataset: Dataset = catalogue.build("polarised.data.datasets", run.dataset)
+    dataset: Dataset = registry.build("dataset", run.dataset)
     return dataset if run.auxiliary is None else dataset.with_auxiliary(factors=run.auxiliary or None)
 
 
@@ -128,12 +127,12 @@ def _table(path: Path, make: Callable[[], Any]) -> None:
 
 def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
     from polarised.models import build_vae
-    from polarised.models.storage import save_vae
+    from polarised.models.vae import save_vae
     from polarised.training import train
 
     dataset = dataset_of(run)
     vae = build_vae(run.model, dataset.shape, dataset.auxiliary_size, run.seed)
-    objective = catalogue.build("polarised.objectives.papers", run.objective)
+    objective = registry.build("objective", run.objective)
     hooks = measures.snapshot_hooks(run, dataset)
     settings = asdict(run.training)
     history = train(

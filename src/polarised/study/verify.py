@@ -6,14 +6,14 @@ from typing import Any
 
 import polars
 
-from polarised import catalogue
+from polarised import registry
 from polarised.errors import DataError
 from polarised.study.claims.numbers import whole_seeds
 from polarised.study.claims.verdict import Verdict, undecided
-from polarised.study.conduct import FILE, read_study
 from polarised.study.grid import study_claims
-from polarised.study.places import is_address
 from polarised.study.results import COLUMNS, collect
+from polarised.study.runner import FILE, read_study
+from polarised.study.storage import is_address
 
 __all__ = ["check_claims", "verify"]
 
@@ -48,7 +48,7 @@ def check_claims(table: polars.DataFrame, claims: Sequence[Any]) -> list[Verdict
     verdicts: list[Verdict] = []
     table = whole_seeds(table)
     for claim in claims:
-        found = catalogue.build("polarised.study.claims", claim, table)
+        found = registry.build("claim", claim, table)
         name = str(claim["name"] if isinstance(claim, Mapping) else claim)
         verdicts += found or [undecided(name, name.replace("_", " "), "no run has the numbers it is about")]
     return verdicts

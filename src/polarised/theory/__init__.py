@@ -14,17 +14,16 @@ from polarised.theory.annealing import (
 )
 from polarised.theory.correlation import (
     averaged_mutual_information,
+    entropy_estimate,
     gaussian_total_correlation,
     hidden_correlation,
-    noisy_total_correlation_limit,
-    with_passive,
-)
-from polarised.theory.estimation import (
-    entropy_estimate,
     no_overlap_entropy,
     no_overlap_total_correlation,
+    noisy_total_correlation_limit,
+    optimal_posterior_covariance,
+    variance_ratio,
+    with_passive,
 )
-from polarised.theory.optimum import optimal_posterior_covariance, variance_ratio
 
 __all__ = [
     "annealed_gaussian",

@@ -1,17 +1,23 @@
 """What passive variables, and noise, do to the correlation of a code."""
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
 
 __all__ = [
     "HiddenCorrelation",
     "averaged_mutual_information",
+    "entropy_estimate",
     "gaussian_total_correlation",
     "hidden_correlation",
+    "no_overlap_entropy",
+    "no_overlap_total_correlation",
     "noisy_total_correlation_limit",
+    "optimal_posterior_covariance",
+    "variance_ratio",
     "with_passive",
 ]
 
@@ -89,3 +95,77 @@ def hidden_correlation(*, margin: float = 1e-6) -> HiddenCorrelation:
     mean = np.array([[1.0, shared], [shared, 0.01]])
     sample = mean + np.diag([0.01, 1.0])
     return HiddenCorrelation(mean, sample, gaussian_total_correlation(mean), gaussian_total_correlation(sample))
+
+
+def entropy_estimate(z: Array, mean: Array, std: Array | float, *, dataset_size: int) -> float:
+    """Return the minibatch estimate of H[q(z)] from B codes and their encoders [Mathieu2019, eq. 10].
+
+    H = -mean_b log(q(z_b|x_b)/n + (n - 1)/(n (B - 1)) sum_{b' != b} q(z_b|x_b')). The density inside is unbiased, its
+    logarithm is low by Var/(2 q^2): for B far below n the estimate tends to log n + H[q(z|x)].
+
+    >>> round(entropy_estimate(np.zeros((2, 1)), np.zeros((2, 1)), 1.0, dataset_size=100), 4)
+    0.9189
+    """
+    std = np.broadcast_to(np.asarray(std, dtype=float), mean.shape)
+    scaled = (z[:, None] - mean[None]) / std[None]
+    log_each = (-0.5 * (scaled**2 + math.log(2 * math.pi)) - np.log(std)[None]).sum(2)
+    batch, n = len(z), dataset_size
+    log_weight = np.full((batch, batch), math.log((n - 1) / (n * (batch - 1))))
+    np.fill_diagonal(log_weight, -math.log(n))
+    return float(-np.mean(logsumexp(log_each + log_weight, axis=1)))
+
+
+def no_overlap_entropy(*, dataset_size: int, conditional_entropy: float) -> float:
+    """Return log n + H[q(z|x)], the entropy of n encoders that do not overlap [Mathieu2019, appendix C].
+
+    >>> round(no_overlap_entropy(dataset_size=20_000, conditional_entropy=0.0), 4)
+    9.9035
+    """
+    return math.log(dataset_size) + conditional_entropy
+
+
+def no_overlap_total_correlation(
+    latents: int, std: float, *, batch: int, dataset_size: int, estimator: Literal["mws", "mss0", "mss1", "eq10b"]
+) -> float:
+    """Return the minibatch estimate of a total correlation of 0 where encoders do not overlap: far above 0.
+
+    For independent unit-normal means it is d log(1 + 1/std^2)/2 + log w, w = 1/B (mws, mss0) or 1/N (mss1, eq10b), and
+    (d - 1) log N more for mws, whose weights do not sum to one. It grows with every active variable
+    [Cheng2021, appendix 1].
+
+    >>> round(no_overlap_total_correlation(10, 0.1, batch=500, dataset_size=50_000, estimator="mss1"), 2)
+    12.26
+    """
+    own = 1 / dataset_size if estimator in ("mss1", "eq10b") else 1 / batch
+    scale = (latents - 1) * math.log(dataset_size) if estimator == "mws" else 0.0
+    return 0.5 * latents * math.log1p(1 / std**2) + math.log(own) + scale
+
+
+def optimal_posterior_covariance(
+    jacobian: Array, *, prior_covariance: Array, decoder_variance: float, beta: float = 1.0
+) -> Array:
+    """Return the best covariance of q(z|x) for a decoder that is linear around its mean.
+
+    S = (P^-1 + J'J / (beta gamma))^-1, J the decoder's Jacobian (pixels, d), P the prior's covariance, gamma the
+    decoder's variance [Bonheme2023iVAE, eq. 11]; beta multiplies gamma.
+
+    >>> optimal_posterior_covariance(np.array([[3.0, 0.0]]), prior_covariance=np.eye(2), decoder_variance=1.0).tolist()
+    [[0.1, 0.0], [0.0, 1.0]]
+    """
+    precision = np.linalg.inv(prior_covariance) + jacobian.T @ jacobian / (beta * decoder_variance)
+    return np.asarray(np.linalg.inv(precision))
+
+
+def variance_ratio(
+    squared_slope: ArrayLike, *, prior_variance: ArrayLike = 1.0, decoder_variance: float = 1.0, beta: float = 1.0
+) -> Array:
+    """Return posterior over prior variance of a variable: 1 if the decoder ignores it, towards 0 if it relies on it.
+
+    sigma / sigma+ = 1 / (1 + sigma+ |J_j|^2 / (beta gamma))  [Bonheme2023iVAE, eq. 11, diagonal case]
+
+    It does not change when z_j is rescaled together with its prior, which is why types are told by this ratio.
+
+    >>> variance_ratio([0.0, 9.0, 99.0]).tolist()
+    [1.0, 0.1, 0.01]
+    """
+    return np.asarray(1 / (1 + np.asarray(prior_variance) * np.asarray(squared_slope) / (beta * decoder_variance)))

@@ -12,8 +12,8 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from torch import Tensor, nn
 
+from polarised._io.files import replacing
 from polarised.errors import TrainingError
-from polarised.files import replacing
 
 __all__ = ["Checkpoint", "load", "save"]
 

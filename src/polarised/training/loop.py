@@ -1,9 +1,12 @@
 """The only training loop: any VAE, objective, dataset and device; killed at any moment, it goes on exactly."""
 
+import ctypes
 import signal
+import sys
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,12 +21,11 @@ from polarised.errors import ConfigError, TrainingError
 from polarised.models.networks import seeded_weights
 from polarised.models.vae import VAE
 from polarised.objectives.step import Objective, Precision, take_step
-from polarised.randomness import seed_for
+from polarised.random import seed_for
 from polarised.training import checkpoint
 from polarised.training.history import History, Records
-from polarised.training.progress import reporting
 
-__all__ = ["Hook", "train"]
+__all__ = ["Hook", "Reporter", "keep_freed_memory", "reporting", "train"]
 
 
 class Hook(Protocol):
@@ -236,3 +238,65 @@ def _interruptible() -> Iterator[threading.Event]:
         yield flag
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+_M_TRIM_THRESHOLD = -1
+
+
+_M_MMAP_THRESHOLD = -3
+
+
+def keep_freed_memory() -> bool:
+    """Raise glibc's thresholds for the rest of this process; return whether that was possible.
+
+    Only for processes of our own (the command line, workers of a study), never on import: it changes the whole
+    process for good. Both thresholds belong together: the trim threshold alone fixes the other at its small default.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, 2**30)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+class Reporter(Protocol):
+    """Takes the number of steps done and the latest mean of each term."""
+
+    def __call__(self, done: int, terms: Mapping[str, float]) -> None:
+        """Show where training stands."""
+
+
+@contextmanager
+def reporting(start: int, steps: int, *, visible: bool) -> Iterator[Reporter]:
+    """Give a reporter that draws a bar on standard error while the block runs."""
+    if not visible or not sys.stderr.isatty():
+        yield lambda done, terms: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("[bold]training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}", style="cyan"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[terms]}", style="dim"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=steps, completed=start, rate="", terms="")
+        began = shown = time.monotonic()
+
+        def report(done: int, terms: Mapping[str, float]) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if now - shown < 0.1 and done < steps:
+                return
+            shown = now
+            rate = (done - start) / max(now - began, 1e-9)
+            text = "  ".join(f"{name} {value:.1f}" for name, value in terms.items())
+            bar.update(task, completed=done, rate=f"{rate:.0f} steps/s", terms=text)
+
+        yield report

@@ -10,9 +10,9 @@ from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError
 from polarised.models.networks import evaluating
 from polarised.models.vae import VAE
-from polarised.representations.encodings import Encodings
-from polarised.representations.regime import Rule
-from polarised.representations.timeline import Timeline
+from polarised.regime.classify import Rule
+from polarised.regime.encodings import Encodings
+from polarised.regime.timeline import Timeline
 
 __all__ = ["Snapshots"]
 
@@ -64,7 +64,7 @@ class Snapshots:
         self.timeline.restore(state)
 
     def save(self, path: str | Path) -> Path:
-        """Write the timeline to an .npz that `polarised.representations.timeline.load_timeline` reads back."""
+        """Write the timeline to an .npz that `polarised.regime.timeline.load_timeline` reads back."""
         return self.timeline.save(path)
 
     def _encode(self, vae: VAE) -> Encodings:

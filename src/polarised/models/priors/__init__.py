@@ -5,7 +5,7 @@ with fewer latents, so what belongs to a variable is kept in the state, not in t
 """
 
 from polarised.models.priors.conditional import Conditional
-from polarised.models.priors.factorised import Anisotropic, StandardNormal, StudentT
+from polarised.models.priors.densities import Anisotropic, StandardNormal, StudentT
 from polarised.models.priors.mixtures import GaussianMixture, Sparse
 from polarised.models.priors.prior import Prior as Prior
 

@@ -1,7 +1,6 @@
 """The prior of the iVAE, which knows the auxiliary variables u."""
 
 # ruff: noqa: D102 (the abstract class documents the methods)
-
 from typing import Literal
 
 import torch
@@ -11,10 +10,12 @@ from polarised.errors import ConfigError, DataError
 from polarised.models.networks import dense, glorot
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors.prior import Prior
+from polarised.registry import register
 
 __all__ = ["Conditional"]
 
 
+@register("prior")
 class Conditional(Prior):
     """Place p(z|u) = N(mean(u), diag(variance(u))) on the codes: the prior of the iVAE [Khemakhem2020, eq. 7].
 

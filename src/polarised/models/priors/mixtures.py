@@ -1,7 +1,6 @@
 """Priors that are mixtures: of two widths in every variable, or of places in the space of codes."""
 
 # ruff: noqa: D102 (the abstract class documents the methods)
-
 import math
 
 import torch
@@ -17,10 +16,12 @@ from polarised.models.priors.prior import (
     normal,
     uniform,
 )
+from polarised.registry import register
 
 __all__ = ["GaussianMixture", "Sparse"]
 
 
+@register("prior")
 class Sparse(Prior):
     """Place p(z) = prod_j (1 - gamma) N(0, 1) + gamma N(0, width^2): mostly off, seldom on [Mathieu2019, appendix B].
 
@@ -58,6 +59,7 @@ class Sparse(Prior):
         return Sparse(len(keep), gamma=self.gamma, width=self.width)
 
 
+@register("prior")
 class GaussianMixture(Prior):
     """Place p(z) = mean_c N(z; mean_c, variance I) on the codes [Mathieu2019, eq. 9].
 

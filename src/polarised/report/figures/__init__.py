@@ -8,14 +8,7 @@ from polarised.report.figures.decomposition import (
     reconstruction_against_score,
     sparsity_by_regularisation,
 )
-from polarised.report.figures.dynamics import (
-    correlation_counts,
-    correlations_over_training,
-    kl_over_training,
-    ratio_over_training,
-    types_over_training,
-)
-from polarised.report.figures.factorised import (
+from polarised.report.figures.factors import (
     estimator_bias,
     factor_against_latent,
     factor_matrices,
@@ -23,14 +16,21 @@ from polarised.report.figures.factorised import (
     latents_by_factor,
     scores_against,
 )
-from polarised.report.figures.pictures import latent_walks, reconstructions, samples
-from polarised.report.figures.strengths import (
+from polarised.report.figures.over_strength import (
     downstream_by_subset,
     metric_by_subset,
     metric_over_passive,
     total_correlation_by_strength,
     types_by_strength,
 )
+from polarised.report.figures.over_training import (
+    correlation_counts,
+    correlations_over_training,
+    kl_over_training,
+    ratio_over_training,
+    types_over_training,
+)
+from polarised.report.figures.pictures import latent_walks, reconstructions, samples
 from polarised.report.figures.variables import (
     correlation_heatmap,
     histograms_by_type,

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised.errors import DataError
+from polarised.regime import Encodings
+from polarised.registry import register
 from polarised.report.drawing import INK, SMALL, TEXT, band, clean, colour_bar, legend, panels, series, trail
-from polarised.report.figures.strengths import by_method, chosen, repeated, strengths_of
-from polarised.report.naming import metric_name
-from polarised.representations import Encodings
+from polarised.report.figures.over_strength import by_method, chosen, repeated, strengths_of
+from polarised.report.theme import metric_name
 
 if TYPE_CHECKING:
     import polars
@@ -30,6 +31,7 @@ __all__ = [
 OFFSETS = ((4, 4), (4, -10), (-4, 4), (-4, -10))
 
 
+@register("figure")
 def reconstruction_against_score(
     table: "polars.DataFrame", *, score: str = "factor_vae_score", symbols: Mapping[str, str] | None = None
 ) -> "Figure":
@@ -70,6 +72,7 @@ def reconstruction_against_score(
     return figure
 
 
+@register("figure")
 def aggregate_posterior_density(
     encodings: Mapping[str, Encodings],
     *,
@@ -96,6 +99,7 @@ def aggregate_posterior_density(
     return figure
 
 
+@register("figure")
 def prior_density(priors: Mapping[str, NDArray[Any]], *, extent: float = 3.0) -> "Figure":
     """Draw two-dimensional densities given on a square grid from -extent to extent [Mathieu2019, figures 5 and 6].
 
@@ -111,6 +115,7 @@ def prior_density(priors: Mapping[str, NDArray[Any]], *, extent: float = 3.0) ->
     return figure
 
 
+@register("figure")
 def sparsity_by_regularisation(
     table: "polars.DataFrame", *, metrics: tuple[str, ...] = ("hoyer", "reconstruction", "mmd")
 ) -> "Figure":
@@ -135,6 +140,7 @@ def sparsity_by_regularisation(
     return figure
 
 
+@register("figure")
 def magnitude_by_class(
     encodings: Encodings, *, factor: str | None = None, class_names: Sequence[str] | None = None
 ) -> "Figure":
@@ -168,6 +174,7 @@ def magnitude_by_class(
     return figure
 
 
+@register("figure")
 def plane_of_strengths(
     table: "polars.DataFrame", *, metrics: tuple[str, ...], across: str = "beta", up: str = "alpha"
 ) -> "Figure":

@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from polarised.diagnosis import Pictures
 from polarised.errors import DataError
+from polarised.regime import Regime
+from polarised.registry import register
 from polarised.report.drawing import SMALL, clean, panels
 from polarised.report.figures.variables import ranked
 from polarised.report.theme import TYPES
-from polarised.representations import Regime
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["latent_walks", "reconstructions", "samples"]
 
 
+@register("figure")
 def reconstructions(pictures: Pictures, *, most: int = 10) -> "Figure":
     """Draw inputs above and their reconstructions below [Cheng2021, figure 12].
 
@@ -36,6 +38,7 @@ def reconstructions(pictures: Pictures, *, most: int = 10) -> "Figure":
     return figure
 
 
+@register("figure")
 def latent_walks(pictures: Pictures, regime: Regime, *, most: int = 10) -> "Figure":
     """Draw the decoder's image as each variable moves, active ones first [Cheng2021, figures 5 and 13].
 
@@ -57,6 +60,7 @@ def latent_walks(pictures: Pictures, regime: Regime, *, most: int = 10) -> "Figu
     return figure
 
 
+@register("figure")
 def samples(images: NDArray[Any], *, columns: int = 8) -> "Figure":
     """Draw images (m, C, H, W) in a grid, as decoded from draws of the prior [Cheng2021, figure 13].
 

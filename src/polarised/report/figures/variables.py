@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised.errors import DataError
+from polarised.regime import Encodings, Regime
+from polarised.registry import register
 from polarised.report.drawing import MUTED, SMALL, TEXT, clean, colour_bar, diverging, legend, panels
 from polarised.report.theme import REPRESENTATIONS, TYPES, Look
-from polarised.representations import Encodings, Regime
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +24,7 @@ CORRELATIONS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 Parts = Literal["parameters", "samples"]
 
 
+@register("figure")
 def histograms_by_type(encodings: Encodings, regime: Regime, *, bins: int = 20, seed: int = 0) -> "Figure":
     """Draw a passive, a mixed and an active variable, means above and samples below.
 
@@ -50,6 +52,7 @@ def histograms_by_type(encodings: Encodings, regime: Regime, *, bins: int = 20, 
     return figure
 
 
+@register("figure")
 def posterior_and_prior(
     encodings: Encodings,
     regime: Regime,
@@ -96,6 +99,7 @@ def posterior_and_prior(
     return figure
 
 
+@register("figure")
 def correlation_heatmap(
     encodings: Encodings, regime: Regime, *, representation: Literal["mean", "sampled"] = "mean", seed: int = 0
 ) -> "Figure":
@@ -118,6 +122,7 @@ def correlation_heatmap(
     return figure
 
 
+@register("figure")
 def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure":
     """Draw a model at a glance: information of each variable with its type, and both correlation matrices.
 

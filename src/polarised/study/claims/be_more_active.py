@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 import polars
 
+from polarised.registry import register
 from polarised.study.claims.numbers import by_method, by_seed, numbers_of, rank_correlation
 from polarised.study.claims.verdict import CORRELATION, Verdict, above, undecided, within
 
@@ -24,6 +25,7 @@ Metric = Literal["total_correlation", "mutual_information"]
 WORDS = {"total_correlation": "total correlation", "mutual_information": "mutual information"}
 
 
+@register("claim")
 def passive_variables_grow_with_strength(
     table: polars.DataFrame, *, with_mixed: bool = False, except_for: tuple[str, ...] = (), margin: float = 1.0
 ) -> list[Verdict]:
@@ -51,6 +53,7 @@ def passive_variables_grow_with_strength(
     return verdicts
 
 
+@register("claim")
 def gap_grows_with_passive(
     table: polars.DataFrame, *, metric: Metric = "total_correlation", with_mixed: bool = False
 ) -> list[Verdict]:
@@ -73,6 +76,7 @@ def gap_grows_with_passive(
     return verdicts
 
 
+@register("claim")
 def gap_closes_without_passive(
     table: polars.DataFrame, *, metric: Metric = "total_correlation", share: float = 0.1
 ) -> list[Verdict]:
@@ -95,6 +99,7 @@ def gap_closes_without_passive(
     return verdicts
 
 
+@register("claim")
 def active_codes_agree(
     table: polars.DataFrame, *, metric: Metric = "total_correlation", margin: float = 0.05
 ) -> list[Verdict]:
@@ -112,28 +117,33 @@ def active_codes_agree(
     ]
 
 
+@register("claim")
 def effective_rank_of_mean_counts_alive(table: polars.DataFrame, *, margin: float = 1.0) -> list[Verdict]:
     """The effective rank of the mean is about the number of variables that are not passive."""
     name = "effective_rank_of_mean_counts_alive"
     return _effective_rank(table, name, "mean", ("active", "mixed"), "variables alive", margin)
 
 
+@register("claim")
 def effective_rank_of_sample_is_full(table: polars.DataFrame, *, margin: float = 1.0) -> list[Verdict]:
     """The effective rank of the sample is about the number of all variables: passive ones have full variance there."""
     name = "effective_rank_of_sample_is_full"
     return _effective_rank(table, name, "sampled", ("active", "mixed", "passive"), "all variables", margin)
 
 
+@register("claim")
 def passive_samples_are_noise(table: polars.DataFrame, *, margin: float = 0.02) -> list[Verdict]:
     """Sampled passive variables predict the factors no better than guessing."""
     return _passive_accuracy(table, "sampled", margin)
 
 
+@register("claim")
 def passive_means_inform(table: polars.DataFrame, *, margin: float = 0.02) -> list[Verdict]:
     """Means of passive variables predict the factors better than guessing, by more than samples of noise may."""
     return _passive_accuracy(table, "mean", margin)
 
 
+@register("claim")
 def total_correlation_of_sample_ignores_passive(table: polars.DataFrame, *, margin: float = 0.05) -> list[Verdict]:
     """Passive variables do not change the total correlation of the sample (nats) [Bonheme2023BeMoreActive, th. 7]."""
     change = polars.col("total_correlation/sampled/full") - polars.col("total_correlation/sampled/alive")

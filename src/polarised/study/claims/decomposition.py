@@ -3,6 +3,7 @@
 import numpy as np
 import polars
 
+from polarised.registry import register
 from polarised.study.claims.numbers import against, curves, rank_correlation, words
 from polarised.study.claims.verdict import CORRELATION, Verdict, above
 
@@ -23,6 +24,7 @@ __all__ = [
 SCORE = "factor_vae_score"
 
 
+@register("claim")
 def strength_widens_encoders(
     table: polars.DataFrame, *, methods: tuple[str, ...], metric: str = "encoder_entropy"
 ) -> list[Verdict]:
@@ -36,6 +38,7 @@ def strength_widens_encoders(
     return verdicts
 
 
+@register("claim")
 def strength_does_not_align(
     table: polars.DataFrame, *, method: str, metric: str = SCORE, margin: float = 0.05
 ) -> list[Verdict]:
@@ -50,6 +53,7 @@ def strength_does_not_align(
     return [above("strength_does_not_align", statement, margin - np.array(gains), 0.0, numbers)]
 
 
+@register("claim")
 def aligns_better(
     table: polars.DataFrame, *, methods: tuple[str, ...], than: str, metric: str = SCORE
 ) -> list[Verdict]:
@@ -65,6 +69,7 @@ def aligns_better(
     return verdicts
 
 
+@register("claim")
 def heavy_tails_align(table: polars.DataFrame, *, method: str, than: str, metric: str = SCORE) -> list[Verdict]:
     """A product of Student-t priors scores higher than the Gaussian at a strength of 1, seed by seed."""
     usual = curves(table, than, metric, representation="mean")
@@ -77,6 +82,7 @@ def heavy_tails_align(table: polars.DataFrame, *, method: str, than: str, metric
     return [above("heavy_tails_align", statement, gains, 0.0, f"gain in {words(metric)}")]
 
 
+@register("claim")
 def too_much_mismatches(
     table: polars.DataFrame, *, method: str, metric: str = "exclusive_kl", usual: float = 1.0
 ) -> list[Verdict]:
@@ -90,6 +96,7 @@ def too_much_mismatches(
     return [above("too_much_mismatches", claim, found, 0.0, f"rise from strength {usual:g} to the largest")]
 
 
+@register("claim")
 def strength_matches_prior(table: polars.DataFrame, *, method: str, metric: str = "mmd") -> list[Verdict]:
     """The larger the strength, the closer q(z) is to the prior: minus the rank correlation, a value a seed."""
     found = [-_trend(curve) for curve in curves(table, method, metric).values()]
@@ -98,6 +105,7 @@ def strength_matches_prior(table: polars.DataFrame, *, method: str, metric: str 
     return [above("strength_matches_prior", statement, found, 0.0, numbers, limits=CORRELATION)]
 
 
+@register("claim")
 def matching_helps(table: polars.DataFrame, *, method: str, line: str, at: float, metric: str = "mmd") -> list[Verdict]:
     """With an alpha above 0 q(z) is closer to the prior than with none, at the same beta: seed by seed.
 
@@ -114,6 +122,7 @@ def matching_helps(table: polars.DataFrame, *, method: str, line: str, at: float
     return [above("matching_helps", statement, found, 0.0, f"drop of {words(metric)}")]
 
 
+@register("claim")
 def match_without_collapse(table: polars.DataFrame, *, method: str, clusters: int = 4) -> list[Verdict]:
     """At the largest strength a code still tells more inputs apart than there are clusters: I(x; z) > log clusters."""
     found = [curve[max(curve)] for curve in curves(table, method, "index_information").values()]
@@ -122,6 +131,7 @@ def match_without_collapse(table: polars.DataFrame, *, method: str, clusters: in
     return [above("match_without_collapse", statement, found, float(np.log(clusters)), numbers)]
 
 
+@register("claim")
 def sparse_prior_makes_sparse_codes(table: polars.DataFrame, *, sparse: str, dense: str) -> list[Verdict]:
     """At the same strength above 0 the sparse prior gives a higher Hoyer sparsity than the Gaussian one."""
     own, theirs = (curves(table, name, "hoyer", representation="mean") for name in (sparse, dense))
@@ -134,6 +144,7 @@ def sparse_prior_makes_sparse_codes(table: polars.DataFrame, *, sparse: str, den
     return [above("sparse_prior_makes_sparse_codes", statement, gains, 0.0, "gain in Hoyer sparsity")]
 
 
+@register("claim")
 def sparsity_needs_matching(table: polars.DataFrame, *, method: str) -> list[Verdict]:
     """Under the sparse prior codes are sparser with alpha above 0 than without, seed by seed."""
     gains = [
@@ -145,6 +156,7 @@ def sparsity_needs_matching(table: polars.DataFrame, *, method: str) -> list[Ver
     return [above("sparsity_needs_matching", statement, gains, 0.0, "gain in Hoyer sparsity over alpha 0")]
 
 
+@register("claim")
 def matching_costs_less_than_rate(table: polars.DataFrame, *, method: str, heavier: str) -> list[Verdict]:
     """The largest alpha costs less reconstruction than the larger beta at alpha 0, seed by seed."""
     own, theirs = (curves(table, name, "reconstruction", representation="mean") for name in (method, heavier))

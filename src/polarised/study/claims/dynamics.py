@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars
 
+from polarised.registry import register
 from polarised.study.claims.numbers import against, by_method
 from polarised.study.claims.verdict import MINIMUM, Verdict, above
 
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 
+@register("claim")
 def passive_means_correlate_more_often(table: polars.DataFrame) -> list[Verdict]:
     """Over training, |correlation| of a passive mean with the others exceeds 0.2 more often than that of an active one.
 
@@ -39,6 +41,7 @@ def passive_means_correlate_more_often(table: polars.DataFrame) -> list[Verdict]
     ]
 
 
+@register("claim")
 def active_means_stay_uncorrelated(table: polars.DataFrame, *, share: float = 0.1) -> list[Verdict]:
     """Correlations among active means remain very low: above 0.2 in less than a `share` of pairs and moments."""
     verdicts = []
@@ -54,6 +57,7 @@ def active_means_stay_uncorrelated(table: polars.DataFrame, *, share: float = 0.
     return verdicts
 
 
+@register("claim")
 def passive_correlations_vary(table: polars.DataFrame) -> list[Verdict]:
     """Correlations of passive means vary over training more than those among active ones: their standard deviation."""
     return [
@@ -69,6 +73,7 @@ def passive_correlations_vary(table: polars.DataFrame) -> list[Verdict]:
     ]
 
 
+@register("claim")
 def active_means_correlate_with_passive(table: polars.DataFrame) -> list[Verdict]:
     """Over training an active mean is more correlated with the passive ones than with the other active ones.
 
@@ -89,6 +94,7 @@ def active_means_correlate_with_passive(table: polars.DataFrame) -> list[Verdict
     return verdicts
 
 
+@register("claim")
 def passive_means_have_strong_partners(table: polars.DataFrame) -> list[Verdict]:
     """At the end a passive mean correlates with some variable more strongly than the others do among themselves.
 

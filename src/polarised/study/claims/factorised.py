@@ -3,6 +3,7 @@
 import numpy as np
 import polars
 
+from polarised.registry import register
 from polarised.study.claims.numbers import by_seed, curves, numbers_of, rank_correlation, values_of
 from polarised.study.claims.verdict import CORRELATION, Verdict, above, within
 
@@ -19,6 +20,7 @@ TC = "total_correlation"
 EXCESS = "largest_excess_information"
 
 
+@register("claim")
 def mean_is_as_factorised_as_sample(table: polars.DataFrame, *, method: str, margin: float = 0.1) -> list[Verdict]:
     """The total correlation of the mean is that of the sample, up to a margin in nats."""
     statement = f"{method}: mean and sample have the same total correlation"
@@ -26,6 +28,7 @@ def mean_is_as_factorised_as_sample(table: polars.DataFrame, *, method: str, mar
     return [within(claim, statement, _gaps(table, method), margin, "total correlation of mean minus sample (nats)")]
 
 
+@register("claim")
 def mean_is_more_correlated_than_sample(table: polars.DataFrame, *, method: str, margin: float = 0.1) -> list[Verdict]:
     """The total correlation of the mean exceeds that of the sample by more than a margin in nats."""
     statement = f"{method}: the mean has a higher total correlation than the sample"
@@ -33,6 +36,7 @@ def mean_is_more_correlated_than_sample(table: polars.DataFrame, *, method: str,
     return [above(claim, statement, _gaps(table, method), margin, "total correlation of mean minus sample (nats)")]
 
 
+@register("claim")
 def less_correlated_means(table: polars.DataFrame, *, method: str, than: str) -> list[Verdict]:
     """At the same strengths the means are less correlated than those of another method, seed by seed."""
     own, theirs = (curves(table, name, TC, representation="mean") for name in (method, than))
@@ -45,6 +49,7 @@ def less_correlated_means(table: polars.DataFrame, *, method: str, than: str) ->
     return [above("less_correlated_means", statement, drops, 0.0, "drop in total correlation of the mean (nats)")]
 
 
+@register("claim")
 def uncorrelated_yet_dependent(
     table: polars.DataFrame, *, methods: tuple[str, ...], low: float = 0.1, dependent: float = 0.05
 ) -> list[Verdict]:
@@ -72,6 +77,7 @@ def uncorrelated_yet_dependent(
     return verdicts
 
 
+@register("claim")
 def reconstruction_suffers(table: polars.DataFrame, *, method: str, beyond: float) -> list[Verdict]:
     """Strengths beyond a value reconstruct worse than those up to it, seed by seed."""
     found = curves(table, method, "reconstruction", representation="mean")
@@ -84,6 +90,7 @@ def reconstruction_suffers(table: polars.DataFrame, *, method: str, beyond: floa
     return [above("reconstruction_suffers", statement, rises, 0.0, "rise of the reconstruction loss (nats)")]
 
 
+@register("claim")
 def total_correlation_does_not_predict_sap(table: polars.DataFrame, *, margin: float = 0.3) -> list[Verdict]:
     """Over all models of a seed, total correlation of the mean and SAP have no rank correlation to speak of."""
     rows = numbers_of(table, [(TC, "mean", "full"), ("sap", "mean", "full")])

@@ -3,6 +3,7 @@
 import numpy as np
 import polars
 
+from polarised.registry import register
 from polarised.study.claims.numbers import against, by_seed, curves, numbers_of, values_of, words
 from polarised.study.claims.verdict import Verdict, above, within
 
@@ -20,6 +21,7 @@ __all__ = [
 TYPES = ("active", "mixed", "passive")
 
 
+@register("claim")
 def both_kinds_of_variables(table: polars.DataFrame, *, methods: tuple[str, ...]) -> list[Verdict]:
     """An iVAE is polarised too: it has active and passive variables, told relative to its own prior."""
     verdicts = []
@@ -35,6 +37,7 @@ def both_kinds_of_variables(table: polars.DataFrame, *, methods: tuple[str, ...]
     return verdicts
 
 
+@register("claim")
 def few_mixed_variables(table: polars.DataFrame, *, methods: tuple[str, ...], share: float = 0.1) -> list[Verdict]:
     """Hardly any variable of an iVAE is mixed: less than a `share` of all; the paper saw none on dSprites."""
     verdicts = []
@@ -48,6 +51,7 @@ def few_mixed_variables(table: polars.DataFrame, *, methods: tuple[str, ...], sh
     return verdicts
 
 
+@register("claim")
 def passive_priors_are_narrow(table: polars.DataFrame, *, methods: tuple[str, ...]) -> list[Verdict]:
     """The learned prior variance of passive variables is below that of active ones, often close to zero."""
     verdicts = []
@@ -63,6 +67,7 @@ def passive_priors_are_narrow(table: polars.DataFrame, *, methods: tuple[str, ..
     return verdicts
 
 
+@register("claim")
 def standard_rule_mistypes(table: polars.DataFrame, *, methods: tuple[str, ...]) -> list[Verdict]:
     """A rule that expects N(0, I) gives variables of an iVAE another type than the rule relative to the prior."""
     verdicts = []
@@ -77,6 +82,7 @@ def standard_rule_mistypes(table: polars.DataFrame, *, methods: tuple[str, ...])
     return verdicts
 
 
+@register("claim")
 def learned_prior_is_calibrated(
     table: polars.DataFrame, *, methods: tuple[str, ...], margin: float = 0.1
 ) -> list[Verdict]:
@@ -93,6 +99,7 @@ def learned_prior_is_calibrated(
     ]
 
 
+@register("claim")
 def learned_mean_drives_variables(table: polars.DataFrame, *, learned: str, zero: str) -> list[Verdict]:
     """With a learned prior mean the prior itself drives variables that then look passive; with a zero mean none."""
     claim = "learned_mean_drives_variables"
@@ -103,6 +110,7 @@ def learned_mean_drives_variables(table: polars.DataFrame, *, learned: str, zero
     ]
 
 
+@register("claim")
 def finds_sources_better(
     table: polars.DataFrame, *, method: str, than: tuple[str, ...], metric: str = "mcc"
 ) -> list[Verdict]:
@@ -118,6 +126,7 @@ def finds_sources_better(
     return verdicts
 
 
+@register("claim")
 def passive_variables_do_not_matter_for_sources(
     table: polars.DataFrame, *, method: str, margin: float = 0.02
 ) -> list[Verdict]:

@@ -1,0 +1,1 @@
+"""The one gateway for files: atomic writes, containment, and readers that trust nothing they are given."""

@@ -1,0 +1,325 @@
+"""Where the files of datasets lie, and how they get there when there is a network.
+
+One folder holds them: `POLARISED_DATA` if set, else `polarised` in the user's cache. Files that disentanglement_lib has
+already fetched (`DISENTANGLEMENT_LIB_DATA`) are found as well; both use its names of folders and files.
+"""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised.errors import DataError, DownloadError
+
+__all__ = [
+    "Decoded",
+    "Pictures",
+    "Progress",
+    "Source",
+    "as_unit_interval",
+    "data_folder",
+    "decoded",
+    "find",
+    "missing",
+    "name_of",
+    "obtain",
+    "report_progress",
+    "reporting",
+]
+
+Progress = Callable[[str, int, int], None]
+
+
+"""Called with what is being done, how much is done and how much there is (0 where not known)."""
+
+
+CHUNK = 1 << 20
+
+
+SECONDS_WITHOUT_A_BYTE = 30
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of a dataset: its place below the data folder, where it can be had, and its digest where published."""
+
+    file: str
+    urls: tuple[str, ...] = ()
+    page: str = ""
+    sha256: str | None = None
+    md5: str | None = None
+
+    @property
+    def digest(self) -> str | None:
+        """The strongest published digest as pooch writes it, ``algorithm:value``."""
+        return f"sha256:{self.sha256}" if self.sha256 else f"md5:{self.md5}" if self.md5 else None
+
+
+def data_folder() -> Path:
+    """Return the folder of all datasets: `POLARISED_DATA`, else `polarised` in the user's cache.
+
+    >>> data_folder().is_absolute()
+    True
+    """
+    if chosen := os.environ.get("POLARISED_DATA"):
+        return Path(chosen).expanduser().absolute()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache").absolute() / "polarised"
+
+
+def find(file: str) -> Path | None:
+    """Return where a file or folder of a dataset is, if it is anywhere; `name.gz` serves for `name` and the reverse.
+
+    >>> find("no such dataset/no such file") is None
+    True
+    """
+    other = file.removesuffix(".gz") if file.endswith(".gz") else file + ".gz"
+    elsewhere = os.environ.get("DISENTANGLEMENT_LIB_DATA")
+    folders = [data_folder(), *([Path(elsewhere).expanduser().absolute()] if elsewhere else [])]
+    return next((folder / name for folder in folders for name in (file, other) if (folder / name).exists()), None)
+
+
+def obtain(source: Source, *, mirror: str | None = None) -> Path:
+    """Return the path of a file, downloading it if it is not here; an interrupted download goes on where it stopped.
+
+    `mirror` is the address or path of a folder that holds the file, asked before the published addresses.
+    """
+    if (here := find(source.file)) is not None:
+        return here
+    target = data_folder() / source.file
+    if mirror and "://" not in mirror:
+        mirror = Path(mirror).expanduser().absolute().as_uri()
+    urls = ([f"{mirror.rstrip('/')}/{target.name}"] if mirror else []) + list(source.urls)
+    from http.client import HTTPException
+
+    refusals = []
+    for url in urls:
+        try:
+            return _retrieved(url, target, source.digest)
+        except (OSError, HTTPException, ValueError) as error:
+            refusals.append(f"{url}: {_in_one_line(error)}")
+    raise missing(source, "; ".join(refusals))
+
+
+def missing(source: Source, reason: str = "") -> DownloadError:
+    """Return the error that says which file is needed, where to get it and where to put it.
+
+    >>> raise missing(Source("scream/scream.jpg", page="its page"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    polarised.errors.DownloadError: expected the file scream.jpg, which is not on this machine; get it from ...
+    """
+    place = data_folder() / source.file
+    tried = f" and could not be downloaded ({reason})" if reason else ""
+    return DownloadError(
+        f"expected the file {place.name}, which is not on this machine{tried}; get it from "
+        f"{source.page or 'its publisher'} and put it into {place.parent}, or set POLARISED_DATA to a folder that has "
+        f"{source.file}"
+    )
+
+
+_listener: ContextVar[Progress | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def reporting(progress: Progress | None) -> Iterator[None]:
+    """Tell `progress` of downloads and decoding within the block; without it the library works in silence."""
+    token = _listener.set(progress)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def report_progress(doing: str, done: int, total: int) -> None:
+    """Tell whoever listens how far the work is."""
+    if (listener := _listener.get()) is not None:
+        listener(doing, done, total)
+
+
+def _retrieved(url: str, target: Path, digest: str | None) -> Path:
+    import pooch
+
+    pooch.get_logger().setLevel("WARNING")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    pooch.retrieve(url, digest, fname=target.name, path=target.parent, downloader=_download)
+    return target
+
+
+def _download(url: str, output_file: str | os.PathLike[str], pooch: Any) -> None:
+    """Fetch `url` into a partial file that survives interruption, then move it to `output_file`; called by pooch."""
+    import urllib.error
+    import urllib.request
+
+    output = Path(output_file)
+    name = url.rpartition("/")[2]
+    partial = output.parent / f".{name}.{zlib.crc32(url.encode()):08x}.part"
+    have = partial.stat().st_size if partial.exists() else 0
+    request = urllib.request.Request(url, headers={"User-Agent": "polarised", "Accept-Encoding": "identity"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        answer = urllib.request.urlopen(request, timeout=SECONDS_WITHOUT_A_BYTE)
+    except urllib.error.HTTPError as error:
+        if error.code != 416:
+            raise
+        # The partial file is as long as the whole or longer: it cannot be continued.
+        error.close()
+        partial.unlink()
+        answer = urllib.request.urlopen(url, timeout=SECONDS_WITHOUT_A_BYTE)
+    with answer:
+        have = have if getattr(answer, "status", None) == 206 else 0
+        total = have + int(answer.headers.get("Content-Length") or 0)
+        with partial.open("ab" if have else "wb") as file:
+            while block := answer.read(CHUNK):
+                file.write(block)
+                have += len(block)
+                report_progress(f"downloading {name}", have, total)
+    if have < total:
+        raise ConnectionError(f"the connection ended after {have} of {total} bytes; try again to continue")
+    shutil.move(partial, output)
+
+
+def _in_one_line(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error)).strip() or type(error).__name__
+
+
+A_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What a decoder makes of the files: rows of pictures in order, and their factors where each has its own."""
+
+    shape: tuple[int, ...]
+    dtype: type[np.generic]
+    chunks: Iterable[NDArray[Any]]
+    factors: NDArray[Any] | None = None
+    values: dict[str, list[Any]] = field(default_factory=dict)
+
+
+class Decoded(NamedTuple):
+    """Pictures (n, C, H, W) as a memory-mapped array, their factors (n, F) and the names or values of the factors."""
+
+    images: NDArray[Any]
+    factors: NDArray[Any] | None
+    values: dict[str, list[Any]]
+
+
+def decoded(
+    key: str, sources: Sequence[Source], decode: Callable[[list[Path]], Pictures], *, places: Sequence[Path] = ()
+) -> Decoded:
+    """Return the decoded pictures of some files: from the earlier decoding, or decoded now from `places` or `sources`.
+
+    The folder `decoded/key` appears whole or not at all. It is made again when the files change, and serves without
+    them when they are gone.
+    """
+    folder = data_folder() / "decoded" / key
+    here: list[Path | None] = list(places) or [find(source.file) for source in sources]
+    present = [path for path in here if path is not None]
+    fingerprint = _fingerprint(present) if len(present) == len(here) else None
+    earlier = _earlier(folder, fingerprint)
+    if earlier is not None:
+        return earlier
+    files = present if fingerprint is not None else [obtain(source) for source in sources]
+    _write(folder, decode(files), _fingerprint(files), key)
+    written = _earlier(folder, None)
+    if written is None:
+        raise DataError(f"expected the decoded pictures in {folder}, which cannot be read; delete the folder")
+    return written
+
+
+def as_unit_interval(images: NDArray[Any]) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
+    """Return the reader of an array of bytes (any integers) as float32 of which 255 is 1."""
+
+    def read(indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        return images[indices].astype(np.float32) / np.float32(255)
+
+    return read
+
+
+def name_of(path: Path) -> str:
+    """Return a short name for the decoded pictures of a user's own path.
+
+    >>> name_of(Path("/pictures/cats"))
+    'cats-d2e19b2e'
+    """
+    return f"{path.stem}-{zlib.crc32(str(path.resolve()).encode()):08x}"
+
+
+def _earlier(folder: Path, fingerprint: list[list[Any]] | None) -> Decoded | None:
+    try:
+        about = json.loads((folder / "about.json").read_text())
+        if fingerprint is not None and about["files"] != fingerprint:
+            return None
+        images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
+        factors = folder / "factors.npy"
+        table = np.load(factors, allow_pickle=False) if factors.exists() else None
+    except (OSError, ValueError, KeyError, EOFError):
+        return None
+    return Decoded(images, table, about["values"])
+
+
+def _write(folder: Path, pictures: Pictures, fingerprint: list[list[Any]], key: str) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        _write_rows(temporary / "images.npy", pictures, key)
+        if pictures.factors is not None:
+            np.save(temporary / "factors.npy", pictures.factors, allow_pickle=False)
+        (temporary / "about.json").write_text(json.dumps({"files": fingerprint, "values": pictures.values}))
+        temporary.chmod(0o755)
+        _put(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _put(temporary: Path, folder: Path) -> None:
+    """Give the finished folder its name, in place of an outdated one; another process may have been quicker."""
+    with suppress(OSError):
+        folder.replace(temporary / "outdated")
+    try:
+        temporary.replace(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+    shutil.rmtree(folder / "outdated", ignore_errors=True)
+
+
+def _write_rows(path: Path, pictures: Pictures, key: str) -> None:
+    done, total = 0, pictures.shape[0]
+    with path.open("wb") as file:
+        about = {"descr": np.dtype(pictures.dtype).str, "fortran_order": False, "shape": pictures.shape}
+        np.lib.format.write_array_header_2_0(file, about)
+        for chunk in pictures.chunks:
+            if chunk.shape[1:] != pictures.shape[1:] or chunk.dtype != pictures.dtype:
+                raise DataError(f"expected pictures of shape {pictures.shape[1:]} for {key}, got {chunk.shape[1:]}")
+            file.write(np.ascontiguousarray(chunk).data)
+            done += len(chunk)
+            report_progress(f"decoding {key}", done, total)
+    if done != total:
+        raise DataError(f"expected {total} pictures for {key}, got {done}; get the files again")
+
+
+def _fingerprint(paths: Sequence[Path]) -> list[list[Any]]:
+    stats = [(path.name, path.stat()) for path in paths]
+    return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what decodings that were killed more than a day ago have left."""
+    for leftover in folder.parent.glob(f".{folder.name}.*"):
+        if time.time() - leftover.stat().st_mtime > A_DAY:
+            shutil.rmtree(leftover, ignore_errors=True)

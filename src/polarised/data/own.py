@@ -1,0 +1,222 @@
+"""Your own pictures and arrays as a dataset."""
+
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised._io.readers import npz_member, refusing
+from polarised.data.cache import Pictures, as_unit_interval, decoded, name_of
+from polarised.data.dataset import Dataset, FactorSpace, check_choice
+from polarised.errors import DataError
+from polarised.registry import register
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["from_arrays", "from_folder", "from_npz", "picture", "resized", "thumbnail"]
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
+
+
+def from_arrays(
+    images: NDArray[Any],
+    *,
+    factors: NDArray[Any] | None = None,
+    names: Sequence[str] | None = None,
+    u: NDArray[Any] | None = None,
+    channels_last: bool = False,
+    name: str = "from_arrays",
+) -> Dataset:
+    """Return a dataset of arrays: images (n, C, H, W) or (n, H, W), or vectors (n, D); bytes are divided by 255.
+
+    `factors` are whole numbers from 0 on, (n, F) or (n,); `u` are auxiliary variables (n, k) [Khemakhem2020].
+
+    >>> dataset = from_arrays(np.zeros((6, 8, 8), dtype=np.uint8), factors=np.arange(6) % 3, names=["label"])
+    >>> dataset.shape, dataset.factor_space.sizes
+    ((1, 8, 8), (3,))
+    """
+    pictures = _pictures(np.asarray(images), channels_last, name)
+    count = len(pictures)
+    space = None if factors is None else _space(np.asarray(factors), names, count, name)
+    auxiliary = None if u is None else _columns(np.asarray(u), count, name)
+    read = as_unit_interval(pictures) if pictures.dtype == np.uint8 else _as_float(pictures)
+    return Dataset(
+        name,
+        tuple(pictures.shape[1:]),
+        count,
+        read,
+        factor_space=space,
+        auxiliary=None if auxiliary is None else auxiliary.__getitem__,
+        auxiliary_size=0 if auxiliary is None else auxiliary.shape[1],
+    )
+
+
+@register("dataset")
+def from_npz(
+    *,
+    path: str,
+    images: str = "images",
+    factors: str | None = None,
+    names: tuple[str, ...] | None = None,
+    u: str | None = None,
+    channels_last: bool = False,
+) -> Dataset:
+    """Return a dataset of the arrays in an .npz, named by `images`, `factors` and `u`; pickled arrays are refused.
+
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.npz"
+    >>> np.savez(file, images=np.zeros((4, 3, 16, 16), dtype=np.uint8))
+    >>> from_npz(path=str(file)).shape
+    (3, 16, 16)
+    """
+    place = Path(path).expanduser()
+    if not place.is_file():
+        raise DataError(f"expected an .npz at {path}, where there is no file; check the path")
+    arrays = {key: npz_member(place, key).whole() for key in (images, factors, u) if key is not None}
+    return from_arrays(
+        arrays[images],
+        factors=None if factors is None else arrays[factors],
+        names=names,
+        u=None if u is None else arrays[u],
+        channels_last=channels_last,
+        name=place.stem,
+    )
+
+
+@register("dataset")
+def from_folder(*, path: str, size: int = 64, channels: Literal[1, 3] = 3, crop: int | None = None) -> Dataset:
+    """Return a dataset of all pictures below a folder, in the order of their names, decoded once.
+
+    Each gives its central square (of `crop` pixels, if set), resized to `size`, in colour or grey. Where pictures
+    lie in several subfolders, the subfolder is a factor. In a config: {name: from_folder, path: ~/pictures, size: 64}.
+    """
+    check_choice("channels", channels, (1, 3))
+    place = Path(path).expanduser()
+    files = sorted(file for file in place.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+    if not files:
+        raise DataError(f"expected pictures (png, jpg, ...) below {path}, found none; check the path")
+    if not 1 <= size <= 1024:
+        raise DataError(f"expected a size between 1 and 1024 pixels, got {size}")
+    groups = sorted({str(file.parent.relative_to(place)) for file in files})
+    labels = np.array([[groups.index(str(file.parent.relative_to(place)))] for file in files])
+
+    def decode(paths: list[Path]) -> Pictures:
+        def chunks() -> Iterator[NDArray[np.uint8]]:
+            for file in paths:
+                yield picture(file, file, size=size, channels=channels, crop=crop)[None]
+
+        return Pictures((len(paths), channels, size, size), np.uint8, chunks())
+
+    found = decoded(f"own-{name_of(place)}-{size}-{channels}-{crop or 0}", (), decode, places=files)
+    space = FactorSpace(("folder",), (len(groups),), values=(np.array(groups),), table=labels)
+    return Dataset(
+        place.name,
+        (channels, size, size),
+        len(files),
+        as_unit_interval(found.images),
+        factor_space=space if len(groups) > 1 else None,
+    )
+
+
+def _pictures(images: NDArray[Any], channels_last: bool, name: str) -> NDArray[Any]:
+    if images.dtype.kind not in "fuib" or images.ndim not in (2, 3, 4) or 0 in images.shape:
+        raise DataError(
+            f"expected numbers of shape (n, C, H, W), (n, H, W) or (n, D) as images of {name}, "
+            f"got {images.dtype} of shape {images.shape}"
+        )
+    if images.dtype.kind == "f" and not np.isfinite(images).all():
+        raise DataError(f"expected finite images in {name}, got NaN or infinite pixels; clean them first")
+    if images.dtype.kind in "iu" and images.dtype != np.uint8 and images.ndim > 2:
+        raise DataError(
+            f"expected images of {name} as bytes 0 to 255 or as floats 0 to 1, got {images.dtype}; convert them"
+        )
+    if images.ndim == 3:
+        return images[:, None]
+    return np.moveaxis(images, -1, 1) if images.ndim == 4 and channels_last else images
+
+
+def _as_float(values: NDArray[Any]) -> Any:
+    def read(indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        return values[indices].astype(np.float32)
+
+    return read
+
+
+def _space(factors: NDArray[Any], names: Sequence[str] | None, count: int, name: str) -> FactorSpace:
+    table = factors[:, None] if factors.ndim == 1 else factors
+    if table.ndim != 2 or len(table) != count or not table.shape[1] or table.dtype.kind not in "iubf":
+        raise DataError(
+            f"expected a row of factors for each image of {name}, shape ({count}, F), "
+            f"got {factors.dtype} of shape {factors.shape}"
+        )
+    chosen = tuple(names) if names is not None else tuple(f"factor_{i}" for i in range(table.shape[1]))
+    if len(chosen) != table.shape[1]:
+        raise DataError(f"expected {table.shape[1]} factor names for {name}, got {chosen}")
+    if not np.array_equal(table, np.floor(table)) or table.min() < 0:
+        raise DataError(
+            f"expected whole numbers from 0 on as factors of {name}, got others; "
+            "number the values of each factor with np.unique(column, return_inverse=True)"
+        )
+    whole = table.astype(np.int64)
+    return FactorSpace(chosen, tuple(int(top) + 1 for top in whole.max(axis=0)), table=whole)
+
+
+def _columns(u: NDArray[Any], count: int, name: str) -> NDArray[np.float32]:
+    if u.ndim != 2 or len(u) != count or not u.shape[1] or u.dtype.kind not in "iubf":
+        raise DataError(f"expected u of shape ({count}, k) for {name}, got {u.dtype} of shape {u.shape}")
+    if not np.isfinite(u).all():
+        raise DataError(f"expected finite u for {name}, got NaN or infinite values")
+    return u.astype(np.float32)
+
+
+Filter = Literal["lanczos", "bilinear"]
+
+
+def picture(
+    content: bytes | Path, path: Path, *, size: int, channels: int, crop: int | None = None
+) -> NDArray[np.uint8]:
+    """Return a picture's central square, `crop` pixels wide if given, as bytes (channels, size, size)."""
+    image = _opened(content, path, "L" if channels == 1 else "RGB")
+    width, height = image.size
+    side = min(width, height, crop or width)
+    left, top = (width - side) // 2, (height - side) // 2
+    fitted = image.crop((left, top, left + side, top + side))
+    array = resized(np.asarray(fitted), size, filter="lanczos").reshape(size, size, channels)
+    return np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def resized(image: NDArray[Any], size: int, *, filter: Filter) -> NDArray[Any]:
+    """Return an image (H, W) or (H, W, 3) with both sides `size`; bytes stay bytes, int32 is rounded and not clipped.
+
+    >>> resized(np.full((96, 96), 7, dtype=np.uint8), 64, filter="lanczos").shape
+    (64, 64)
+    """
+    from PIL import Image
+
+    if image.shape[:2] == (size, size):
+        return image
+    how = Image.Resampling.LANCZOS if filter == "lanczos" else Image.Resampling.BILINEAR
+    return np.asarray(Image.fromarray(image).resize((size, size), how))
+
+
+def thumbnail(path: Path, *, width: int, height: int) -> NDArray[np.float32]:
+    """Return a picture in colour shrunk into width x height with its aspect kept, (3, H, W) in [0, 1]."""
+    image = _opened(path, path, "RGB")
+    image.thumbnail((width, height))
+    return np.ascontiguousarray(np.asarray(image, dtype=np.float32).transpose(2, 0, 1)) / np.float32(255)
+
+
+def _opened(content: bytes | Path, path: Path, mode: str) -> "Image.Image":
+    from PIL import Image
+
+    source = io.BytesIO(content) if isinstance(content, bytes) else content
+    with refusing(path, "a picture"), warnings.catch_warnings():
+        # A picture that claims far more pixels than it has bytes is refused, not decoded with a warning.
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with Image.open(source) as image:
+            return image.convert(mode)

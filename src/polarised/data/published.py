@@ -1,0 +1,368 @@
+"""Pictures of toys, cars, rooms and faces: published files, decoded once."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised._io.readers import idx, mat_array, norb_matrix, refusal, refusing, tar_members, zip_members
+from polarised.data.cache import Decoded, Pictures, Source, as_unit_interval, decoded, find, missing
+from polarised.data.dataset import Dataset, FactorSpace, check_choice, check_counts
+from polarised.data.own import picture, resized
+from polarised.errors import DataError
+from polarised.registry import register
+
+__all__ = ["DIGIT_SOURCES", "SOURCES", "cars3d", "celeba", "fashion_mnist", "mnist", "shapes3d", "smallnorb"]
+
+NORB_PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
+
+
+NORB_CHUNKS = ("5x46789x9x18x6x2x96x96-training", "5x01235x9x18x6x2x96x96-testing")
+
+
+CARS_ADDRESS = "http://www.scottreed.info/files/nips2015-analogy-data.tar.gz"
+
+
+CELEBA_PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
+
+
+SHAPES_ADDRESS = "https://storage.googleapis.com/3d-shapes/3dshapes.h5"
+
+
+SOURCES = {
+    "smallnorb": tuple(
+        Source(f"small_norb/{name}.gz", (f"{NORB_PAGE}{name}.gz",), NORB_PAGE)
+        for name in (f"smallnorb-{chunk}-{part}.mat" for chunk in NORB_CHUNKS for part in ("dat", "cat", "info"))
+    ),
+    "cars3d": (Source("cars/nips2015-analogy-data.tar.gz", (CARS_ADDRESS,), CARS_ADDRESS),),
+    "shapes3d": (Source("3dshapes/3dshapes.h5", (SHAPES_ADDRESS,), SHAPES_ADDRESS),),
+    # Published behind a form: to be fetched by hand.
+    "celeba": (
+        Source("celeba/img_align_celeba.zip", page=CELEBA_PAGE),
+        Source("celeba/list_attr_celeba.txt", page=CELEBA_PAGE),
+    ),
+}
+
+
+@register("dataset")
+def smallnorb(*, clipped: bool = True, partial: bool = False) -> Dataset:
+    """Return smallNORB: 48,600 grey pictures of 50 toys, both published parts joined, camera 0 [LeCun2004].
+
+    Shrunk from 96 to 64 pixels by Lanczos. `clipped=False` is the path of the reference implementation, which keeps the
+    overshoot of the filter, so that pixels leave [0, 1] [Locatello2019]. The ten instances of a category are
+    nuisance: combinations of the four factors have ten pictures each. `partial` accepts fewer pictures.
+    """
+    found = decoded(
+        "smallnorb" if clipped else "smallnorb-unclipped", SOURCES["smallnorb"], lambda paths: _norb(paths, clipped)
+    )
+    _check_count("smallnorb", len(found.images), 48_600, partial)
+    space = FactorSpace(
+        ("category", "elevation", "azimuth", "lighting"),
+        (5, 9, 18, 6),
+        values=(
+            np.array(["animal", "human", "plane", "truck", "car"]),
+            np.arange(30, 75, 5),
+            np.arange(0, 360, 20),
+            np.arange(6),
+        ),
+        table=_table(found),
+    )
+    return _dataset("smallnorb", found, space)
+
+
+@register("dataset")
+def cars3d(*, partial: bool = False) -> Dataset:
+    """Return Cars3D: 183 car models seen from 4 elevations and 24 azimuths, in colour, 64x64 [Reed2015].
+
+    The object index follows the sorted names of the files; the reference implementation takes them as the folder
+    lists them, so its objects are numbered otherwise on some machines. `partial` accepts fewer cars.
+    """
+    folder = find("cars")
+    files = sorted(folder.glob("*.mat")) if folder is not None else []
+    found = decoded("cars3d", SOURCES["cars3d"], _cars, places=files)
+    objects = len(found.images) // (4 * 24)
+    _check_count("cars3d", objects, 183, partial)
+    return _dataset("cars3d", found, FactorSpace(("elevation", "azimuth", "object"), (4, 24, objects)))
+
+
+@register("dataset")
+def shapes3d(*, partial: bool = False) -> Dataset:
+    """Return Shapes3D: 480,000 pictures of a solid in a room, in colour, 64x64 [Burgess2018Shapes].
+
+    The published .h5 is read piece by piece, never whole. `partial` accepts fewer pictures.
+    """
+    found = decoded("shapes3d", SOURCES["shapes3d"], _shapes)
+    _check_count("shapes3d", len(found.images), 480_000, partial)
+    names = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")
+    values = tuple(np.array(found.values[name]) for name in names)
+    table = _table(found)
+    whole = FactorSpace(names, tuple(len(of) for of in values), values=values)
+    if len(whole) == len(table) and np.array_equal(whole.index(table), np.arange(len(table))):
+        return _dataset("shapes3d", found, whole)
+    return _dataset("shapes3d", found, FactorSpace(names, whole.sizes, values=values, table=table))
+
+
+@register("dataset")
+def celeba(*, size: int = 64, crop: int = 148, partial: bool = False) -> Dataset:
+    """Return CelebA: 202,599 aligned faces in colour with 40 attributes as factors of size 2 [Liu2015].
+
+    The central square of `crop` pixels, shrunk to `size`. Pictures come from `img_align_celeba.zip` or a folder of the
+    same name, attributes from `list_attr_celeba.txt`. `partial` accepts fewer pictures.
+    """
+    check_counts(size=size, crop=crop)
+    folder, attributes = find("celeba/img_align_celeba"), find("celeba/list_attr_celeba.txt")
+    if folder is not None and attributes is None:
+        raise missing(SOURCES["celeba"][1])
+    places = [folder, attributes] if folder is not None and attributes is not None else []
+    found = decoded(f"celeba-{crop}-{size}", SOURCES["celeba"], lambda paths: _faces(paths, size, crop), places=places)
+    _check_count("celeba", len(found.images), 202_599, partial)
+    names = tuple(found.values)
+    return _dataset("celeba", found, FactorSpace(names, (2,) * len(names), table=_table(found)))
+
+
+def _dataset(name: str, found: Decoded, space: FactorSpace) -> Dataset:
+    shape = tuple(found.images.shape[1:])
+    return Dataset(name, shape, len(found.images), as_unit_interval(found.images), factor_space=space)
+
+
+def _table(found: Decoded) -> NDArray[Any]:
+    if found.factors is None:
+        raise DataError("expected the factors beside the decoded pictures, found none; delete the folder 'decoded'")
+    return found.factors
+
+
+def _check_count(name: str, came: int, published: int, partial: bool) -> None:
+    if came != published and not partial:
+        raise DataError(
+            f"expected the {published} of {name} as published, got {came}; complete the files, "
+            "or accept what is there with partial=True"
+        )
+
+
+def _norb(paths: list[Path], clipped: bool) -> Pictures:
+    triples = [paths[:3], paths[3:]]
+    tables = []
+    count = 0
+    for images, categories, details in triples:
+        dat, cat, info = norb_matrix(images), norb_matrix(categories), norb_matrix(details)
+        for rows, shape, kind in ((dat, (2, 96, 96), "u1"), (cat, (), "<i4"), (info, (4,), "<i4")):
+            if rows.shape[1:] != shape or rows.dtype != kind or rows.shape[0] != dat.shape[0]:
+                expected = (dat.shape[0], *shape)
+                raise refusal(rows.path, f"{kind} numbers of shape {expected}", f"{rows.dtype} of {rows.shape}")
+        about = info.whole()
+        table = np.column_stack([cat.whole(), about[:, 1], about[:, 2] // 2, about[:, 3]])
+        if (about[:, 2] % 2).any() or (table < 0).any() or (table >= (5, 9, 18, 6)).any():
+            raise refusal(details, "smallNORB labels", "labels out of range")
+        tables.append(table.astype(np.uint8))
+        count += dat.shape[0]
+
+    def chunks() -> Iterator[NDArray[Any]]:
+        for images, _, _ in triples:
+            for rows in norb_matrix(images).chunks:
+                first = rows[:, 0] if clipped else rows[:, 0].astype(np.int32)
+                small = np.stack([resized(image, 64, filter="lanczos") for image in first])
+                yield small[:, None].astype(np.uint8 if clipped else np.int16)
+
+    return Pictures((count, 1, 64, 64), np.uint8 if clipped else np.int16, chunks(), np.concatenate(tables))
+
+
+def _cars(paths: list[Path]) -> Pictures:
+    members = _members_of_tar(paths[0]) if paths[0].suffix != ".mat" else ((p.name, p.read_bytes(), p) for p in paths)
+    cars: dict[str, NDArray[np.uint8]] = {}
+    for name, content, path in members:
+        if name in cars:
+            raise refusal(path, "each car once", f"{name} twice")
+        pictures = mat_array(content, "im", path, shape=(128, 128, 3, 24, 4)).transpose(4, 3, 0, 1, 2)
+        small = [
+            resized(np.ascontiguousarray(image), 64, filter="lanczos") for image in pictures.reshape(96, 128, 128, 3)
+        ]
+        cars[name] = np.stack(small).transpose(0, 3, 1, 2)
+    if not cars:
+        raise refusal(paths[0], "car_*_mesh.mat files", "none")
+    by_name = [cars[name] for name in sorted(cars)]
+    chunks = (np.stack([car[view] for car in by_name]) for view in range(96))
+    return Pictures((96 * len(cars), 3, 64, 64), np.uint8, chunks)
+
+
+def _members_of_tar(path: Path) -> Iterator[tuple[str, bytes, Path]]:
+    for name, content in tar_members(path, ".mat"):
+        if re.search(r"(^|/)cars/[^/]+$", name):
+            yield PurePosixPath(name).name, content, path
+
+
+def _shapes(paths: list[Path]) -> Pictures:
+    import h5py
+
+    path = paths[0]
+    names = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")
+    with refusing(path, "Shapes3D in HDF5"), h5py.File(path, "r") as file:
+        images, labels = (_own_array(file, key, path) for key in ("images", "labels"))
+        count = images.shape[0]
+        if images.shape != (count, 64, 64, 3) or images.dtype != np.uint8 or labels.shape != (count, 6) or not count:
+            came = f"images {images.dtype} {images.shape}, labels {labels.shape}"
+            raise refusal(path, "bytes (n, 64, 64, 3) and labels (n, 6)", came)
+        columns = np.asarray(labels[()], dtype=np.float64)
+    if not np.isfinite(columns).all():
+        raise refusal(path, "finite labels", "NaN or infinite ones")
+    values, table = zip(*(np.unique(column, return_inverse=True) for column in columns.T), strict=True)
+
+    def chunks() -> Iterator[NDArray[np.uint8]]:
+        with refusing(path, "Shapes3D in HDF5"), h5py.File(path, "r") as file:
+            for start in range(0, count, 1000):
+                yield np.asarray(file["images"][start : start + 1000]).transpose(0, 3, 1, 2)
+
+    factors = np.stack(table, axis=1).astype(np.min_scalar_type(count))
+    known = {name: of.tolist() for name, of in zip(names, values, strict=True)}
+    return Pictures((count, 3, 64, 64), np.uint8, chunks(), factors, known)
+
+
+def _own_array(file: Any, key: str, path: Path) -> Any:
+    """Return an array that lies in the file itself: HDF5 can point to any other file of the machine."""
+    import h5py
+
+    if not isinstance(file.get(key, getlink=True), h5py.HardLink) or not isinstance(file[key], h5py.Dataset):
+        raise refusal(path, f"the array {key!r}", "none, or a link")
+    if file[key].is_virtual or file[key].external:
+        raise refusal(path, f"the array {key!r}", "a reference to other files")
+    return file[key]
+
+
+def _faces(paths: list[Path], size: int, crop: int) -> Pictures:
+    place, attributes = paths
+    names, files, table = _attributes(attributes)
+    contents: Iterable[tuple[str, bytes | Path]] = (
+        ((name, place / name) for name in files)
+        if place.is_dir()
+        else ((PurePosixPath(name).name, content) for name, content in zip_members(place, ".jpg"))
+    )
+
+    def chunks() -> Iterator[NDArray[np.uint8]]:
+        for expected, found in zip_longest(files, contents):
+            if found is None or found[0] != expected:
+                came = "none" if found is None else found[0]
+                raise refusal(place, f"the picture {expected or 'of each attribute and no more'}", came)
+            name, content = found
+            where = content if isinstance(content, Path) else place / name
+            yield picture(content, where, size=size, channels=3, crop=crop)[None]
+
+    return Pictures((len(files), 3, size, size), np.uint8, chunks(), table, {name: [-1, 1] for name in names})
+
+
+def _attributes(path: Path) -> tuple[list[str], list[str], NDArray[np.uint8]]:
+    with refusing(path, "the attributes of CelebA"):
+        lines = path.read_text(encoding="ascii").split("\n")
+        count, names = int(lines[0]), lines[1].split()
+        rows = sorted(line.split() for line in lines[2:] if line.strip())
+        values = np.array([row[1:] for row in rows], dtype=np.int8)
+        repeated = [name for name, times in Counter(row[0] for row in rows).items() if times > 1]
+        if len(rows) != count or values.shape != (count, len(names)) or repeated or not np.isin(values, (-1, 1)).all():
+            raise ValueError(f"{len(rows)} rows of {values.shape[1:]} where {count} of {len(names)} are announced")
+        if any(PurePosixPath(row[0]).name != row[0] for row in rows):
+            raise ValueError("names of pictures with a folder in them")
+    return names, [row[0] for row in rows], (values > 0).astype(np.uint8)
+
+
+SHA256 = {
+    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+}
+
+
+# Fashion-MNIST's publisher gives MD5 sums only.
+FASHION_MD5 = {
+    "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+}
+
+
+MNIST_PAGE = "http://yann.lecun.com/exdb/mnist/"
+
+
+MNIST_FOLDERS = (
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+)
+
+
+FASHION_PAGE = "https://github.com/zalandoresearch/fashion-mnist"
+
+
+FASHION_FOLDERS = (
+    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+)
+
+
+DIGIT_SOURCES = {
+    "mnist": tuple(
+        Source(f"mnist/{name}", tuple(folder + name for folder in MNIST_FOLDERS), MNIST_PAGE, sha256=digest)
+        for name, digest in SHA256.items()
+    ),
+    "fashion_mnist": tuple(
+        Source(f"fashion_mnist/{name}", tuple(folder + name for folder in FASHION_FOLDERS), FASHION_PAGE, md5=digest)
+        for name, digest in FASHION_MD5.items()
+    ),
+}
+
+
+CLOTHES = ["T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Boot"]
+
+
+Split = Literal["train", "test"]
+
+
+@register("dataset")
+def mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> Dataset:
+    """Return MNIST: 60,000 (test: 10,000) handwritten digits, grey, resized from 28 pixels to `size` [LeCun1998].
+
+    Read from the four published idx files, compressed or not. `partial` accepts fewer pictures.
+    """
+    return _labelled("mnist", [str(digit) for digit in range(10)], size, split, partial)
+
+
+@register("dataset")
+def fashion_mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> Dataset:
+    """Return Fashion-MNIST: 60,000 (test: 10,000) pieces of clothing, grey, resized to `size` [Xiao2017].
+
+    [Mathieu2019] trains on 32x32. The files bear the names of MNIST's in a folder of their own.
+    """
+    return _labelled("fashion_mnist", CLOTHES, size, split, partial)
+
+
+def _labelled(name: str, labels: list[str], size: int, split: Split, partial: bool) -> Dataset:
+    check_choice("split", split, ("train", "test"))
+    if not 1 <= size <= 1024:
+        raise DataError(f"expected a size between 1 and 1024 pixels for {name}, got {size}; 28 is the original")
+    sources = DIGIT_SOURCES[name][:2] if split == "train" else DIGIT_SOURCES[name][2:]
+    found = decoded(f"{name}-{split}-{size}", sources, lambda paths: _digits(paths, size))
+    published = 60_000 if split == "train" else 10_000
+    if len(found.images) != published and not partial:
+        raise DataError(
+            f"expected the {published} pictures of {name} as published, got {len(found.images)}; "
+            "get the files again, or accept what is there with partial=True"
+        )
+    space = FactorSpace(("label",), (10,), values=(np.array(labels),), table=found.factors)
+    return Dataset(name, (1, size, size), len(found.images), as_unit_interval(found.images), factor_space=space)
+
+
+def _digits(paths: list[Path], size: int) -> Pictures:
+    images, labels = idx(paths[0]), idx(paths[1])
+    count = images.shape[0]
+    if len(images.shape) != 3 or images.shape[1:] != (28, 28):
+        raise refusal(paths[0], "pictures (n, 28, 28)", f"{images.shape}")
+    if labels.shape != (count,):
+        raise refusal(paths[1], f"{count} labels", f"{labels.shape}")
+    table = labels.whole()[:, None]
+    if table.max() > 9:
+        raise refusal(paths[1], "labels 0 to 9", f"{table.max()}")
+    chunks = (np.stack([resized(one, size, filter="bilinear") for one in rows])[:, None] for rows in images.chunks)
+    return Pictures((count, 1, size, size), np.uint8, chunks, table)

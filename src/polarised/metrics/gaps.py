@@ -1,0 +1,180 @@
+"""One variable for each factor? Scores from the matrix of what every variable knows about every factor."""
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from polarised.errors import ConfigError
+from polarised.metrics._hinge import balanced_hinge_accuracy
+from polarised.metrics._inputs import Floats, checked_pair, checked_split
+from polarised.metrics.covariance import correlation
+from polarised.metrics.information import bin_codes, entropies, information_between
+from polarised.registry import register
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["SAP", "disintegration", "mig", "modularity", "nmi_matrix", "r2_matrix", "sap"]
+
+
+class SAP(NamedTuple):
+    """The separated attribute predictability and the (d, F) matrix it is read from."""
+
+    score: float
+    matrix: Floats
+
+
+@register("metric")
+def mig(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> float:
+    """Return the mutual information gap: how far the best variable of each factor is ahead of the second.
+
+    MIG = mean_k ( I(b_i; f_k) - I(b_j; f_k) ) / H(f_k), i the best and j the second best variable.
+    [Chen2018, eq. 6; Locatello2019] A factor with a single value is left out; a single variable has no rival.
+
+    >>> mig([[0.0, 0.0], [1.0, 0.0]], [0, 1])
+    1.0
+    """
+    matrix = nmi_matrix(codes, factors, bins=bins)
+    _, labels = checked_pair(codes, factors)
+    varying = np.ptp(labels, axis=0) > 0
+    return float(_gaps(matrix)[varying].mean()) if varying.any() else 0.0
+
+
+def nmi_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> Floats:
+    """Return the (d, F) share of each factor's entropy that each binned variable knows.
+
+    NMI_ik = I(b_i; f_k) / H(f_k), 0 for a factor with a single value.  [Cheng2021, fig. 8]
+
+    >>> nmi_matrix([[0.0, 0.0], [1.0, 0.0]], [0, 1])
+    array([[1.],
+           [0.]])
+    """
+    _, labels = checked_pair(codes, factors)
+    entropy = entropies(labels)
+    information = information_between(bin_codes(codes, bins=bins), labels)
+    return np.divide(information, entropy, out=np.zeros_like(information), where=entropy > 0)
+
+
+def r2_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike) -> Floats:
+    """Return the (d, F) squared Pearson correlation of each variable with each factor's index.
+
+    R2_ik = cov(z_i, f_k)^2 / (var z_i var f_k), 0 where one of them is (nearly) constant.
+    [Kumar2018; Cheng2021, sec. 6]
+
+    >>> r2_matrix([[0.0, 0.0], [1.0, 0.0]], [0, 1])
+    array([[1.],
+           [0.]])
+    """
+    array, labels = checked_pair(codes, factors)
+    left, right = array - array.mean(axis=0), labels - labels.mean(axis=0)
+    rows = len(array) - 1
+    covariance = left.T @ right / rows
+    variance, spread = (left**2).sum(axis=0) / rows, (right**2).sum(axis=0) / rows
+    product = np.outer(variance, spread)
+    known = (variance[:, None] > 1e-12) & (spread > 0)
+    return np.asarray(np.divide(covariance**2, product, out=np.zeros_like(covariance), where=known))
+
+
+@register("metric")
+def sap(
+    codes: npt.ArrayLike,
+    factors: npt.ArrayLike,
+    *,
+    kind: Literal["discrete", "continuous"] = "discrete",
+    n_train: int | None = None,
+) -> SAP:
+    """Return the separated attribute predictability: the gap of the two variables that predict a factor best.
+
+    SAP = mean_k ( S_ik - S_jk ), i best and j second for factor k.  [Kumar2018; Locatello2019] Discrete: S is the test
+    accuracy of a balanced linear support vector classifier (C = 0.01) of one variable; continuous: the squared
+    correlation on the training rows.
+
+    >>> z = np.linspace(-1.0, 1.0, 90)[:, None] * [1.0, 0.0]
+    >>> sap(z[::-1], (z[::-1, 0] > 0).astype(int), kind="continuous", n_train=80).score > 0.5
+    True
+    """
+    array, labels = checked_pair(codes, factors)
+    split = checked_split(len(array), n_train)
+    if kind == "continuous":
+        matrix = r2_matrix(array[:split], labels[:split])
+    else:
+        matrix = np.empty((array.shape[1], labels.shape[1]))
+        for variable in range(array.shape[1]):
+            train, test = array[:split, variable], array[split:, variable]
+            for factor in range(labels.shape[1]):
+                known, asked = labels[:split, factor], labels[split:, factor]
+                matrix[variable, factor] = balanced_hinge_accuracy(train, known, test, asked)
+    return SAP(float(_gaps(matrix).mean()), matrix)
+
+
+@register("metric")
+def modularity(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> float:
+    """Return how exclusively each variable tells of one factor: 1 for one factor each.
+
+    mean_i 1 - (sum_k M_ik^2 - max_k M_ik^2) / ((F - 1) max_k M_ik^2), M the mutual information; a variable that tells
+    nothing counts 0.  [Ridgeway2018; Locatello2019] With one factor there is nothing to mix up.
+
+    >>> modularity([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[0, 0], [1, 0], [0, 1], [1, 1]])
+    1.0
+    """
+    _, labels = checked_pair(codes, factors)
+    squares = information_between(bin_codes(codes, bins=bins), labels) ** 2
+    best = squares.max(axis=1)
+    rivals = (squares.sum(axis=1) - best) / max(squares.shape[1] - 1, 1)
+    share = np.divide(rivals, best, out=np.ones_like(best), where=best > 0)
+    return float((1.0 - share).mean())
+
+
+def disintegration(
+    codes: npt.ArrayLike,
+    factors: npt.ArrayLike,
+    *,
+    factor_names: tuple[str, ...] | None = None,
+    measure: Literal["r2", "nmi"] = "r2",
+    threshold: float = 0.1,
+    independence: float = 0.1,
+) -> "pl.DataFrame":
+    """Return a table of which factors are spread over several mutually independent variables.
+
+    A row a factor: the variables whose R2 (or NMI) with it exceeds ``threshold``, best first, their scores, the gap of
+    the two best, the largest |correlation| among them, and whether the factor is disintegrated: at least two
+    such variables, all pairs with |correlation| <= ``independence``.  [Cheng2021, sec. 6.3]
+
+    >>> z = np.random.default_rng(0).normal(size=(500, 2))
+    >>> split = (z.sum(axis=1) > 0).astype(int)
+    >>> disintegration(z, split)["disintegrated"].to_list()
+    [True]
+    """
+    import polars as pl
+
+    array, labels = checked_pair(codes, factors)
+    matrix = r2_matrix(array, labels) if measure == "r2" else nmi_matrix(array, labels)
+    related = np.abs(correlation(array))
+    names = factor_names or tuple(f"factor {index}" for index in range(labels.shape[1]))
+    if len(names) != labels.shape[1]:
+        raise ConfigError(f"factor_names must name {labels.shape[1]} factors, got {len(names)}")
+    rows = []
+    for name, scores, gap in zip(names, matrix.T, _gaps(matrix), strict=True):
+        order = np.argsort(-scores, kind="stable")
+        carriers = order[scores[order] > threshold]
+        among = related[np.ix_(carriers, carriers)]
+        largest = float(np.triu(among, 1).max(initial=0.0))
+        rows.append(
+            {
+                "factor": name,
+                "variables": [int(variable) for variable in carriers],
+                "scores": [float(score) for score in scores[carriers]],
+                "gap": float(gap),
+                "largest_correlation": largest,
+                "disintegrated": len(carriers) > 1 and largest <= independence,
+            }
+        )
+    lists = {"variables": pl.List(pl.Int64), "scores": pl.List(pl.Float64)}
+    return pl.DataFrame(rows, schema_overrides=lists)
+
+
+def _gaps(matrix: Floats) -> Floats:
+    ordered = np.sort(matrix, axis=0)
+    second = ordered[-2] if len(matrix) > 1 else 0.0
+    return np.asarray(ordered[-1] - second)

@@ -1,0 +1,178 @@
+"""Rows dealt in turn to a fixed number of blocks, and the moments of each block in one pass.
+
+A table is read in pieces that stay in the processor's cache. Each becomes float64 once; then a few long operations
+find everything in place, so a pass over a file costs a small multiple of reading it.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BLOCKS", "BlockedMoments", "blocked_moments", "dealt"]
+
+Array = NDArray[np.float64]
+
+
+BLOCKS = 64
+
+
+# Numbers in a piece: 4 MB as float64. Smaller ones would pay more for calls than the nearer cache saves.
+_PIECE = 2**19
+
+
+# Variances multiplied before one logarithm is taken of them; a product out of range is seen and done one by one.
+_FACTORS = 32
+
+
+# Beyond this mean^2 / variance, plain sums of squares would lose more than three of float64's sixteen digits.
+_FAR = 1e3
+
+
+_HEAD = 1024
+
+
+# Columns multiplied at once, the width of the matrix routine; rows in a run; variables from which it needs no help.
+_COLUMNS, _RUN, _FEW = 8, 400, 32
+
+
+class BlockedMoments(NamedTuple):
+    """Rows, mean, sum of squares about it and mean logarithm of each block (blocks, d), and the smallest number.
+
+    `centre` is the mean of all rows and `products` (d, d) are the sums of products about it, empty if not asked for.
+    """
+
+    counts: Array
+    means: Array
+    squares: Array
+    logarithms: Array
+    lowest: float
+    centre: Array
+    products: Array
+
+
+def dealt(rows: int) -> Array:
+    """Return how many of these rows each block gets."""
+    counts = np.full(BLOCKS, rows // BLOCKS, dtype=np.float64)
+    counts[: rows % BLOCKS] += 1
+    return counts
+
+
+def blocked_moments(
+    values: NDArray[Any],
+    *,
+    logarithms: bool = False,
+    products: bool = False,
+    shifted: bool | None = None,
+    repeats: int = 1,
+) -> BlockedMoments:
+    """Return the moments of each block of the rows of a table (n, d), of any float type, in float64.
+
+    Sums are taken relative to the first row where the mean is far from zero: that keeps digits and makes the moments
+    of a constant exact. `shifted` says so in advance; otherwise the first rows decide, and the result is checked.
+    Each `repeats` consecutive rows are one input and go to one block together.
+    """
+    if repeats > 1:
+        by_row = blocked_moments(values, logarithms=logarithms, products=products, shifted=shifted)
+        return _by_input(values, repeats, by_row, logarithms=logarithms)
+    rows, latents = values.shape
+    shift = _is_far(values[:_HEAD].astype(np.float64)) if shifted is None else shifted
+    origin = values[0].astype(np.float64) if shift else np.zeros(latents)
+    far = np.tile(origin, BLOCKS)
+    sums, squares, logs = (np.zeros(BLOCKS * latents) for _ in range(3))
+    crossed, lowest = np.zeros((latents, latents)), np.inf
+    rounds = max(_PIECE // (BLOCKS * latents) // _FACTORS, 1) * _FACTORS
+    # One work space for all pieces: fresh ones would cost as much again in page faults.
+    space, ones = np.empty((min(rounds * BLOCKS, rows), latents)), np.ones(rounds)
+    for start in range(0, rows, rounds * BLOCKS):
+        part = values[start : start + rounds * BLOCKS]
+        piece, whole = space[: len(part)], len(part) // BLOCKS * BLOCKS
+        np.copyto(piece, part)
+        if logarithms:
+            lowest = min(lowest, float(part.min()))
+        # A row of these tables is one round of dealing, long enough to be summed at the speed of memory.
+        tables = [piece[:whole].reshape(-1, BLOCKS * latents), piece[whole:].reshape(1, -1)]
+        for table, width in ((table, table.shape[1]) for table in tables if table.size):
+            if logarithms:
+                logs[:width] += _summed_logarithms(table)
+            if shift:
+                table -= far[:width]
+            sums[:width] += ones[: len(table)] @ table
+        if products:
+            _add_products(piece, crossed)
+        np.square(piece, out=piece)
+        for table, width in ((table, table.shape[1]) for table in tables if table.size):
+            squares[:width] += ones[: len(table)] @ table
+    counts = dealt(rows)
+    held = np.maximum(counts, 1.0)[:, None]
+    totals, squared, logged = (x.reshape(BLOCKS, latents) for x in (sums, squares, logs))
+    total, overall = totals.sum(axis=0), squared.sum(axis=0)
+    spread = overall - np.square(total) / rows
+    if not shift and shifted is None and (overall > _FAR * 4 * spread).any():
+        return blocked_moments(values, logarithms=logarithms, products=products, shifted=True)
+    return BlockedMoments(
+        counts,
+        np.where(counts[:, None] > 0, origin + totals / held, 0.0),
+        np.maximum(squared - np.square(totals) / held, 0.0),
+        logged / held,
+        lowest,
+        origin + total / rows,
+        _about_mean(crossed, total, spread, rows) if products else np.zeros((0, 0)),
+    )
+
+
+def _by_input(values: NDArray[Any], repeats: int, by_row: BlockedMoments, *, logarithms: bool) -> BlockedMoments:
+    """Return the moments with the blocks made of whole inputs; what concerns all rows stays as it is."""
+    inputs = values.reshape(-1, repeats, values.shape[1])
+    means, squares, logs = (np.zeros_like(by_row.means) for _ in range(3))
+    origin = values[0].astype(np.float64)
+    for block in range(min(BLOCKS, len(inputs))):
+        rows = inputs[block::BLOCKS].reshape(-1, values.shape[1]).astype(np.float64)
+        if logarithms:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                logs[block] = np.log(rows).mean(axis=0)
+        rows -= origin
+        means[block] = rows.mean(axis=0)
+        squares[block] = np.square(rows - means[block]).sum(axis=0)
+        means[block] += origin
+    counts = repeats * dealt(len(inputs))
+    return by_row._replace(counts=counts, means=means, squares=squares, logarithms=logs)
+
+
+def _is_far(head: Array) -> bool:
+    return bool((np.square(head.mean(axis=0)) > _FAR * head.var(axis=0)).any())
+
+
+def _summed_logarithms(table: Array) -> Array:
+    rows = len(table) // _FACTORS * _FACTORS
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        products = np.multiply.reduce(table[:rows].reshape(-1, _FACTORS, table.shape[1]), axis=1)
+        if rows and not (products.min() > 1e-290 and products.max() < 1e290):
+            return np.asarray(np.log(table).sum(axis=0))
+        return np.asarray(np.log(products).sum(axis=0) + np.log(table[rows:]).sum(axis=0))
+
+
+def _add_products(piece: Array, crossed: Array) -> None:
+    """Add the sums of products of column i with column j < i; what lies elsewhere in `crossed` is not meant.
+
+    A few columns at a time against all that follow: sides of different length keep NumPy from its symmetric routine,
+    which is slower for few variables, and runs of rows, summed afterwards, stay in the nearest cache.
+    """
+    latents = piece.shape[1]
+    if latents > _FEW:
+        crossed += piece.T @ piece
+        return
+    whole = len(piece) // _RUN * _RUN
+    for rows in (piece[:whole].reshape(-1, _RUN, latents), piece[None, whole:]):
+        for first in range(0, latents - 1, _COLUMNS):
+            columns = slice(first, min(first + _COLUMNS, latents - 1))
+            after = first if latents - first > _COLUMNS else first + 1
+            crossed[after:, columns] += np.matmul(rows[:, :, after:].transpose(0, 2, 1), rows[:, :, columns]).sum(
+                axis=0
+            )
+
+
+def _about_mean(crossed: Array, total: Array, spread: Array, rows: int) -> Array:
+    lower = np.tril(crossed - np.outer(total, total) / rows, -1)
+    about: Array = lower + lower.T + np.diag(np.maximum(spread, 0.0))
+    return about

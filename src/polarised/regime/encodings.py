@@ -1,0 +1,358 @@
+"""The door through which any VAE, ours or anybody's, enters analysis: the mean and variance of q(z|x)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polarised._io.files import replacing
+from polarised.errors import DataError
+from polarised.random import stream
+
+__all__ = ["Encodings"]
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Encodings:
+    """Gaussian posteriors q(z|x_i) = N(mean_i, diag variance_i) of n inputs, with the prior they were held to.
+
+    Arrays are (n, d): a row an input, a column a latent variable. Convolutional latents (n, channels, height,
+    width) are welcome too: the channel is the variable and each position an observation, or each position a
+    variable of its own with ``positions="variables"``; in a table of them `repeats` consecutive rows are the positions
+    of one input. The prior defaults to N(0, I); give `prior_mean` and `prior_variance` as numbers, (d,) or (n, d)
+    arrays where it is learned or depends on the input. Where it is no Gaussian they are the Gaussian to compare with,
+    and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs, which they do not tell.
+
+    >>> encodings = Encodings([[0.0, 1.0], [2.0, 1.0]], variance=[[0.1, 1.0], [0.1, 1.0]])
+    >>> len(encodings), encodings.latents
+    (2, 2)
+    """
+
+    mean: Floats
+    variance: Floats
+    prior_mean: Floats
+    prior_variance: Floats
+    factors: NDArray[np.int64] | None
+    factor_names: tuple[str, ...]
+    kl: NDArray[np.float64] | None
+    repeats: int
+
+    def __init__(
+        self,
+        mean: ArrayLike,
+        *,
+        variance: ArrayLike | None = None,
+        log_variance: ArrayLike | None = None,
+        prior_mean: ArrayLike = 0.0,
+        prior_variance: ArrayLike = 1.0,
+        factors: ArrayLike | None = None,
+        factor_names: Sequence[str] | None = None,
+        kl: ArrayLike | None = None,
+        positions: Literal["observations", "variables"] = "observations",
+        repeats: int = 1,
+    ) -> None:
+        mean_array, variance_array, places = gaussians(mean, variance, log_variance, positions)
+        rows, latents = mean_array.shape
+        if rows < 2:
+            raise DataError(f"expected at least two inputs, got {rows}: types are statistics over inputs; encode more")
+        repeats = checked_repeats(repeats * places, rows)
+        factor_array, names = _factors(factors, factor_names, rows, repeats)
+        prior_mean_array, prior_variance_array = prior_of(prior_mean, prior_variance, rows, latents)
+        values = {
+            "mean": mean_array,
+            "variance": variance_array,
+            "prior_mean": prior_mean_array,
+            "prior_variance": prior_variance_array,
+            "factors": factor_array,
+            "factor_names": names,
+            "kl": checked_kl(kl, latents),
+            "repeats": repeats,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        prior = "N(0, I)" if self.has_standard_prior else "given prior"
+        known = f", factors {', '.join(self.factor_names)}" if self.factors is not None else ""
+        return f"Encodings({len(self)} inputs, {self.latents} latent variables, {prior}{known})"
+
+    @property
+    def latents(self) -> int:
+        """The number of latent variables d."""
+        return int(self.mean.shape[1])
+
+    @property
+    def has_standard_prior(self) -> bool:
+        """Whether the prior is N(0, I)."""
+        return bool(np.all(self.prior_mean == 0) and np.all(self.prior_variance == 1))
+
+    def sample(self, *, seed: int) -> Floats:
+        """Return the sampled representation z = mean + sqrt(variance) * noise, one draw for each input.
+
+        >>> Encodings([[0.0], [1.0]], variance=[[0.0], [0.0]]).sample(seed=0).tolist()
+        [[0.0], [1.0]]
+        """
+        noise = stream(seed, "sampled representation").standard_normal(self.mean.shape, dtype=np.float32)
+        sampled: Floats = self.mean + np.sqrt(self.variance) * noise.astype(self.mean.dtype, copy=False)
+        return sampled
+
+    def keep(self, variables: ArrayLike) -> Self:
+        """Return the encodings of some variables only, in the order given (indices, or a mask of length d).
+
+        >>> Encodings([[0.0, 1.0], [2.0, 3.0]], variance=np.ones((2, 2))).keep([1]).mean.tolist()
+        [[1.0], [3.0]]
+        """
+        chosen = _indices(variables, self.latents)
+        return type(self)(
+            self.mean[:, chosen],
+            variance=self.variance[:, chosen],
+            prior_mean=self.prior_mean[..., chosen],
+            prior_variance=self.prior_variance[..., chosen],
+            factors=self.factors,
+            factor_names=self.factor_names,
+            kl=None if self.kl is None else self.kl[chosen],
+            repeats=self.repeats,
+        )
+
+    def chunks(self, rows: int = 8192) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
+        """Yield (mean, variance, prior mean, prior variance) of consecutive rows, no input in two parts."""
+        step = max(rows // self.repeats, 1) * self.repeats
+        for start in range(0, len(self), step):
+            part = slice(start, start + step)
+            prior_mean = self.prior_mean[part] if self.prior_mean.ndim == 2 else self.prior_mean
+            prior_variance = self.prior_variance[part] if self.prior_variance.ndim == 2 else self.prior_variance
+            yield self.mean[part], self.variance[part], prior_mean, prior_variance
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to an ``.npz`` that `load` reads back; the file appears whole or not at all."""
+        path = Path(path)
+        if path.suffix != ".npz":
+            raise DataError(f"expected a file name that ends in .npz, got {path.name!r}")
+        arrays: dict[str, NDArray[Any]] = {
+            "mean": self.mean,
+            "variance": self.variance,
+            "prior_mean": self.prior_mean,
+            "prior_variance": self.prior_variance,
+            "factor_names": np.array(self.factor_names, dtype=np.str_),
+        }
+        if self.factors is not None:
+            arrays["factors"] = self.factors
+        if self.kl is not None:
+            arrays["kl"] = self.kl
+        if self.repeats > 1:
+            arrays["repeats"] = np.array(self.repeats)
+        with replacing(path) as temporary:
+            np.savez(temporary, allow_pickle=False, **arrays)
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote (NumPy arrays only; a pickled object is refused, never run)."""
+        path = Path(path)
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+        except FileNotFoundError:
+            raise DataError(
+                f"expected an encodings file, {path} does not exist; write one with Encodings.save"
+            ) from None
+        except Exception as error:
+            raise DataError(f"expected an .npz of plain arrays, could not read {path}: {error}") from error
+        missing = {"mean", "variance"} - arrays.keys()
+        if missing:
+            raise DataError(
+                f"expected arrays mean and variance in {path}, {' and '.join(sorted(missing))} missing "
+                f"(it has {', '.join(arrays) or 'nothing'}); write it with Encodings.save"
+            )
+        names = arrays.get("factor_names")
+        return cls(
+            arrays["mean"],
+            variance=arrays["variance"],
+            prior_mean=arrays.get("prior_mean", np.zeros(1)),
+            prior_variance=arrays.get("prior_variance", np.ones(1)),
+            factors=arrays.get("factors"),
+            factor_names=[str(name) for name in names] if names is not None and "factors" in arrays else None,
+            kl=arrays.get("kl"),
+            repeats=arrays.get("repeats", 1),
+        )
+
+
+def gaussians(
+    mean: ArrayLike,
+    variance: ArrayLike | None,
+    log_variance: ArrayLike | None,
+    positions: Literal["observations", "variables"] = "observations",
+    *,
+    checked: bool = True,
+) -> tuple[Floats, Floats, int]:
+    """Return mean and variance as (n, d) tables, checked number by number unless told not to, and rows an input."""
+    mean_array = _floats(mean, "mean", checked=checked)
+    variance_array = _variance(variance, log_variance, checked=checked)
+    if mean_array.shape != variance_array.shape:
+        raise DataError(
+            f"expected mean and variance of one shape, got {mean_array.shape} and {variance_array.shape}; "
+            "both have a row for each input and a column for each latent variable"
+        )
+    repeats = int(np.prod(mean_array.shape[2:])) if positions == "observations" else 1
+    mean_array, variance_array = _as_table(mean_array, positions), _as_table(variance_array, positions)
+    if mean_array.size == 0:
+        raise DataError(f"expected at least one input and one latent variable, got shape {mean_array.shape}")
+    return mean_array, variance_array, repeats
+
+
+def prior_of(prior_mean: ArrayLike, prior_variance: ArrayLike, rows: int, latents: int) -> tuple[Floats, Floats]:
+    """Return the prior's mean and variance, checked, each (d,) or (n, d)."""
+    mean = _prior(prior_mean, "prior_mean", rows, latents)
+    variance = _prior(prior_variance, "prior_variance", rows, latents)
+    if not (variance > 0).all():
+        raise DataError(
+            f"expected prior_variance above zero everywhere, got {variance.min():.4g}; "
+            "if it is a log-variance pass np.exp of it"
+        )
+    return mean, variance
+
+
+def as_array(value: Any) -> NDArray[Any]:
+    """Return an array, of a tensor of any device, with or without gradient, its values; NumPy has no bfloat16.
+
+    >>> as_array([1.0, 2.0])
+    array([1., 2.])
+    """
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = (value.float() if value.dtype.itemsize < 4 else value).numpy()
+    return np.asarray(value)
+
+
+def checked_encodings(value: Any) -> Encodings:
+    """Return encodings, or say how to make them of what came instead."""
+    if not isinstance(value, Encodings):
+        raise DataError(
+            f"expected Encodings, got {type(value).__name__}; "
+            "make them of your arrays with Encodings(mean, variance=variance)"
+        )
+    return value
+
+
+def checked_repeats(repeats: Any, rows: int) -> int:
+    """Return how many consecutive rows are one input, or say what does not fit."""
+    count = np.asarray(repeats)
+    if count.size != 1 or count.dtype.kind not in "iu" or count.item() < 1 or rows % count.item():
+        raise DataError(
+            f"expected repeats as a whole number of rows an input, which divides the {rows} rows, got {repeats!r}"
+        )
+    return int(count.item())
+
+
+def checked_kl(kl: ArrayLike | None, latents: int) -> NDArray[np.float64] | None:
+    """Return the mean KL of each variable (d,), where it is known."""
+    if kl is None:
+        return None
+    array = _floats(kl, "kl")
+    if array.shape != (latents,):
+        raise DataError(f"expected kl as ({latents},), the mean over inputs of each variable, got shape {array.shape}")
+    return array.astype(np.float64)
+
+
+def _floats(value: ArrayLike, name: str, *, checked: bool = True) -> Floats:
+    try:
+        array = as_array(value)
+        if array.dtype == np.float16:
+            array = array.astype(np.float32)
+        elif array.dtype not in (np.float32, np.float64):
+            array = array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"expected numbers in {name}, got {type(value).__name__}: {error}") from error
+    # A sum is finite exactly when nothing in it is broken, barring overflow, which the slow look then settles.
+    if checked and not np.isfinite(array.sum()) and not (finite := np.isfinite(array)).all():
+        first = tuple(int(axis[0]) for axis in np.nonzero(~finite))
+        raise DataError(
+            f"expected finite numbers in {name}, {int((~finite).sum())} of {array.size} are NaN or infinite "
+            f"(first at {first}); did training diverge?"
+        )
+    return array
+
+
+def _variance(variance: ArrayLike | None, log_variance: ArrayLike | None, *, checked: bool) -> Floats:
+    if (variance is None) == (log_variance is None):
+        came = "neither" if variance is None else "both"
+        raise DataError(f"expected either variance= or log_variance=, got {came}; name the one your encoder returns")
+    if log_variance is not None:
+        logarithm = _floats(log_variance, "log_variance")
+        if logarithm.size and (logarithm.min() < -80 or logarithm.max() > 80):
+            logarithm = logarithm.astype(np.float64)
+        if logarithm.size and logarithm.max() > 700:
+            raise DataError(f"expected log_variance below 700, got {logarithm.max():.4g}: its variance is infinite")
+        return np.exp(logarithm)
+    array = _floats(variance if variance is not None else 0.0, "variance", checked=checked)
+    if checked and (array < 0).any():
+        raise DataError(
+            f"expected variance at or above zero, got {int((array < 0).sum())} negative entries "
+            f"(smallest {array.min():.4g}); if this is a log-variance pass it as log_variance="
+        )
+    return array
+
+
+def _as_table(array: Floats, positions: str) -> Floats:
+    if positions not in ("observations", "variables"):
+        raise DataError(f"expected positions='observations' or 'variables', got {positions!r}")
+    if array.ndim < 2:
+        raise DataError(f"expected an array (inputs, variables), got shape {array.shape}; a single variable is (n, 1)")
+    if array.ndim == 2:
+        return array
+    if positions == "variables":
+        return array.reshape(len(array), -1)
+    return np.moveaxis(array, 1, -1).reshape(-1, array.shape[1])
+
+
+def _prior(value: ArrayLike, name: str, rows: int, latents: int) -> Floats:
+    array = _floats(value, name)
+    if array.ndim <= 1 and array.size in (1, latents):
+        return np.broadcast_to(array, (latents,))
+    if array.shape == (rows, latents):
+        return array
+    raise DataError(
+        f"expected {name} as a number, ({latents},) or ({rows}, {latents}), got shape {array.shape}; "
+        "it is the prior of the same inputs and variables as mean"
+    )
+
+
+def _factors(
+    factors: ArrayLike | None, factor_names: Sequence[str] | None, rows: int, repeats: int
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
+    if factors is None:
+        if factor_names:
+            raise DataError(f"expected factors with factor_names, got only the names {list(factor_names)}")
+        return None, ()
+    array = np.asarray(factors)
+    array = array[:, None] if array.ndim == 1 else array
+    if not np.issubdtype(array.dtype, np.number) or array.ndim != 2 or not np.array_equal(array, np.rint(array)):
+        raise DataError(
+            f"expected factors as whole-number classes (n, factors), got {array.dtype} of shape {array.shape}; "
+            "bin continuous factors first"
+        )
+    array = np.repeat(array, repeats, axis=0) if len(array) * repeats == rows else array
+    if len(array) != rows:
+        raise DataError(f"expected a row of factors for each of the {rows} inputs, got {len(array)}")
+    names = tuple(factor_names) if factor_names is not None else tuple(f"factor {i}" for i in range(array.shape[1]))
+    if len(names) != array.shape[1]:
+        raise DataError(f"expected {array.shape[1]} factor_names, got {len(names)}: {', '.join(names)}")
+    return array.astype(np.int64), names
+
+
+def _indices(variables: ArrayLike, latents: int) -> NDArray[np.int64]:
+    array = np.atleast_1d(np.asarray(variables))
+    if array.dtype == np.bool_ and array.shape == (latents,):
+        return np.flatnonzero(array)
+    valid = array.ndim == 1 and array.size > 0 and np.issubdtype(array.dtype, np.integer)
+    if not valid or array.min() < 0 or array.max() >= latents or len(set(array.tolist())) < array.size:
+        raise DataError(f"expected distinct variables from 0 to {latents - 1}, at least one, got {array.tolist()}")
+    return array.astype(np.int64)

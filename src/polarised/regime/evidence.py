@@ -1,0 +1,322 @@
+"""What the types of variables rest on: running statistics of (mean, variance), updated in chunks and merged.
+
+Inputs are dealt in turn to a fixed number of blocks, each with its own moments in float64. Their sum is the exact
+statistic over all rows; their spread gives standard errors and a bootstrap, both without seeing a row twice. The
+positions of one convolutional input are no independent rows: they stay together in one block.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polarised.errors import DataError
+from polarised.regime._moments import BLOCKS, BlockedMoments, blocked_moments, dealt
+from polarised.regime.encodings import checked_kl, checked_repeats, gaussians, prior_of
+
+if TYPE_CHECKING:
+    from polarised.regime.classify import Regime, Rule
+
+__all__ = ["Evidence", "Statistics"]
+
+Array = NDArray[np.float64]
+
+
+# The first three also need their spread: Var(r), Var(sigma) and Var(mu) enter the rules.
+QUANTITIES = ("ratio", "variance", "mean", "shift", "log_ratio")
+
+
+SPREAD = 3
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Statistics of each variable over inputs; arrays (..., d).
+
+    With r = variance / prior variance and s = (mean - prior mean)^2 / prior variance of one input, all over inputs:
+    E[r], Var[r], E[s], E[log r], the posterior variance's own mean and variance, and the mean's.
+    """
+
+    ratio_mean: Array
+    ratio_variance: Array
+    shift: Array
+    log_ratio: Array
+    variance_mean: Array
+    variance_variance: Array
+    mean_mean: Array
+    mean_variance: Array
+    own_kl: Array | None = None
+
+    @property
+    def kl(self) -> Array:
+        """KL(q(z_j|x) || p(z_j)) in nats, averaged over inputs: 1/2 E[r + s - 1 - log r], or `own_kl` where given."""
+        gaussian: Array = 0.5 * (self.ratio_mean + self.shift - 1.0 - self.log_ratio)
+        return np.maximum(gaussian if self.own_kl is None else self.own_kl, 0.0)
+
+    @property
+    def noise_share(self) -> Array:
+        """E[variance] / (E[variance] + Var(mean)): 1 is pure noise, 0 is z = mean. A constant variable has 1."""
+        total = self.variance_mean + self.mean_variance
+        return np.where(total > 0, self.variance_mean / np.where(total > 0, total, 1.0), 1.0)
+
+    @property
+    def polarity(self) -> Array:
+        """Var[r] / (m (1 - m)), m = E[r] in [0, 1]: 0 = alike for every input, 1 = each input on or off."""
+        level = np.clip(self.ratio_mean, 0.0, 1.0)
+        widest = level * (1.0 - level)
+        return np.where(widest > 0, np.minimum(self.ratio_variance / np.where(widest > 0, widest, 1.0), 1.0), 0.0)
+
+    @property
+    def calibration(self) -> Array:
+        """E[r] + E[s]: 1 for every variable once a learned prior variance has settled."""
+        return self.ratio_mean + self.shift
+
+
+class Evidence:
+    """Streaming evidence on the variables of a VAE: `update` with chunks, `merge` with others, then `classify`.
+
+    The result is that of all rows at once, in float64, whatever the chunks. With ``covariance=True`` the covariance
+    of the means comes from the same pass; that of the sampled code is it plus the diagonal of E[variance].
+
+    >>> evidence = Evidence(covariance=True)
+    >>> evidence.update([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> evidence.update([[1.0, 0.0]], variance=[[0.02, 1.0]])
+    >>> evidence.classify().types
+    ('active', 'passive')
+    >>> evidence.covariance.round(3).tolist()
+    [[1.143, -0.006], [-0.006, 0.0]]
+    """
+
+    def __init__(self, *, covariance: bool = False) -> None:
+        self._covers = covariance
+        self.latents: int | None = None
+        self.inputs = 0
+        self.learned_prior_mean = False
+        self.learned_prior_variance = False
+
+    @property
+    def rows(self) -> int:
+        """The number of rows seen: inputs, or of convolutional latents their positions."""
+        return int(self._counts.sum()) if self.latents is not None else 0
+
+    def update(
+        self,
+        mean: ArrayLike,
+        *,
+        variance: ArrayLike | None = None,
+        log_variance: ArrayLike | None = None,
+        prior_mean: ArrayLike = 0.0,
+        prior_variance: ArrayLike = 1.0,
+        kl: ArrayLike | None = None,
+        positions: Literal["observations", "variables"] = "observations",
+        repeats: int = 1,
+    ) -> None:
+        """Take in the posteriors (and priors) of more inputs, any number of rows.
+
+        `kl` (d,) is the mean KL of these inputs where the prior is no Gaussian and its moments do not tell. Of a table
+        of convolutional latents `repeats` consecutive rows are the positions of one input.
+        """
+        fixed = np.ndim(prior_mean) <= 1 and np.ndim(prior_variance) <= 1
+        means, variances, places = gaussians(mean, variance, log_variance, positions, checked=not fixed)
+        rows, latents = means.shape
+        repeats = checked_repeats(repeats * places, rows)
+        prior_means, prior_variances = prior_of(prior_mean, prior_variance, rows, latents)
+        divergence = checked_kl(kl, latents)
+        with np.errstate(invalid="ignore", over="ignore"):
+            location = blocked_moments(means, products=self._covers, repeats=repeats) if fixed or self._covers else None
+            scale = blocked_moments(variances, logarithms=True, repeats=repeats) if fixed else None
+        # Moments of broken numbers are broken, which is quick to see; the careful look then says where they are.
+        if location and scale and not (np.isfinite(location.squares + scale.squares).all() and scale.lowest >= 0):
+            gaussians(mean, variance, log_variance, positions)
+        self._start(latents)
+        self.learned_prior_mean |= prior_means.ndim == 2
+        self.learned_prior_variance |= prior_variances.ndim == 2 or bool((prior_variances != 1).any())
+        self._average_kl(rows, divergence)
+        if location and self._covers:
+            self._cover(rows, location.centre, location.products)
+        if location and scale:
+            self._take_moments(location, scale, prior_means, prior_variances)
+            self.inputs += rows // repeats
+            return
+        step = max(_CHUNK // repeats, 1) * repeats
+        for start in range(0, rows, step):
+            part = slice(start, start + step)
+            prior = (
+                prior_means[part] if prior_means.ndim == 2 else prior_means,
+                prior_variances[part] if prior_variances.ndim == 2 else prior_variances,
+            )
+            self._take(means[part], variances[part], *prior, repeats=repeats)
+            self.inputs += len(means[part]) // repeats
+
+    def merge(self, other: Self) -> Self:
+        """Add the evidence of other inputs (another file, worker or machine); returns itself."""
+        if other.latents is None:
+            return self
+        if self._covers and not other._covers:
+            raise DataError(
+                "expected evidence with covariance=True, as this one has, got some without; make both alike"
+            )
+        self._start(other.latents)
+        self._average_kl(other.rows, other._kl)
+        if self._covers:
+            self._cover(other.rows, other._centre, other._products)
+        self.learned_prior_mean |= other.learned_prior_mean
+        self.learned_prior_variance |= other.learned_prior_variance
+        # The next input of this evidence belongs to block inputs % BLOCKS: go on dealing from there.
+        turn = self.inputs % BLOCKS
+        self._combine(*(np.roll(part, turn, axis=0) for part in (other._counts, other._means, other._squares)))
+        self.inputs += other.inputs
+        return self
+
+    def statistics(self) -> Statistics:
+        """Return the statistics over every input seen."""
+        if self.rows < 2:
+            raise DataError(f"expected at least two inputs before asking for statistics, got {self.rows}")
+        return self._pooled(np.ones((1, BLOCKS)), squeeze=True)
+
+    @property
+    def covariance(self) -> Array:
+        """The unbiased covariance (d, d) of the means over every input seen; exactly zero for a constant."""
+        if not self._covers or self.rows < 2:
+            raise DataError(
+                f"expected Evidence(covariance=True) and at least two inputs, got covariance={self._covers} "
+                f"and {self.rows}"
+            )
+        return self._products / (self.rows - 1)
+
+    def resampled(self, draws: int, generator: np.random.Generator) -> Statistics:
+        """Return bootstrap statistics (draws, d): blocks of inputs drawn with replacement."""
+        filled = np.flatnonzero(self._counts)
+        weights = np.zeros((draws, BLOCKS))
+        weights[:, filled] = generator.multinomial(len(filled), np.full(len(filled), 1 / len(filled)), size=draws)
+        return self._pooled(weights)
+
+    def classify(
+        self, *, alpha: float = 0.1, rule: "Rule" = "relative", use_shift: bool = True, seed: int = 0
+    ) -> "Regime":
+        """Decide the type of every variable on the evidence so far; see `polarised.classify`."""
+        from polarised.regime.classify import decide
+
+        return decide(self, alpha=alpha, rule=rule, use_shift=use_shift, seed=seed)
+
+    def _start(self, latents: int) -> None:
+        if self.latents is None:
+            self.latents = latents
+            self._counts = np.zeros(BLOCKS)
+            self._means = np.zeros((BLOCKS, len(QUANTITIES), latents))
+            self._squares = np.zeros((BLOCKS, SPREAD, latents))
+            self._centre, self._products = np.zeros(latents), np.zeros((latents, latents))
+            self._kl: Array | None = None
+        if latents != self.latents:
+            raise DataError(f"expected {self.latents} latent variables as in earlier chunks, got {latents}")
+
+    def _average_kl(self, rows: int, kl: Array | None) -> None:
+        if self.rows and (self._kl is None) != (kl is None):
+            raise DataError("expected the kl of every part of the inputs or of none, got it for some only")
+        if kl is not None:
+            before = 0.0 if self._kl is None else self._kl
+            self._kl = before + (kl - before) * (rows / (self.rows + rows))
+
+    def _cover(self, rows: int, centre: Array, products: Array) -> None:
+        # A mean of its own: that of the blocks would be rounded, and a constant's covariance no longer zero.
+        gap, share = centre - self._centre, rows / (self.rows + rows)
+        self._products += products + np.outer(gap, gap) * (self.rows * share)
+        self._centre += gap * share
+
+    def _take_moments(
+        self, location: BlockedMoments, scale: BlockedMoments, prior_mean: NDArray[Any], prior_variance: NDArray[Any]
+    ) -> None:
+        """Take in rows whose prior is the same for all: every quantity follows from moments of mean and variance."""
+        counts = location.counts
+        held = np.maximum(counts, 1.0)[:, None]
+        shifts = (location.squares / held + np.square(location.means - prior_mean)) / prior_variance
+        ratios, logarithms = scale.means / prior_variance, scale.logarithms - np.log(prior_variance)
+        levels = [ratios, scale.means, location.means, shifts, logarithms]
+        squares = [scale.squares / np.square(prior_variance), scale.squares, location.squares]
+        empty = counts[:, None, None] == 0
+        turn = self.inputs % BLOCKS
+        stacked = (counts, np.where(empty, 0.0, np.stack(levels, axis=1)), np.stack(squares, axis=1))
+        self._combine(*(np.roll(part, turn, axis=0) for part in stacked))
+
+    def _take(
+        self,
+        mean: NDArray[Any],
+        variance: NDArray[Any],
+        prior_mean: NDArray[Any],
+        prior_variance: NDArray[Any],
+        *,
+        repeats: int,
+    ) -> None:
+        means = mean.astype(np.float64)
+        variances = variance.astype(np.float64)
+        ratios = variances / prior_variance
+        shifts = np.square(means - prior_mean) / prior_variance
+        with np.errstate(divide="ignore"):
+            logarithms = np.log(ratios)
+        turn = self.inputs % BLOCKS
+        counts = repeats * dealt(len(means) // repeats)
+        quantities = [x.reshape(-1, repeats, x.shape[1]) for x in (ratios, variances, means, shifts, logarithms)]
+        levels = np.stack([_blocked_mean(x, counts) for x in quantities], axis=1)
+        squares = np.stack([_blocked_squares(x, levels[:, i]) for i, x in enumerate(quantities[:SPREAD])], axis=1)
+        self._combine(*(np.roll(part, turn, axis=0) for part in (counts, levels, squares)))
+
+    def _combine(self, counts: Array, means: Array, squares: Array) -> None:
+        # The parallel update of Chan, Golub and LeVeque (1979): stable where sums of squares would cancel.
+        total = self._counts + counts
+        share = np.divide(counts, total, out=np.zeros_like(total), where=total > 0)[:, None, None]
+        gap = means[:, :SPREAD] - self._means[:, :SPREAD]
+        self._squares += squares + np.square(gap) * share * self._counts[:, None, None]
+        self._means[:, :SPREAD] += gap * share
+        # log r may be minus infinity, where a difference would be NaN: weigh instead.
+        rest = slice(SPREAD, None)
+        self._means[:, rest] = self._means[:, rest] * (1.0 - share) + np.where(share > 0, means[:, rest], 0.0) * share
+        self._counts = total
+
+    def _pooled(self, weights: Array, *, squeeze: bool = False) -> Statistics:
+        counts = weights * self._counts
+        total = counts.sum(axis=1)[:, None, None]
+        overall = np.tensordot(self._counts, self._means, 1) / self._counts.sum()
+        with np.errstate(invalid="ignore"):
+            centred = self._means - overall
+        centred = np.where(np.isfinite(centred), centred, 0.0)
+        offset = np.tensordot(counts, centred, 1) / total
+        spread = centred[:, :SPREAD]
+        squares = np.tensordot(weights, self._squares, 1) + np.tensordot(counts, np.square(spread), 1)
+        variances = np.maximum(squares / total - np.square(offset[:, :SPREAD]), 0.0)
+        means = overall + offset
+        if squeeze:
+            means, variances = means[0], variances[0]
+        return Statistics(
+            ratio_mean=means[..., 0, :],
+            ratio_variance=variances[..., 0, :],
+            shift=means[..., 3, :],
+            log_ratio=means[..., 4, :],
+            variance_mean=means[..., 1, :],
+            variance_variance=variances[..., 1, :],
+            mean_mean=means[..., 2, :],
+            mean_variance=variances[..., 2, :],
+            own_kl=self._kl,
+        )
+
+
+# Small enough for the working arrays to stay in the processor's cache, a multiple of the number of blocks.
+_CHUNK = BLOCKS * 64
+
+
+def _blocked_mean(inputs: Array, counts: Array) -> Array:
+    values = inputs.sum(axis=1)
+    whole = len(values) // BLOCKS * BLOCKS
+    sums = values[:whole].reshape(-1, BLOCKS, values.shape[1]).sum(axis=0)
+    sums[: len(values) - whole] += values[whole:]
+    means: Array = sums / np.maximum(counts, 1.0)[:, None]
+    return means
+
+
+def _blocked_squares(inputs: Array, levels: Array) -> Array:
+    whole, (repeats, latents) = len(inputs) // BLOCKS * BLOCKS, inputs.shape[1:]
+    gaps = inputs[:whole].reshape(-1, BLOCKS, repeats, latents) - levels[:, None]
+    squares: Array = np.einsum("rbpd,rbpd->bd", gaps, gaps)
+    rest = len(inputs) - whole
+    squares[:rest] += np.square(inputs[whole:] - levels[:rest, None]).sum(axis=1)
+    return squares

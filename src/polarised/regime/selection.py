@@ -1,0 +1,93 @@
+"""A scikit-learn transformer that keeps the latent variables that are alive."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from polarised.errors import ConfigError, DataError
+from polarised.regime.classify import TYPES, Regime, Rule, classify
+from polarised.regime.encodings import Encodings
+
+__all__ = ["ActiveVariables"]
+
+Array = NDArray[Any]
+
+
+Spread = Literal["estimated", "variance", "log_variance"]
+
+
+class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
+    """Keep the columns of a mean representation whose variables are of the given types.
+
+    Fitted on `Encodings` it uses their variance. In a Pipeline, where rows are an array, `spread` says what the columns
+    are: with "variance" or "log_variance" the second half of them, ``np.hstack([mean, variance])``; with "estimated"
+    there are only means and E[variance_j] is taken as max(0, 1 - E[mean_j^2]), which holds where the aggregate
+    posterior fits the prior N(0, I). Only columns of means come out. [Bonheme2023BeMoreActive, section 4]
+
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> ActiveVariables().fit(encodings).transform(encodings.mean)
+    array([[ 0.3],
+           [-1.1]])
+    """
+
+    def __init__(
+        self,
+        *,
+        keep: Sequence[str] = ("active", "mixed"),
+        alpha: float = 0.1,
+        rule: Rule = "relative",
+        spread: Spread = "estimated",
+    ) -> None:
+        self.keep = keep
+        self.alpha = alpha
+        self.rule = rule
+        self.spread = spread
+
+    def fit(self, X: "Encodings | Array", y: object = None) -> Self:
+        """Decide the type of every variable on encodings, or on an array as `spread` says."""
+        unknown = set(self.keep) - set(TYPES)
+        if unknown or not self.keep or isinstance(self.keep, str):
+            raise ConfigError(f"expected keep as a list of {', '.join(TYPES)}, got {self.keep!r}")
+        encodings = X if isinstance(X, Encodings) else self._encodings(X)
+        if isinstance(X, Encodings):
+            self.n_features_in_ = X.latents
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        regime = classify(encodings, alpha=self.alpha, rule=self.rule)
+        support = np.zeros(self.n_features_in_, dtype=bool)
+        support[: encodings.latents] = np.isin(regime.types, list(self.keep))
+        if not support.any():
+            raise DataError(
+                f"expected at least one {' or '.join(self.keep)} variable, all {encodings.latents} are of other types; "
+                "the code carries nothing to keep: lower beta, or keep another type"
+            )
+        self.regime_: Regime = regime
+        self.support_: NDArray[np.bool_] = support
+        return self
+
+    def transform(self, X: "Encodings | Array") -> Any:
+        """Return the kept columns; of encodings, those of the mean."""
+        return super().transform(X.mean if isinstance(X, Encodings) else X)
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        return self.support_
+
+    def _encodings(self, X: Array) -> Encodings:
+        array = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        if self.spread == "estimated":
+            second = np.mean(np.square(array, dtype=np.float64), axis=0)
+            return Encodings(array, variance=np.broadcast_to(np.clip(1.0 - second, 0.0, None), array.shape))
+        if self.spread not in ("variance", "log_variance"):
+            raise ConfigError(f"expected spread 'estimated', 'variance' or 'log_variance', got {self.spread!r}")
+        if array.shape[1] % 2:
+            raise DataError(f"expected as many columns of {self.spread} as of means, got {array.shape[1]} altogether")
+        means, spreads = np.hsplit(array, 2)
+        if self.spread == "variance":
+            return Encodings(means, variance=spreads)
+        return Encodings(means, log_variance=spreads)

@@ -1,0 +1,533 @@
+"""The catalogue: one record for everything a config, a screen or a page can name.
+
+An entry is a callable that carries its own record: title, reading, references, what it needs. Screens, pages, labels,
+citations, documentation and law tests derive from the records, so adding an entry touches the one file it is written
+in. One law for every kind: positional arguments are supplied by the run, keyword-only ones are the settings that a
+config may name, so ``{name: BetaVAE, beta: 4}`` is ``BetaVAE(beta=4)``.
+
+Other packages join by an entry point of the group ``polarised.plugins`` that names a module with registered entries, or
+their code is named in full, as ``module:name``.
+"""
+
+import difflib
+import functools
+import importlib
+import importlib.metadata
+import inspect
+import os
+import typing
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from polarised.errors import ConfigError, DataError
+
+__all__ = [
+    "KINDS",
+    "Output",
+    "Record",
+    "build",
+    "complete",
+    "entry",
+    "names",
+    "nearest",
+    "record",
+    "records",
+    "refuse_code",
+    "register",
+    "settings",
+]
+
+Spec = str | Mapping[str, Any]
+Entry = TypeVar("Entry", bound=Callable[..., Any])
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "dataset": ("data.sprites", "data.published", "data.synthetic", "data.own"),
+    "architecture": ("models.architectures",),
+    "likelihood": ("models.likelihoods",),
+    "prior": ("models.priors.densities", "models.priors.mixtures", "models.priors.conditional"),
+    "objective": ("objectives.papers", "objectives.cures"),
+    "metric": (
+        "metrics.redundancy",
+        "metrics.gaps",
+        "metrics.prediction",
+        "metrics.interventions",
+        "metrics.downstream",
+    ),
+    "estimator": ("metrics.estimators",),
+    "adapter": (
+        "adapters.arrays",
+        "adapters.callables",
+        "adapters.native",
+        "adapters.pythae",
+        "adapters.diffusers",
+        "adapters.scvi",
+        "adapters.disentangling_vae",
+        "adapters.disentanglement_lib",
+    ),
+    "measure": ("study.measures", "study.further"),
+    "executor": ("study.executors",),
+    "claim": ("study.claims",),
+    "figure": (
+        "report.figures.variables",
+        "report.figures.over_strength",
+        "report.figures.over_training",
+        "report.figures.pictures",
+        "report.figures.factors",
+        "report.figures.decomposition",
+    ),
+    "gallery": ("report.papers",),
+}
+"""Every kind of entry and the modules its entries are written in."""
+
+PLUGINS = "polarised.plugins"
+
+# The code of others that this process was told to use, by a config or a call of its user.
+_used: set[str] = set()
+_records: dict[str, dict[str, "Record"]] = {kind: {} for kind in KINDS}
+
+
+@dataclass(frozen=True)
+class Output:
+    """One number that an entry gives: its name in tables, how people write it, its unit and how to read it.
+
+    Args:
+        name: The name in tables and JSON, such as ``dci_completeness``.
+        title: The name as people write it; the name with spaces if empty.
+        unit: The unit, such as ``nats``, or nothing.
+        reading: One plain sentence on how to read the number.
+    """
+
+    name: str
+    title: str = ""
+    unit: str = ""
+    reading: str = ""
+
+    @property
+    def label(self) -> str:
+        """The title with its unit, as an axis shows it."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+@dataclass(frozen=True)
+class Record:
+    """Everything known about one entry of the catalogue.
+
+    Args:
+        kind: One of `KINDS`.
+        name: What a config calls it.
+        call: The entry itself.
+        title: Its name as people write it, such as ``beta-VAE``.
+        summary: What it is, in a few words.
+        symbol: The symbol of its strength, such as ``β``.
+        strength: The settings that tell its models apart; the first is the strength.
+        needs: What it cannot do without: ``factors``, ``decoder``, ``files`` …
+        outputs: The numbers it gives.
+        references: Keys of the bibliography for the works it comes from.
+        references_by_setting: Further keys, for runs whose settings hold the given value.
+        example: How a law test may call it: the settings, or a function that makes the arguments.
+        facts: What only entries of this kind have.
+    """
+
+    kind: str
+    name: str
+    call: Callable[..., Any]
+    title: str = ""
+    summary: str = ""
+    symbol: str = ""
+    strength: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    references: tuple[str, ...] = ()
+    references_by_setting: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    example: Any = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reading(self) -> str:
+        """How to read the entry's one number, or nothing where it gives several."""
+        return self.outputs[0].reading if len(self.outputs) == 1 else ""
+
+    def citations(self, chosen: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the keys to cite for a use of the entry with the chosen settings.
+
+        Args:
+            chosen: The settings of the use, as a config names them.
+
+        Returns:
+            Keys of the bibliography, those of the entry itself first.
+        """
+        values = [value for value in chosen.values() if isinstance(value, str)]
+        further = (key for value in values for key in self.references_by_setting.get(value, ()))
+        return (*self.references, *further)
+
+
+def register(
+    kind: str,
+    *,
+    name: str = "",
+    title: str = "",
+    summary: str = "",
+    symbol: str = "",
+    strength: tuple[str, ...] = (),
+    unit: str = "",
+    reading: str = "",
+    needs: tuple[str, ...] = (),
+    outputs: tuple[Output, ...] = (),
+    references: tuple[str, ...] = (),
+    references_by_setting: Mapping[str, tuple[str, ...]] | None = None,
+    example: Any = None,
+    **facts: Any,
+) -> Callable[[Entry], Entry]:
+    """Return a decorator that puts a callable into the catalogue, with everything known about it.
+
+    Args:
+        kind: One of `KINDS`.
+        name: What a config calls the entry; the callable's own name if empty.
+        title: Its name as people write it; its name with spaces if empty.
+        summary: What it is, in a few words.
+        symbol: The symbol of its strength.
+        strength: The settings that tell its models apart; the first is the strength.
+        unit: The unit of its one number.
+        reading: One sentence on how to read its one number.
+        needs: What it cannot do without.
+        outputs: The numbers it gives, where there are several.
+        references: Keys of the bibliography.
+        references_by_setting: Further keys, for uses whose settings hold the given value.
+        example: How a law test may call it.
+        **facts: What only entries of this kind have, such as the licence of a dataset.
+
+    Returns:
+        A decorator that returns the callable unchanged.
+
+    Raises:
+        ConfigError: If the kind is unknown.
+
+    >>> @register("metric", reading="1 is best.", references=("Chen2018",))
+    ... def share(codes): ...
+    >>> record("metric", "share").reading
+    '1 is best.'
+    >>> del _records["metric"]["share"]
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"no kind of entry {kind!r}{nearest(kind, KINDS)}; the kinds are {', '.join(KINDS)}")
+
+    def put(call: Entry) -> Entry:
+        own = name or call.__name__
+        written = title or own.replace("_", " ")
+        # A metric gives one number unless it says otherwise.
+        single = (Output(own, written, unit, reading),) if kind == "metric" else ()
+        _records[kind][own] = Record(
+            kind=kind,
+            name=own,
+            call=call,
+            title=written,
+            summary=summary,
+            symbol=symbol,
+            strength=strength,
+            needs=needs,
+            outputs=tuple(_titled(output) for output in outputs) or single,
+            references=references,
+            references_by_setting=references_by_setting or {},
+            example=example,
+            facts=facts,
+        )
+        return call
+
+    return put
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """Return the names of a kind's entries, in the order they are written in.
+
+    Args:
+        kind: One of `KINDS`.
+
+    Returns:
+        The names a config may use.
+
+    >>> "BetaVAE" in names("objective")
+    True
+    """
+    _load(kind)
+    return tuple(_records[kind])
+
+
+def records(kind: str) -> tuple[Record, ...]:
+    """Return the records of a kind, in the order they are written in.
+
+    Args:
+        kind: One of `KINDS`.
+
+    Returns:
+        One record for each entry, those of plugins last.
+
+    >>> {each.kind for each in records("prior")}
+    {'prior'}
+    """
+    _load(kind)
+    return tuple(_records[kind].values())
+
+
+def record(kind: str, name: str) -> Record:
+    """Return the record behind a name of the catalogue, or behind ``module:name`` of a user's own module.
+
+    Args:
+        kind: One of `KINDS`.
+        name: A name of the catalogue, or ``module:name``.
+
+    Returns:
+        The record; for code that was never registered, one made of its name and docstring.
+
+    Raises:
+        ConfigError: If there is no such entry.
+
+    >>> record("objective", "BetaVAE").title
+    'beta-VAE'
+    """
+    if ":" in name:
+        call = entry(kind, name)
+        known = next((each for each in _records[kind].values() if each.call is call), None)
+        own = name.rpartition(":")[2]
+        return known or Record(kind, name, call, title=own, summary=_first_sentence(call))
+    offered = names(kind)
+    if name not in offered:
+        raise ConfigError(
+            f"there is no {kind} {name!r}{nearest(name, offered)}; "
+            f"there are {', '.join(offered)}, or give your own as 'module:name'"
+        )
+    return _records[kind][name]
+
+
+def entry(kind: str, name: str) -> Callable[..., Any]:
+    """Return the callable behind a name of the catalogue, or behind ``module:name`` of a user's own module.
+
+    Args:
+        kind: One of `KINDS`.
+        name: A name of the catalogue, or ``module:name``.
+
+    Returns:
+        The callable.
+
+    Raises:
+        ConfigError: If there is no such entry, or the module cannot be imported.
+
+    >>> entry("objective", "BetaVAE").__name__
+    'BetaVAE'
+    """
+    if ":" not in name:
+        return record(kind, name).call
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"expected an importable 'module:name', got {name!r}: {error}; "
+            "check the spelling and that the module is on PYTHONPATH"
+        ) from error
+    _used.add(name)
+    return typing.cast(Callable[..., Any], found)
+
+
+def settings(callable_: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the keyword-only parameters of a catalogue entry: what a config may set.
+
+    Args:
+        callable_: The entry.
+
+    Returns:
+        The parameters by name.
+
+    >>> def example(shape, *, width=3): ...
+    >>> list(settings(example))
+    ['width']
+    """
+    parameters = inspect.signature(callable_).parameters.values()
+    return {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def complete(kind: str, spec: Spec) -> dict[str, Any]:
+    """Return a spec with every default written out and every value checked, as plain JSON types.
+
+    Args:
+        kind: One of `KINDS`.
+        spec: A name, or a mapping with a ``name`` and settings.
+
+    Returns:
+        The name and every setting.
+
+    Raises:
+        ConfigError: If the entry or a setting does not exist, or a value has the wrong type.
+
+    >>> complete("objective", "BetaVAE")
+    {'name': 'BetaVAE', 'beta': 4.0}
+    """
+    name, values, _ = _read_checked(kind, spec)
+    return {"name": name, **{key: _plain(value) for key, value in values.items()}}
+
+
+def build(kind: str, spec: Spec, *supplied: Any) -> Any:
+    """Call a catalogue entry with what the run supplies and what the spec sets.
+
+    Args:
+        kind: One of `KINDS`.
+        spec: A name, or a mapping with a ``name`` and settings.
+        *supplied: The positional arguments, which come from the run.
+
+    Returns:
+        What the entry returns.
+
+    Raises:
+        ConfigError: If the entry or a setting does not exist, or a value has the wrong type.
+
+    >>> build("objective", {"name": "BetaVAE", "beta": 2}).beta
+    2.0
+    """
+    _, values, callable_ = _read_checked(kind, spec)
+    return callable_(*supplied, **values)
+
+
+def refuse_code(config: Any, where: str | Path) -> None:
+    """Refuse a config that lies beside somebody's model and names code as ``module:name``: reading it would run it.
+
+    Let through is what this process uses already, and the packages in the environment variable POLARISED_TRUST.
+
+    Args:
+        config: What was read: mappings, lists and plain values.
+        where: The file it came from, for the sentence.
+
+    Raises:
+        DataError: If the config names code that is not trusted.
+
+    >>> refuse_code({"prior": {"name": "os:system"}}, "model.safetensors")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    polarised.errors.DataError: expected only names of polarised in model.safetensors, it names os:system, ...
+    """
+    trusted = {package.strip() for package in os.environ.get("POLARISED_TRUST", "").split(",")}
+    seen: set[int] = set()
+    waiting: list[tuple[Any, Any]] = [("", config)]
+    while waiting:
+        key, value = waiting.pop()
+        # Any text with a colon may be read as module:name, but for that of a path.
+        if isinstance(value, str) and ":" in value and key != "path" and value not in _used:
+            package = value.partition(":")[0].partition(".")[0]
+            if package not in trusted:
+                raise DataError(
+                    f"expected only names of polarised in {where}, it names {value}, which would be imported and run; "
+                    f"if you trust that code, set POLARISED_TRUST={package}"
+                )
+        elif isinstance(value, Mapping | list | tuple) and id(value) not in seen:
+            # YAML can name the same list a billion times in ten lines; each is looked at once.
+            seen.add(id(value))
+            waiting += value.items() if isinstance(value, Mapping) else ((key, each) for each in value)
+
+
+def nearest(name: str, offered: Iterable[str]) -> str:
+    """Return ``' (did you mean ...?)'`` for the closest of the offered names, or nothing.
+
+    Args:
+        name: What was asked for.
+        offered: What there is.
+
+    Returns:
+        A remark to put into a sentence, with a space before it.
+
+    >>> nearest("betaa", ["beta", "gamma"])
+    " (did you mean 'beta'?)"
+    """
+    lowered = {offer.lower(): offer for offer in offered}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
+
+
+def _load(kind: str) -> None:
+    if kind not in KINDS:
+        raise ConfigError(f"no kind of entry {kind!r}{nearest(kind, KINDS)}; the kinds are {', '.join(KINDS)}")
+    for module in KINDS[kind]:
+        importlib.import_module(f"polarised.{module}")
+    _load_plugins()
+
+
+@functools.cache
+def _load_plugins() -> None:
+    for point in importlib.metadata.entry_points(group=PLUGINS):
+        try:
+            point.load()
+        except Exception as error:
+            # A broken package of others must not take this one down with it.
+            warnings.warn(f"the plugin {point.name} ({point.value}) could not be loaded: {error}", stacklevel=2)
+
+
+def _titled(output: Output) -> Output:
+    return output if output.title else Output(output.name, output.name.replace("_", " "), output.unit, output.reading)
+
+
+def _first_sentence(call: Callable[..., Any]) -> str:
+    return (inspect.getdoc(call) or "").partition("\n")[0]
+
+
+def _read_checked(kind: str, spec: Spec) -> tuple[str, dict[str, Any], Callable[..., Any]]:
+    name, given, callable_ = _read(kind, spec)
+    accepted = settings(callable_)
+    for key in given:
+        if key not in accepted:
+            choices = ", ".join(accepted) or "none"
+            raise ConfigError(f"{name} has no setting {key!r}{nearest(key, accepted)}; its settings are: {choices}")
+    hints = _hints(callable_)
+    values: dict[str, Any] = {}
+    for key, parameter in accepted.items():
+        if key in given:
+            values[key] = _checked(name, key, given[key], hints.get(key, Any))
+        elif parameter.default is inspect.Parameter.empty:
+            raise ConfigError(f"{name} needs the setting {key!r}; write for example {{name: {name}, {key}: ...}}")
+        else:
+            values[key] = parameter.default
+    return name, values, callable_
+
+
+def _read(kind: str, spec: Spec) -> tuple[str, dict[str, Any], Callable[..., Any]]:
+    if isinstance(spec, str):
+        spec = {"name": spec}
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
+        raise ConfigError(
+            f"expected the name of one {kind}, or a mapping with a 'name', got {spec!r}; "
+            "write for example {name: ..., setting: value}"
+        )
+    given = {str(key): value for key, value in spec.items() if key != "name"}
+    return spec["name"], given, entry(kind, spec["name"])
+
+
+def _hints(callable_: Callable[..., Any]) -> dict[str, Any]:
+    target = callable_.__init__ if inspect.isclass(callable_) else callable_
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except (NameError, TypeError):
+        return {}
+
+
+def _checked(name: str, key: str, value: Any, hint: Any) -> Any:
+    import pydantic
+
+    try:
+        return _adapter(hint).validate_python(value)
+    except pydantic.ValidationError as error:
+        problem = error.errors()[0]
+        raise ConfigError(f"{name}.{key}: {problem['msg'].lower()}, got {value!r}") from error
+
+
+@functools.lru_cache(maxsize=512)
+def _adapter(hint: Any) -> Any:
+    # Kept, for a study asks about the same settings thousands of times.
+    import pydantic
+
+    return pydantic.TypeAdapter(hint)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value

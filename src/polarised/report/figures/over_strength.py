@@ -1,0 +1,303 @@
+"""Figures of a study's tidy table against the strength of regularisation, a panel a method, bands over seeds."""
+
+import textwrap
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised.errors import DataError
+from polarised.registry import register
+from polarised.report.drawing import INK, SMALL, TEXT, band, legend, panels, series
+from polarised.report.theme import REPRESENTATIONS, SUBSET_LOOKS, SUBSETS, TYPES, metric_name, strength_name
+
+if TYPE_CHECKING:
+    import polars
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "downstream_by_subset",
+    "metric_by_subset",
+    "metric_over_passive",
+    "total_correlation_by_strength",
+    "types_by_strength",
+]
+
+Rule = Literal["relative", "standard"]
+
+
+Values = list[NDArray[np.float64]]
+
+
+@register("figure")
+def types_by_strength(table: "polars.DataFrame", *, rule: Rule = "standard") -> "Figure":
+    """Stack the mean numbers of active, mixed and passive variables against strength.
+
+    [Bonheme2023BeMoreActive, figures 7 and 14]
+
+    >>> len(types_by_strength(_example()).axes)
+    1
+    """
+    groups = by_method(chosen(table, "count", rule=rule))
+    figure, axes = panels(len(groups), share_y=True)
+    for axis, (name, frame) in zip(axes, groups.items(), strict=True):
+        strengths = strengths_of(frame)
+        base = np.zeros(len(strengths))
+        for kind, look in TYPES.items():
+            values = np.array([v.mean() if v.size else 0.0 for v in repeated(frame, strengths, variables=kind)])
+            bars = axis.bar(
+                range(len(strengths)),
+                values,
+                0.72,
+                base,
+                color=look.light,
+                hatch=look.hatch,
+                edgecolor="white",
+                linewidth=0.5,
+                label=kind,
+            )
+            for bar, value in zip(bars, values, strict=True):
+                if value > 0.9:
+                    middle = bar.get_y() + value / 2
+                    axis.text(
+                        bar.get_x() + 0.36,
+                        middle,
+                        look.letter,
+                        ha="center",
+                        va="center",
+                        fontsize=SMALL - 1,
+                        color="white",
+                        fontweight="bold",
+                        bbox={"boxstyle": "round,pad=0.12", "fc": look.light, "ec": "none"},
+                    )
+            base += values
+        strength_axis(axis, strengths, name)
+    axes[0].set_ylabel("number of variables")
+    legend(figure, axes)
+    return figure
+
+
+@register("figure")
+def metric_over_passive(
+    table: "polars.DataFrame", *, metric: str = "total_correlation", rule: Rule = "standard"
+) -> "Figure":
+    """Draw a metric of both representations over bars of the mean number of passive variables.
+
+    [Bonheme2023BeMoreActive, figures 8 and 15 to 17]
+
+    >>> len(metric_over_passive(_example()).axes)
+    2
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    scores = by_method(chosen(table, metric, variables="full", rule=rule))
+    counts = by_method(chosen(table, "count", variables="passive", rule=rule))
+    figure, axes = panels(len(scores))
+    for axis, (name, frame) in zip(axes, scores.items(), strict=True):
+        strengths = strengths_of(frame)
+        _two_lines(axis, frame, strengths)
+        bars = axis.twinx()
+        passive = [v.mean() if v.size else 0.0 for v in repeated(counts.get(name, frame.clear()), strengths)]
+        look = TYPES["passive"]
+        bars.bar(
+            range(len(strengths)),
+            passive,
+            0.62,
+            color="#dfe1e4",
+            hatch=look.hatch,
+            edgecolor="white",
+            label="passive variables (right)",
+        )
+        # Lines belong in front of the bars of the other axis.
+        axis.set_zorder(bars.get_zorder() + 1)
+        axis.patch.set_visible(False)
+        bars.spines["top"].set_visible(False)
+        bars.tick_params(labelsize=SMALL, length=2.5, width=0.7, labelcolor=INK)
+        bars.set_ylim(0, max(1.0, *passive) * 1.9)
+        bars.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+        strength_axis(axis, strengths, name)
+    name_upright(axes[0], metric)
+    legend(figure, axes)
+    return figure
+
+
+@register("figure")
+def metric_by_subset(
+    table: "polars.DataFrame",
+    *,
+    metric: str = "total_correlation",
+    subsets: tuple[str, ...] = ("full", "alive", "active"),
+    rule: Rule = "standard",
+) -> "Figure":
+    """Draw a metric of both representations on all variables, without the passive ones, and on the active ones.
+
+    A row a method; where the passive variables are gone, the gap is. A subset no run was scored on has no column.
+    [Bonheme2023BeMoreActive, figures 9, 10 and 18]
+
+    >>> len(metric_by_subset(_example(), subsets=("full",)).axes)
+    1
+    """
+    frame = chosen(table, metric, rule=rule)
+    groups, scored = by_method(frame), frame["variables"].unique().to_list()
+    subsets = tuple(name for name in subsets if name in scored)
+    figure, axes = panels(len(groups) * len(subsets), columns=max(len(subsets), 1), height=1.9)
+    for row, (name, frame) in enumerate(groups.items()):
+        strengths = strengths_of(frame)
+        own = axes[row * len(subsets) : (row + 1) * len(subsets)]
+        for axis, variables in zip(own, subsets, strict=True):
+            _two_lines(axis, frame, strengths, variables=variables)
+            strength_axis(axis, strengths, f"{name}: {SUBSETS.get(variables, variables)}")
+        top = max(axis.get_ylim()[1] for axis in own)
+        low = min([0.0, *(axis.get_ylim()[0] for axis in own)])
+        for axis in own:
+            axis.set_ylim(low - 0.03 * (top - low), top)
+        name_upright(own[0], metric)
+    legend(figure, axes)
+    return figure
+
+
+@register("figure")
+def downstream_by_subset(
+    table: "polars.DataFrame", *, metric: str = "accuracy", method: str | None = None, rule: Rule = "standard"
+) -> "Figure":
+    """Draw the accuracy of predicting factors from subsets of variables, mean beside sampled, with random guessing.
+
+    [Bonheme2023BeMoreActive, figure 6]
+
+    >>> len(downstream_by_subset(_example(metric="accuracy")).axes)
+    2
+    """
+    import polars
+
+    table = table if method is None else table.filter(polars.col("method") == method)
+    groups = by_method(chosen(table, metric, rule=rule))
+    figure, axes = panels(2 * len(groups), columns=2, width=3.3, height=2.3, share_y=True)
+    for row, (name, frame) in enumerate(groups.items()):
+        strengths = strengths_of(frame)
+        scored = frame["variables"].unique().to_list()
+        # What is left without passive variables is in every run; active with mixed only where there are both.
+        present = [v for v in SUBSETS if v in scored and not (v == "active_mixed" and "alive" in scored)]
+        for axis, representation in zip(axes[2 * row : 2 * row + 2], REPRESENTATIONS, strict=True):
+            for variables in present:
+                # A random guess has no representation.
+                own = {} if variables == "random" else {"representation": representation}
+                values = repeated(frame, strengths, variables=variables, **own)
+                look = SUBSET_LOOKS[variables]
+                band(axis, range(len(strengths)), values, look, label=SUBSETS[variables], seeds=seeds_of(frame))
+            strength_axis(axis, strengths, f"{name}: {representation} representation")
+        name_upright(axes[2 * row], metric)
+    # The scale is shared and a limit once set is kept, so it waits for the last row.
+    axes[0].set_ylim(0, None)
+    legend(figure, axes)
+    return figure
+
+
+@register("figure")
+def total_correlation_by_strength(table: "polars.DataFrame", *, metric: str = "total_correlation") -> "Figure":
+    """Draw total correlation of mean and sample for each method, and of the means of all methods in one panel.
+
+    FactorVAE's two curves part, those of RTC-VAE do not. [Cheng2021, figures 3 and 4]
+
+    >>> len(total_correlation_by_strength(_example()).axes)
+    2
+    """
+    groups = by_method(chosen(table, metric, variables="full"))
+    figure, axes = panels(len(groups) + 1)
+    for axis, (name, frame) in zip(axes, groups.items(), strict=False):
+        strengths = strengths_of(frame)
+        _two_lines(axis, frame, strengths)
+        strength_axis(axis, strengths, name)
+    everything = sorted({s for frame in groups.values() for s in strengths_of(frame)}, key=order_of)
+    for i, (name, frame) in enumerate(groups.items()):
+        # Methods differ in their grids: a line joins what its own method was tried at.
+        own = strengths_of(frame)
+        values = repeated(frame, own, representation="mean")
+        band(axes[-1], [everything.index(s) for s in own], values, series(i), label=f"mean, {name}")
+    strength_axis(axes[-1], everything, "all methods: mean")
+    name_upright(axes[0], metric)
+    legend(figure, axes, columns=3)
+    return figure
+
+
+def chosen(
+    table: "polars.DataFrame", metric: str, *, variables: str | None = None, rule: str | None = None
+) -> "polars.DataFrame":
+    """Return the rows of one metric, of some variables, typed by one rule (rows without a rule always belong)."""
+    import polars
+
+    needed = {"method", "strength", "metric", "representation", "variables", "value"}
+    if missing := sorted(needed - set(table.columns)):
+        raise DataError(f"expected a tidy table, {', '.join(missing)} missing; make it with polarised study collect")
+    frame = table.filter(polars.col("metric") == metric)
+    if frame.is_empty():
+        raise DataError(f"expected rows of {metric!r}, the table has {', '.join(table['metric'].unique().sort())}")
+    if variables is not None:
+        frame = frame.filter(polars.col("variables") == variables)
+    if rule is not None and "rule" in frame.columns:
+        frame = frame.filter(polars.col("rule").is_null() | (polars.col("rule") == rule))
+    return frame
+
+
+def by_method(frame: "polars.DataFrame") -> "dict[str, polars.DataFrame]":
+    """Return the rows of each method, and of each dataset where there are several."""
+    several = "dataset" in frame.columns and frame["dataset"].n_unique() > 1
+    keys = ["method", "dataset"] if several else ["method"]
+    parts = frame.partition_by(keys, as_dict=True, maintain_order=True)
+    return {", ".join(str(part) for part in key): own for key, own in parts.items()}
+
+
+def strengths_of(frame: "polars.DataFrame") -> list[Any]:
+    """Return the strengths in order."""
+    return sorted(frame["strength"].unique().to_list(), key=order_of)
+
+
+def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> Values:
+    """Return the values of all seeds at each strength."""
+    import polars
+
+    for column, value in where.items():
+        frame = frame.filter(polars.col(column) == value)
+    parts = {key[0]: own["value"].drop_nulls() for key, own in frame.partition_by("strength", as_dict=True).items()}
+    return [np.array(parts.get(strength, ()), dtype=np.float64) for strength in strengths]
+
+
+def seeds_of(frame: "polars.DataFrame") -> int:
+    """Return how many seeds a table has; 0 where it does not tell them apart."""
+    return frame["seed"].n_unique() if "seed" in frame.columns else 0
+
+
+def order_of(strength: Any) -> tuple[int, float, str]:
+    """Return what sorts strengths: numbers before names, runs without one last."""
+    return (0, float(strength), "") if isinstance(strength, int | float) else (1, 0.0, str(strength))
+
+
+def _two_lines(axis: Any, frame: "polars.DataFrame", strengths: list[Any], **where: str) -> None:
+    # The dashed mean last: where the two agree, both stay visible.
+    for representation, look in reversed(REPRESENTATIONS.items()):
+        values = repeated(frame, strengths, representation=representation, **where)
+        label = f"{representation} representation"
+        band(axis, range(len(strengths)), values, look, label=label, seeds=seeds_of(frame))
+
+
+def name_upright(axis: Any, metric: str) -> None:
+    """Name the upright axis after a metric, in lines that a panel has room for."""
+    axis.set_ylabel(textwrap.fill(metric_name(metric), 26))
+
+
+def strength_axis(axis: Any, strengths: list[Any], title: str) -> None:
+    """Give a panel an axis of strengths at equal distances, and its title."""
+    labels = ["–" if s is None else f"{s:g}" if isinstance(s, int | float) else str(s) for s in strengths]
+    axis.set_xticks(range(len(strengths)), labels)
+    axis.set_xlim(-0.6, len(strengths) - 0.4)
+    axis.set_xlabel(strength_name(title), fontsize=TEXT)
+    axis.set_title(title, fontsize=TEXT)
+
+
+def _example(metric: str = "total_correlation") -> "polars.DataFrame":
+    import polars
+
+    measured = [(metric, r, "full", 1.0) for r in REPRESENTATIONS] + [("count", None, kind, 2.0) for kind in TYPES]
+    names = ["metric", "representation", "variables", "value"]
+    return polars.DataFrame(measured, schema=names, orient="row").with_columns(
+        method=polars.lit("BetaVAE"), strength=polars.lit(1.0), seed=polars.lit(0), dataset=polars.lit("dsprites")
+    )

@@ -1,0 +1,325 @@
+"""One self-contained HTML file for a diagnosis, several side by side, or a study: no network, no server."""
+
+import base64
+import hashlib
+import importlib.resources
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarised._io.files import replacing
+from polarised.errors import DataError
+from polarised.report import theme
+from polarised.report.theme import strip
+
+if TYPE_CHECKING:
+    import polars
+
+    from polarised.diagnosis import Diagnosis, Pictures
+    from polarised.regime import Encodings, Regime
+    from polarised.regime.timeline import Timeline
+
+__all__ = ["embedded", "model", "plain", "rendered", "table", "write_report"]
+
+CORE = ("core.js", "shell.js", "scores.js", "time.js")
+
+
+MODELS = (*CORE, "regime.js", "variables.js", "correlations.js", "pictures.js", "training.js", "models.js")
+
+
+STUDY = (*CORE, "learning.js", "study.js")
+
+
+def write_report(
+    subject: "Diagnosis | Sequence[Diagnosis] | polars.DataFrame",
+    path: str | Path,
+    *,
+    title: str | None = None,
+    verdicts: Sequence[Mapping[str, Any]] = (),
+    links: Mapping[str, str] | None = None,
+    timelines: "Mapping[str, Timeline] | None" = None,
+) -> Path:
+    """Write the page of one diagnosis, of several beside each other, or of a study's tidy table.
+
+    A study's table has the columns run, seed, method, strength, dataset, representation, variables, metric, value;
+    `verdicts` are records of claim, verdict (confirmed, not confirmed, undecided) and evidence; `links` leads from a
+    run's name to its own page, `timelines` to what was seen while it trained.
+
+    >>> import tempfile, polarised
+    >>> encodings = polarised.Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> page = write_report(polarised.diagnose(encodings), Path(tempfile.mkdtemp()) / "page.html")
+    >>> page.read_text()[:15]
+    '<!doctype html>'
+    """
+    import polars
+
+    from polarised.report import contents
+
+    if isinstance(subject, polars.DataFrame):
+        from polarised.report.study_page import study
+
+        page = rendered(
+            "study.html",
+            study(subject, verdicts=verdicts, links=links, title=title or "A study", timelines=timelines),
+            title=title or "A study",
+            scripts=STUDY,
+        )
+    else:
+        diagnoses = list(subject) if isinstance(subject, Sequence) else [subject]
+        if not diagnoses:
+            raise DataError("expected at least one diagnosis to report on, got none; make one with polarised.diagnose")
+        page = rendered(
+            "models.html",
+            {"models": [contents.model(diagnosis) for diagnosis in diagnoses]},
+            title=title or " · ".join(str(diagnosis.name) for diagnosis in diagnoses[:4]),
+            scripts=MODELS,
+        )
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return path
+
+
+BINS = 32
+
+
+# What a page can show at a glance and carry in its three megabytes; the tables below always hold every variable.
+MOST_VARIABLES = 64
+
+
+MOST_STEPS = 600
+
+
+MOST_PAIRS = 12
+
+
+MOST_PIXELS = 1_500_000
+
+
+# What the 20 bins of `mutual_information` leave of independent variables, times the number of inputs.
+FLOOR = 19**2 / 2
+
+
+def model(diagnosis: "Diagnosis") -> dict[str, Any]:
+    """Return what the page shows of one model.
+
+    >>> from polarised import diagnose, Encodings
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> model(diagnose(encodings))["alpha"]
+    0.1
+    """
+    encodings, regime = diagnosis.encodings, diagnosis.regime
+    sampled = encodings.sample(seed=0)
+    # The most informative variables, in the order of their index.
+    by_rate = np.argsort(-np.nan_to_num(regime.statistics.kl, posinf=sys.float_info.max), kind="stable")
+    shown = sorted(int(j) for j in by_rate[:MOST_VARIABLES])
+    return {
+        "name": diagnosis.name,
+        "headline": diagnosis.headline,
+        "advice": list(diagnosis.advice),
+        "rows": regime.rows,
+        "inputs": regime.inputs,
+        "alpha": regime.alpha,
+        "rule": regime.rule,
+        "use_shift": regime.use_shift,
+        "learned_prior": not encodings.has_standard_prior,
+        "variables": _variables(regime),
+        "histograms": _histograms(encodings, sampled),
+        "scores": table(diagnosis.scores),
+        "information_floor": FLOOR / len(encodings),
+        "correlations": {
+            "variables": shown,
+            "mean": _correlations(encodings.mean[:, shown]),
+            "sampled": _correlations(sampled[:, shown]),
+        },
+        "pictures": _pictures(diagnosis.pictures, by_rate),
+        "decoder_use": None if diagnosis.decoder_use is None else table(diagnosis.decoder_use),
+        "history": None if diagnosis.history is None else table(_thinned(diagnosis.history)),
+        "dynamics": None if diagnosis.snapshots is None else _dynamics(diagnosis.snapshots),
+        "other_rules": None if diagnosis.other_rules is None else table(diagnosis.other_rules),
+        "downstream": None if diagnosis.downstream is None else table(diagnosis.downstream),
+        "provenance": plain(diagnosis.provenance),
+    }
+
+
+def table(frame: "polars.DataFrame") -> dict[str, Any]:
+    """Return a frame as its column names and rows.
+
+    >>> import polars
+    >>> table(polars.DataFrame({"step": [1], "loss": [float("nan")]}))
+    {'columns': ['step', 'loss'], 'rows': [[1, None]]}
+    """
+    return {"columns": frame.columns, "rows": [[_rounded(plain(cell)) for cell in row] for row in frame.iter_rows()]}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON knows it: NaN becomes null, infinity the largest number, anything unknown its text.
+
+    >>> plain({"a": (1, float("nan")), "b": np.float32(0.5)})
+    {'a': [1, None], 'b': 0.5}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        return value if math.isfinite(value) else math.copysign(sys.float_info.max, value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def _variables(regime: "Regime") -> dict[str, Any]:
+    # Unrounded: the page applies the rule to these very numbers and must come to the same types.
+    frame = regime.table().with_columns(posterior_variance_spread=regime.statistics.variance_variance)
+    return {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.iter_rows()]}
+
+
+def _histograms(encodings: "Encodings", sampled: NDArray[Any]) -> list[dict[str, Any]]:
+    """Counts of mean and sample over one range, so that they compare by eye, and of the variance from zero."""
+    histograms = []
+    for j in range(encodings.latents):
+        mean, sample, variance = encodings.mean[:, j], sampled[:, j], encodings.variance[:, j]
+        low, high = float(min(mean.min(), sample.min())), float(max(mean.max(), sample.max()))
+        if high - low <= 1e-9 * max(1.0, abs(low), abs(high)):
+            low, high = low - 0.5, high + 0.5
+        top = max(float(variance.max()), float(np.max(encodings.prior_variance[..., j])), 1e-12)
+        histograms.append(
+            {
+                "low": low,
+                "high": high,
+                "top": top,
+                "mean": np.histogram(mean, BINS, (low, high))[0].tolist(),
+                "sampled": np.histogram(sample, BINS, (low, high))[0].tolist(),
+                "variance": np.histogram(variance, BINS, (0.0, top * 1.0001))[0].tolist(),
+            }
+        )
+    return histograms
+
+
+def _correlations(codes: NDArray[Any]) -> list[list[float | None]]:
+    centred = codes.astype(np.float64) - codes.mean(axis=0, dtype=np.float64)
+    covariance = centred.T @ centred
+    scale = np.sqrt(np.diag(covariance))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlations = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
+    return [[None if math.isnan(value) else round(value, 4) for value in row] for row in correlations.tolist()]
+
+
+def _pictures(pictures: "Pictures | None", by_rate: NDArray[Any]) -> dict[str, Any] | None:
+    if pictures is None or pictures.originals.ndim != 4:
+        return None
+    originals, reconstructions = pictures.originals[:MOST_PAIRS], pictures.reconstructions[:MOST_PAIRS]
+    frame = int(np.prod(pictures.traversals.shape[1:]))
+    affordable = max(8, MOST_PIXELS // max(frame, 1))
+    variables = sorted(int(j) for j in by_rate[: min(affordable, MOST_VARIABLES)])
+    return {
+        "height": int(originals.shape[-2]),
+        "width": int(originals.shape[-1]),
+        "pairs": len(originals),
+        "originals": strip(originals),
+        "reconstructions": strip(reconstructions),
+        "values": [round(float(value), 4) for value in pictures.values],
+        "traversals": {str(j): strip(pictures.traversals[j]) for j in variables},
+        # How much the picture moves along each variable: the mean spread of a pixel over the walk.
+        "movement": [round(float(walk.std(axis=0).mean()), 6) for walk in pictures.traversals],
+    }
+
+
+def _thinned(frame: "polars.DataFrame") -> "polars.DataFrame":
+    if len(frame) <= MOST_STEPS:
+        return frame
+    rows = np.unique(np.linspace(0, len(frame) - 1, MOST_STEPS).round().astype(int))
+    thinned: polars.DataFrame = frame[rows.tolist()]
+    return thinned
+
+
+def _dynamics(snapshots: "polars.DataFrame") -> dict[str, Any]:
+    """Return steps, a string of type initials for each, and the information of each variable."""
+    frame = snapshots.sort("step", "variable")
+    steps = frame["step"].unique().sort().to_list()
+    if len(steps) > MOST_STEPS:
+        steps = [steps[i] for i in np.unique(np.linspace(0, len(steps) - 1, MOST_STEPS).round().astype(int))]
+    parts = {key[0]: part for key, part in frame.partition_by("step", as_dict=True).items()}
+    return {
+        "steps": [int(step) for step in steps],
+        "types": ["".join(kind[0] for kind in parts[step]["type"]) for step in steps],
+        "kl": [[_rounded(plain(value)) for value in parts[step]["kl"]] for step in steps],
+    }
+
+
+def embedded(data: Any) -> str:
+    """Return data as JSON that is inert inside a script element: no text in it can close the element or open one.
+
+    >>> embedded("</script>") == '"\\\\u003c/script\\\\u003e"'
+    True
+    """
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    # A lone surrogate, as in the name of a file that is not UTF-8, has no encoding.
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def rendered(
+    template: str,
+    data: Mapping[str, Any],
+    *,
+    title: str,
+    scripts: Sequence[str],
+    images: str = "",
+    connect: str = "'none'",
+) -> str:
+    """Return a template of this folder filled in with data, our styles and the named scripts.
+
+    The page's own policy allows no network and no script but the one whose digest it names; `images` and `connect`
+    widen it for a page that has a server.
+
+    >>> rendered("frame.html", {}, title="<b>", scripts=["core.js"]).count("<b>")
+    0
+    """
+    import jinja2
+    import markupsafe
+
+    from polarised import __version__
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_text), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    script = "\n".join(_text(name) for name in scripts)
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    own = {
+        "style": _text("page.css"),
+        "light": theme.style_sheet("light"),
+        "dark": theme.style_sheet("dark"),
+        "script": script,
+        "json": embedded({**data, "subsets": theme.SUBSETS}),
+    }
+    return environment.get_template(template).render(
+        title=title,
+        data=data,
+        version=__version__,
+        digest=digest,
+        images=images,
+        connect=markupsafe.Markup(connect),
+        **{name: markupsafe.Markup(text) for name, text in own.items()},
+    )
+
+
+def _text(name: str) -> str:
+    return importlib.resources.files("polarised.report").joinpath("templates", name).read_text(encoding="utf-8")

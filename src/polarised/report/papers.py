@@ -1,0 +1,372 @@
+"""Figures that any study over strengths has."""
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import polars
+
+from polarised.metrics import disintegration, nmi_matrix, r2_matrix
+from polarised.metrics.estimators import total_correlation_bias_curve
+from polarised.regime import Encodings
+from polarised.registry import register
+from polarised.report.drawing import INK, SMALL, panels, series
+from polarised.report.figures import (
+    aggregate_posterior_density,
+    correlation_counts,
+    correlation_heatmap,
+    correlations_over_training,
+    downstream_by_subset,
+    estimator_bias,
+    factor_against_latent,
+    factor_matrices,
+    histograms_by_type,
+    kl_over_training,
+    latent_pairs,
+    latent_walks,
+    latents_by_factor,
+    magnitude_by_class,
+    metric_by_subset,
+    metric_over_passive,
+    overview,
+    plane_of_strengths,
+    posterior_and_prior,
+    prior_density,
+    ratio_over_training,
+    reconstruction_against_score,
+    reconstructions,
+    samples,
+    scores_against,
+    sparsity_by_regularisation,
+    total_correlation_by_strength,
+    types_by_strength,
+    types_over_training,
+)
+from polarised.report.figures.variables import Parts
+from polarised.report.material import Drawings, Material, stem
+from polarised.study.grid import Point
+from polarised.study.measures import plane_density
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "alpha_and_beta",
+    "any_study",
+    "be_more_active",
+    "bias_table",
+    "decomposition_alignment",
+    "decomposition_clustering",
+    "decomposition_sparsity",
+    "latents_of_factors",
+    "learning_dynamics",
+    "nonlinear_ica",
+    "polarised_ivae",
+    "rtc_vae",
+    "scores_by_method",
+    "split_and_whole",
+]
+
+
+@register("gallery")
+def any_study(material: Material) -> Drawings:
+    """Draw types, and redundancy of both representations, against strength [Bonheme2023BeMoreActive]."""
+    yield "types", types_by_strength(material.table)
+    yield "total_correlation_over_passive", metric_over_passive(material.table)
+    yield "total_correlation", total_correlation_by_strength(material.table)
+
+
+METRICS = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
+
+
+@register("gallery")
+def be_more_active(material: Material) -> Drawings:
+    """Draw figures 4 to 11 and 14 to 18; histograms and correlations are of a run that has all three types.
+
+    Of each dataset, where there are several.
+    """
+    for dataset, ending in material.datasets.items():
+        chosen = _with_a_mixed_variable(material, dataset)
+        encodings, regime = material.encodings(chosen), material.regime(chosen)
+        table = material.table.filter(polars.col("dataset") == dataset)
+        yield f"figure_4_5_histograms{ending}", histograms_by_type(encodings, regime)
+        if "accuracy" in table["metric"]:
+            yield f"figure_6_downstream{ending}", downstream_by_subset(table)
+        yield f"figure_7_14_types{ending}", types_by_strength(table)
+        for metric in METRICS:
+            yield f"figure_8_15_17_{metric}{ending}", metric_over_passive(table, metric=metric)
+            yield f"figure_9_10_18_{metric}{ending}", metric_by_subset(table, metric=metric)
+        yield f"figure_11_correlations{ending}", correlation_heatmap(encodings, regime)
+
+
+@register("gallery")
+def learning_dynamics(material: Material) -> Drawings:
+    """Draw figures 11 to 13, and types, KL and variance ratios over time, of the first run."""
+    point = material.done[0]
+    timeline = material.timeline(point)
+    yield "figure_11_correlations", correlation_heatmap(material.encodings(point), material.regime(point))
+    yield "figure_12_correlated_pairs", correlation_counts(timeline)
+    yield "figure_13_correlations_over_training", correlations_over_training(timeline)
+    yield "types_over_training", types_over_training(timeline)
+    yield "kl_over_training", kl_over_training(timeline)
+    yield "ratio_over_training", ratio_over_training(timeline)
+
+
+def _with_a_mixed_variable(material: Material, dataset: str) -> Point:
+    """Return the run with all three types whose mixed variable changes most from input to input; else the richest.
+
+    It is of the first method that has one, as the paper's is of a beta-VAE: others correlate active variables too.
+    """
+    column = "standard_type" if material.study.rule == "standard" else "type"
+    spreads: dict[str, dict[str, float]] = {}
+    own = {point.run.name: point for point in material.done if point.labels["dataset"] == dataset}
+    for name, point in own.items():
+        types = polars.read_parquet(material.root / name / "regime.parquet", glob=False)
+        if types[column].n_unique() == 3:
+            spread = float(types.filter(polars.col(column) == "mixed")["ratio_variance"].to_numpy().max())
+            spreads.setdefault(point.labels["method"], {})[name] = spread
+    if not spreads:
+        return material.richest(dataset=dataset)
+    first = next(iter(spreads.values()))
+    return own[max(first, key=lambda name: first[name])]
+
+
+@register("gallery")
+def decomposition_alignment(material: Material) -> Drawings:
+    """Draw figure 2, as scored and with Student-t codes transported, what beta does to encoders, and figure 5."""
+    gaussian = polars.col("method") != "Student-t"
+    usual = polars.col("method").eq("isotropic") & polars.col("strength").eq(1.0)
+    top = material.table.filter(gaussian)
+    yield "figure_2_top", reconstruction_against_score(top, symbols=dict.fromkeys(material.methods(), "β"))
+    tailed, symbols = material.table.filter(~gaussian | usual), {"isotropic": "β", "Student-t": "ν"}
+    for score, ending in (("factor_vae_score", ""), ("factor_vae_score_transported", "_transported")):
+        yield f"figure_2_bottom{ending}", reconstruction_against_score(tailed, score=score, symbols=symbols)
+    yield "overlap", scores_against(top, y="encoder_entropy", x=("reconstruction", "factor_vae_score"))
+    shapes = {f"ν = {df:g}": plane_density({"name": "StudentT", "df": df}) for df in (3.0, 5.0, 100.0)}
+    yield "figure_5_student_t", prior_density(shapes)
+
+
+@register("gallery")
+def decomposition_clustering(material: Material) -> Drawings:
+    """Draw figure 3 (the aggregate posterior over beta and over alpha), both together, and the prior of figure 6."""
+    for method, symbol in (("beta", "β"), ("alpha", "α")):
+        codes = {
+            f"{symbol} = {strength:g}": material.encodings(material.point(method, strength))
+            for strength in material.strengths(method)
+        }
+        yield f"figure_3_{method}", aggregate_posterior_density(codes, columns=len(codes), top=1.0)
+    plane = alpha_and_beta(material.table)
+    yield "alpha_beta", plane_of_strengths(plane, metrics=("overlap", "mmd", "exclusive_kl", "inclusive_kl"))
+    lines = material.table.filter(polars.col("method").is_in(["alpha", "beta"]))
+    yield "overlap", scores_against(lines, y="overlap", x=("mmd", "exclusive_kl"))
+    yield "figure_6_prior", prior_density({"prior": plane_density("GaussianMixture", extent=2.0)}, extent=2.0)
+
+
+def alpha_and_beta(table: polars.DataFrame) -> polars.DataFrame:
+    """Return the results as a plane: method "beta" has alpha 0, "alpha" beta 0, "alpha, beta 3" over alpha beta 3.
+
+    Strengths that only one of the two lines has are left out.
+
+    >>> rows = {"method": ["beta", "alpha", "alpha, beta 3"], "strength": [3.0, 20.0, 20.0]}
+    >>> alpha_and_beta(polars.DataFrame(rows)).rows()
+    [(0.0, 3.0), (20.0, 0.0), (20.0, 3.0)]
+    """
+    line = polars.col("method") == "beta"
+    held = polars.col("method").str.extract("^alpha, beta (.+)$").cast(polars.Float64).fill_null(0.0)
+    placed = table.with_columns(
+        alpha=polars.when(line).then(0.0).otherwise(polars.col("strength")),
+        beta=polars.when(line).then(polars.col("strength")).otherwise(held),
+    )
+    inner = placed.filter(polars.col("method").str.starts_with("alpha, beta"))
+    if not inner.is_empty():
+        placed = placed.filter(*(polars.col(name).is_in([0.0, *inner[name].unique()]) for name in ("alpha", "beta")))
+    return placed.drop("method", "strength")
+
+
+@register("gallery")
+def decomposition_sparsity(material: Material) -> Drawings:
+    """Draw figure 4 (sparsity, reconstruction, mismatch over alpha), and who is used by which class."""
+    yield "figure_4", sparsity_by_regularisation(material.table)
+    for dataset, ending in material.datasets.items():
+        for method in material.methods(dataset):
+            strengths = material.strengths(method, dataset=dataset)
+            for strength in (strengths[0], strengths[-1]):
+                point = material.point(method, strength, dataset=dataset)
+                encodings = material.encodings(point)
+                if encodings.factors is None:
+                    continue
+                classes = material.class_names(point, encodings.factor_names[0])
+                yield (
+                    f"magnitude_{stem(method)}_alpha_{strength:g}{ending}",
+                    magnitude_by_class(encodings, class_names=classes),
+                )
+
+
+# The strengths of the paper's pair plots, figures 14 to 16.
+SHOWN = {"FactorVAE": 50.0, "DIP-VAE-I": 20.0, "DIP-VAE-II": 20.0, "RTC-VAE": 20.0}
+
+
+@register("gallery")
+def rtc_vae(material: Material) -> Drawings:
+    """Draw figures 2 to 16 of [Cheng2021] as far as the finished runs go, those of single models for each dataset."""
+    bias = bias_table()
+    yield "figure_2_estimators", estimator_bias(bias.filter(polars.col("estimator") != "MWS, 1/(NM)"))
+    yield "figure_2_with_literal_mws", estimator_bias(bias)
+    yield "figure_3_4_total_correlation", total_correlation_by_strength(material.table)
+    for metric in ("pair_information", "excess_information"):
+        yield metric, total_correlation_by_strength(material.table, metric=metric)
+    for dataset, ending in material.datasets.items():
+        table = material.table.filter(polars.col("dataset") == dataset)
+        yield f"figure_10_11_sap{ending}", scores_against(table, y="sap", x=("reconstruction", "total_correlation"))
+        yield (
+            f"figure_10_11_total_correlation{ending}",
+            scores_against(table, y="total_correlation", x=("reconstruction",)),
+        )
+        spread = latents_of_factors(material, dataset)
+        if not spread.is_empty():
+            yield f"disintegration{ending}", latents_by_factor(spread)
+        for method in [name for name in SHOWN if name in material.methods(dataset)]:
+            point = material.point(method, SHOWN[method], dataset=dataset)
+            yield from _of_model(material, point, f"{stem(method)}{ending}")
+
+
+def _of_model(material: Material, point: Point, ending: str) -> Drawings:
+    encodings, regime = material.encodings(point), material.regime(point)
+    yield f"figure_14_16_pairs_{ending}", latent_pairs(encodings, regime)
+    if encodings.factors is not None:
+        yield f"figure_6_factors_{ending}", factor_against_latent(encodings, regime)
+        for word, factor in split_and_whole(encodings).items():
+            yield f"figure_7_{word}_factor_{ending}", latent_pairs(encodings, regime, factor=factor)
+        r2, nmi = (of(encodings.mean, encodings.factors) for of in (r2_matrix, nmi_matrix))
+        yield f"figure_8_9_matrices_{ending}", factor_matrices(r2, nmi, encodings.factor_names)
+    shown = material.pictures(point)
+    yield f"figure_12_reconstructions_{ending}", reconstructions(shown)
+    yield f"figure_5_13_walks_{ending}", latent_walks(shown, regime)
+    yield f"figure_13_samples_{ending}", samples(material.samples(point))
+
+
+def split_and_whole(encodings: Encodings) -> dict[str, str]:
+    """Return the factor that is spread over most independent latents, where one is, and the one that is least spread.
+
+    Whole is the factor with the largest gap between its two best latents by R^2. [Cheng2021, figure 7]
+
+    >>> mean = np.random.default_rng(0).normal(size=(500, 3))
+    >>> factors = np.stack([mean[:, :2].sum(axis=1) > 0, mean[:, 2] > 0], axis=1).astype(int)
+    >>> split_and_whole(Encodings(mean, variance=np.ones((500, 3)), factors=factors, factor_names=["hue", "size"]))
+    {'disintegrated': 'hue', 'whole': 'size'}
+    """
+    if encodings.factors is None:
+        return {}
+    table = disintegration(encodings.mean, encodings.factors, factor_names=tuple(encodings.factor_names))
+    split = table.filter("disintegrated").sort(polars.col("variables").list.len(), "gap", descending=[True, False])
+    best = table.filter(~polars.col("disintegrated")).sort("gap", descending=True)
+    found = {"disintegrated": split["factor"].head(1).to_list(), "whole": best["factor"].head(1).to_list()}
+    return {word: str(names[0]) for word, names in found.items() if names}
+
+
+def latents_of_factors(material: Material, dataset: str | None = None) -> polars.DataFrame:
+    """Return how many latents tell of each factor (R^2 above 0.1) in every finished run: method, strength, factor."""
+    rows = []
+    for point in material.done:
+        encodings = material.encodings(point)
+        if encodings.factors is None or dataset not in (None, point.labels["dataset"]):
+            continue
+        spread = disintegration(encodings.mean, encodings.factors, factor_names=tuple(encodings.factor_names))
+        labels = (str(point.labels["method"]), point.labels["strength"])
+        rows += [(*labels, name, len(own)) for name, own in spread.select("factor", "variables").iter_rows()]
+    schema = {"method": polars.String, "strength": polars.Float64, "factor": polars.String, "value": polars.Float64}
+    return polars.DataFrame(rows, schema=schema, orient="row")
+
+
+def bias_table(
+    *, variables: tuple[int, ...] = (2, 4, 6, 10), batch_size: int = 500, batches: int = 4
+) -> polars.DataFrame:
+    """Return minibatch estimates of a known total correlation, see `metrics.bias`, a row an estimate.
+
+    The printed MWS weight 1 / (N M) makes the estimate about (D - 1) log N too large, not too small as the paper's
+    text says; with 1 / M it falls together with MSS0. The paper does not print D, M, N; these are ours.
+
+    >>> table = bias_table(variables=(2,), batch_size=20, batches=1)
+    >>> table.columns, table["estimator"].n_unique()
+    (['dimension', 'determinant', 'estimator', 'value'], 5)
+    """
+    size, determinants = 50_000, (0.01, 0.1, 0.25, 0.5, 0.75, 1.0)
+    curve = total_correlation_bias_curve(
+        variables=variables, determinants=determinants, batch_size=batch_size, dataset_size=size, batches=batches
+    )
+    literal = polars.col("mws")
+    named = curve.select(
+        polars.col("variables").alias("dimension"),
+        "determinant",
+        "truth",
+        (literal - (polars.col("variables") - 1) * np.log(size)).alias("MWS, 1/M"),
+        polars.col("mss0").alias("MSS0"),
+        polars.col("mss1").alias("MSS1"),
+        literal.alias("MWS, 1/(NM)"),
+    )
+    return named.unpivot(index=["dimension", "determinant"], variable_name="estimator", value_name="value")
+
+
+Kind = Literal["active", "passive"]
+
+
+# As the paper numbers them.
+FIGURES: dict[int, tuple[Kind, Parts]] = {
+    1: ("passive", "parameters"),
+    2: ("active", "parameters"),
+    3: ("active", "samples"),
+    4: ("passive", "samples"),
+}
+
+
+@register("gallery")
+def polarised_ivae(material: Material) -> Drawings:
+    """Draw figures 1 to 4, a passive and an active variable beside their priors [Bonheme2023iVAE], and types.
+
+    The model is the iVAE with most variables of the rarer of both types.
+    """
+    point = material.richest("iVAE", kinds=("active", "passive"))
+    encodings, regime = material.encodings(point), material.regime(point)
+    for number, (kind, of) in FIGURES.items():
+        if getattr(regime, kind):
+            yield f"figure_{number}_{kind}_{of}", posterior_and_prior(encodings, regime, kind=kind, of=of)
+    for method in material.methods():
+        own = material.richest(method, kinds=("active", "passive"))
+        yield f"overview_{stem(method)}", overview(material.encodings(own), material.regime(own))
+    for rule in ("relative", "standard"):
+        yield f"types_{rule}", scores_by_method(material.table, metric=f"count_{rule}", label=f"variables, {rule} rule")
+
+
+@register("gallery")
+def nonlinear_ica(material: Material) -> Drawings:
+    """Draw the mean correlation coefficient of each method over seeds, and the types of an iVAE [Khemakhem2020]."""
+    yield "mcc", scores_by_method(material.table, metric="mcc", label="MCC")
+    yield "mcc_spearman", scores_by_method(material.table, metric="mcc_spearman", label="MCC, Spearman")
+    point = material.point("iVAE")
+    yield "ivae_overview", overview(material.encodings(point), material.regime(point))
+
+
+def scores_by_method(table: polars.DataFrame, *, metric: str, label: str) -> "Figure":
+    """Draw a score of every seed in a row for each method, the average as a line; a panel a representation or type.
+
+    >>> row = {"method": "iVAE", "metric": "mcc", "representation": "mean", "variables": "full", "value": 0.8}
+    >>> len(scores_by_method(polars.DataFrame([row]), metric="mcc", label="MCC").axes)
+    1
+    """
+    own = table.filter(polars.col("metric") == metric)
+    parts = own.select("representation", "variables").unique(maintain_order=True).rows()
+    methods = own["method"].unique(maintain_order=True).to_list()
+    figure, axes = panels(len(parts), columns=3, width=2.6, height=2.1, share_y=True)
+    for axis, (representation, variables) in zip(axes, parts, strict=True):
+        mine = own.filter(polars.col("representation").eq_missing(representation), polars.col("variables") == variables)
+        for i, method in enumerate(methods):
+            values = mine.filter(polars.col("method") == method)["value"].to_numpy()
+            if values.size:
+                look = series(i)
+                spread = np.linspace(-0.18, 0.18, values.size) if values.size > 1 else np.zeros(1)
+                axis.plot(i + spread, values, look.marker, color=look.light, markersize=3.5, alpha=0.8)
+                axis.hlines(values.mean(), i - 0.3, i + 0.3, color=INK, linewidth=1.4)
+        axis.set_xticks(range(len(methods)), methods, rotation=20, ha="right", rotation_mode="anchor", fontsize=SMALL)
+        words = [str(word) for word in (representation, "" if variables == "full" else variables) if word]
+        axis.set_title(", ".join(words).replace("active_mixed", "without passive"), fontsize=SMALL)
+    axes[0].set_ylabel(label)
+    return figure

@@ -1,0 +1,345 @@
+"""The rows a further measure returns, and how they join the tables of a run."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import polars
+from numpy.typing import NDArray
+
+from polarised import registry
+from polarised.data.dataset import Batch, Dataset
+from polarised.errors import DataError
+from polarised.metrics import (
+    correlation,
+    disintegration,
+    factor_vae_score,
+    hoyer,
+    mcc,
+    mig,
+    mutual_information_matrix,
+    sap,
+)
+from polarised.random import seed_for
+from polarised.regime import Encodings, classify
+from polarised.registry import register
+from polarised.study.config import Run
+from polarised.study.measures import SCORES
+
+if TYPE_CHECKING:
+    from polarised.models import VAE
+
+__all__ = [
+    "Rows",
+    "axis_alignment",
+    "encoder_overlap",
+    "factor_information",
+    "further_scores",
+    "pairwise_dependence",
+    "prior_match",
+    "prior_relation",
+    "representations",
+    "source_recovery",
+    "sparsity",
+]
+
+Rows = list[tuple[str, str | None, str, float]]
+
+
+def further_scores(run: Run, vae: "VAE", dataset: Dataset, encodings: Encodings) -> polars.DataFrame:
+    """Return what the run asks for in `evaluation.further`, one row a number, in the columns of every other table."""
+    rows: list[tuple[str | None, str, str | None, str, float]] = []
+    for spec in run.evaluation.further:
+        found = registry.build("measure", spec, vae, dataset, encodings, run.seed)
+        rows += [(None, *row) for row in found]
+    return polars.DataFrame(rows, schema=SCORES, orient="row")
+
+
+def representations(encodings: Encodings, seed: int) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the mean and the sampled codes under their names."""
+    yield "mean", encodings.mean
+    yield "sampled", encodings.sample(seed=seed)
+
+
+BLOCK = 500
+
+
+@register("measure")
+def encoder_overlap(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, inputs: int = 1000) -> Rows:
+    """Measure how wide encoders are and how much they overlap [Mathieu2019, section 4].
+
+    encoder_entropy = E[H(q(z|x))] in nats; index_information = E[log q(z|x) - log mean_k q(z|x_k)] over `inputs`
+    inputs: log n when no two encoders meet, 0 when all are one; overlap = 1 - index_information / log n.
+    """
+    variance = encodings.variance.astype(np.float64)
+    entropy = 0.5 * (np.log(2 * np.pi * np.e * variance)).sum(axis=1).mean()
+    count = min(inputs, len(encodings))
+    mean, variance = encodings.mean[:count].astype(np.float64), variance[:count]
+    log_each = _log_densities(encodings.sample(seed=seed)[:count].astype(np.float64), mean, variance)
+    information = float((np.diag(log_each) - _log_mean(log_each)).mean())
+    return [
+        ("encoder_entropy", None, "full", float(entropy)),
+        ("encoder_std", None, "full", float(np.sqrt(encodings.variance).mean())),
+        ("index_information", None, "full", information),
+        ("overlap", None, "full", 1 - information / float(np.log(count)) if count > 1 else 1.0),
+    ]
+
+
+@register("measure")
+def prior_match(
+    vae: "VAE",
+    dataset: Dataset,
+    encodings: Encodings,
+    seed: int,
+    *,
+    draws: int = 2000,
+    per_variable: bool = False,
+    divergences: bool = False,
+) -> Rows:
+    """Measure the distance of the aggregate posterior from the prior: MMD, and both KL divergences if asked for.
+
+    MMD is the mean over blocks of 500 draws, see `objectives.terms.mmd`. inclusive_kl = KL(p(z) || q(z)), large where
+    q misses a part of p, and exclusive_kl = KL(q(z) || p(z)) take q(z) as the mixture of up to 2,000 encoders, which
+    is exact for small data and meaningless in many dimensions [Mathieu2019, appendix B].
+    """
+    import torch
+
+    from polarised.objectives.terms import mmd
+
+    if vae.prior.conditional:
+        raise DataError("prior_match needs one prior for all inputs, this one depends on u; leave it out")
+    generator = torch.Generator().manual_seed(seed_for(seed, "prior match"))
+    codes = torch.from_numpy(encodings.sample(seed=seed).astype(np.float32))
+    with torch.inference_mode():
+        drawn = vae.prior.sample(min(draws, len(codes)), generator)
+        blocks = [slice(start, start + BLOCK) for start in range(0, len(drawn), BLOCK)]
+        values = [float(mmd(drawn[b], codes[b], per_variable=per_variable)) for b in blocks if len(drawn[b]) > 1]
+        rows: Rows = [("mmd", None, "full", float(np.mean(values)))]
+        if divergences:
+            mean, variance = (array[:2000].astype(np.float64) for array in (encodings.mean, encodings.variance))
+            for metric, sign, z in (("inclusive_kl", 1, drawn), ("exclusive_kl", -1, codes[:2000])):
+                log_prior = vae.prior.log_prob(z).double().numpy()
+                log_aggregate = _log_mean(_log_densities(z.double().numpy(), mean, variance))
+                rows.append((metric, None, "full", sign * float((log_prior - log_aggregate).mean())))
+    return rows
+
+
+def _log_densities(
+    z: NDArray[np.float64], mean: NDArray[np.float64], variance: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return log N(z_i; mean_k, variance_k) of every code under every encoder, without an array of (n, n, d)."""
+    precision = 1 / variance
+    squared = z**2 @ precision.T - 2 * z @ (mean * precision).T + (mean**2 * precision).sum(axis=1)
+    constant = np.log(2 * np.pi * variance).sum(axis=1)
+    densities: NDArray[np.float64] = -0.5 * (np.maximum(squared, 0.0) + constant)
+    return densities
+
+
+def _log_mean(log_each: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.special import logsumexp
+
+    return np.asarray(logsumexp(log_each, axis=1) - np.log(log_each.shape[1]))
+
+
+@register("measure")
+def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, bins: int = 20) -> Rows:
+    """Measure dependence of pairs that correlation, and so the Gaussian total correlation, cannot see [Cheng2021].
+
+    pair_information is the mutual information of two variables in nats, less what shuffled variables give;
+    excess_information is that minus the -log(1 - r^2) / 2 of Gaussian variables of their correlation r. Averages over
+    pairs, and the largest pair.
+    """
+    rows: Rows = []
+    for representation, codes in representations(encodings, seed):
+        information = mutual_information_matrix(codes, bins=bins, correction="permutation", seed=seed)
+        squared = np.minimum(correlation(codes) ** 2, 1 - 1e-12)
+        excess = information + 0.5 * np.log1p(-squared)
+        pairs = np.triu_indices(len(information), 1)
+        for metric, matrix in (("pair_information", information), ("excess_information", excess)):
+            values = matrix[pairs] if len(pairs[0]) else np.zeros(1)
+            rows.append((metric, representation, "full", float(values.mean())))
+            rows.append((f"largest_{metric}", representation, "full", float(values.max())))
+    return rows
+
+
+@register("measure")
+def sparsity(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Rows:
+    """Measure the Hoyer sparsity of the means, each variable divided by its spread, and as they are [Mathieu2019].
+
+    Without the division a collapsed variable counts as sparse.
+    """
+    return [
+        ("hoyer", "mean", "full", hoyer(encodings.mean)),
+        ("hoyer_unscaled", "mean", "full", hoyer(encodings.mean, normalised=False)),
+    ]
+
+
+CHUNK = 4096
+
+
+@register("measure")
+def axis_alignment(
+    vae: "VAE",
+    dataset: Dataset,
+    encodings: Encodings,
+    seed: int,
+    *,
+    votes: int = 10_000,
+    test_votes: int = 5_000,
+    batch_size: int = 64,
+) -> Rows:
+    """Score how well one variable stands for one factor [Kim2018, section 4], on the means and on transported means.
+
+    factor_vae_score takes the means as they are; factor_vae_score_transported first maps the codes of a Student-t
+    prior to a normal one, z -> Phi^-1(F_t(z)), since heavy tails mislead variances [Mathieu2019, section 6.1]. Under
+    other priors the two are the same. Every image is encoded once.
+    """
+    if dataset.factor_space is None:
+        raise DataError(f"axis_alignment needs a dataset with factors, {dataset.name} has none; leave it out")
+    codes = _Codes(vae, dataset)
+    settings: dict[str, Any] = {
+        "train_votes": votes,
+        "test_votes": test_votes,
+        "batch_size": batch_size,
+        "variance_rows": min(10_000, len(dataset)),
+        "seed": seed,
+    }
+    sizes = dataset.factor_space.sizes
+    plain = factor_vae_score(codes, sizes, **settings).score
+    degrees = getattr(vae.prior, "df", None)
+    moved = plain
+    if degrees is not None:
+        moved = factor_vae_score(lambda rows: transported(codes(rows), degrees), sizes, **settings).score
+    return [
+        ("factor_vae_score", "mean", "full", plain),
+        ("factor_vae_score_transported", "mean", "full", moved),
+    ]
+
+
+@register("measure")
+def factor_information(
+    vae: "VAE",
+    dataset: Dataset,
+    encodings: Encodings,
+    seed: int,
+    *,
+    threshold: float = 0.1,
+    kind: Literal["discrete", "continuous"] = "continuous",
+) -> Rows:
+    """Score what single variables know of single factors: SAP, MIG, disintegration [Kumar2018; Chen2018; Cheng2021].
+
+    A factor is disintegrated if several mutually uncorrelated variables each have R^2 (or normalised mutual
+    information) above `threshold` with it [Cheng2021, section 6.3].
+    """
+    if encodings.factors is None:
+        raise DataError(f"factor_information needs a dataset with factors, {dataset.name} has none; leave it out")
+    rows: Rows = []
+    for representation, codes in representations(encodings, seed):
+        rows.append(("sap", representation, "full", sap(codes, encodings.factors, kind=kind).score))
+        rows.append(("mig", representation, "full", mig(codes, encodings.factors)))
+    for measure in ("r2", "nmi"):
+        spread = disintegration(encodings.mean, encodings.factors, measure=measure, threshold=threshold)
+        rows.append((f"disintegrated_{measure}", "mean", "full", float(spread["disintegrated"].sum())))
+    return rows
+
+
+@register("measure")
+def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Rows:
+    """Score how well the true sources are found up to order and scale, MCC by Pearson and by Spearman correlation.
+
+    On the mean, the sample, and the mean without passive variables [Khemakhem2020, section 5].
+    """
+    if dataset.sources is None:
+        raise DataError(f"source_recovery needs a dataset with known sources, {dataset.name} has none; leave it out")
+    true = dataset.sources[dataset.sample(len(encodings), seed).indices]
+    rows: Rows = []
+    for representation, codes in representations(encodings, seed):
+        rows.append(("mcc", representation, "full", mcc(codes, true).score))
+        rows.append(("mcc_spearman", representation, "full", mcc(codes, true, method="spearman").score))
+    regime = classify(encodings, seed=seed)
+    if alive := sorted([*regime.active, *regime.mixed]):
+        rows.append(("mcc", "mean", "active_mixed", mcc(encodings.mean[:, alive], true).score))
+    return rows
+
+
+def transported(codes: NDArray[Any], degrees: float) -> NDArray[np.float64]:
+    """Map codes of a Student-t law to a normal one by their distribution functions, tails included.
+
+    >>> transported(np.array([[0.0, 1e6]]), 3.0).round(1)
+    array([[0. , 8.7]])
+    """
+    from scipy.stats import norm, t
+
+    values = np.asarray(codes, dtype=np.float64)
+    return np.sign(values) * norm.isf(t.sf(np.abs(values), degrees))
+
+
+class _Codes:
+    """The mean code of any combination of factors; an image is encoded when it is first asked for."""
+
+    def __init__(self, vae: "VAE", dataset: Dataset) -> None:
+        self.vae, self.dataset = vae, dataset
+        self.codes = np.zeros((len(dataset), vae.latents), dtype=np.float32)
+        self.known = np.zeros(len(dataset), dtype=bool)
+
+    def __call__(self, factors: NDArray[np.int64]) -> NDArray[np.float32]:
+        from polarised.adapters import from_vae
+
+        assert self.dataset.factor_space is not None
+        indices = self.dataset.factor_space.index(factors)
+        missing = np.unique(indices[~self.known[indices]])
+        for start in range(0, len(missing), CHUNK):
+            some = missing[start : start + CHUNK]
+            u = None if self.dataset.auxiliary is None else self.dataset.auxiliary(some)
+            self.codes[some] = from_vae(self.vae, Batch(self.dataset.images[some], None, u, some)).mean
+        self.known[missing] = True
+        return self.codes[indices]
+
+
+KINDS = ("active", "mixed", "passive", "prior_driven")
+
+
+@register("measure")
+def prior_relation(
+    vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, alpha: float = 0.1, decoder_examples: int = 300
+) -> Rows:
+    """Compare each variable with its own prior [Bonheme2023iVAE].
+
+    count_relative and count_standard are the types by both rules; retyped counts the variables on which they differ;
+    prior_driven those that seem passive but follow u. miscalibration = mean_j |E[r_j] + E[s_j] - 1|, nil when the prior
+    variance is learned well. prior_variance and posterior_variance are medians over variables of a type; permuting and
+    redrawing say what replacing such a variable costs the decoder, in nats (`decoder_examples` 0: not measured).
+    """
+    relative = classify(encodings, alpha=alpha, seed=seed)
+    standard = relative.at(alpha, rule="standard")
+    rows: Rows = []
+    for kind in KINDS[:3]:
+        rows.append(("count_relative", None, kind, float(len(getattr(relative, kind)))))
+        rows.append(("count_standard", None, kind, float(len(getattr(standard, kind)))))
+    retyped = sum(a != b for a, b in zip(relative.types, standard.types, strict=True))
+    statistics = relative.statistics
+    rows += [
+        ("retyped", None, "full", float(retyped)),
+        ("prior_driven", None, "full", float(len(relative.prior_driven))),
+        ("miscalibration", None, "full", float(np.abs(statistics.calibration - 1).mean())),
+    ]
+    shape = encodings.mean.shape
+    variances = {
+        "prior_variance": np.broadcast_to(encodings.prior_variance, shape).mean(axis=0),
+        "posterior_variance": encodings.variance.mean(axis=0),
+    }
+    costs = _decoder_costs(vae, dataset, decoder_examples, seed)
+    for kind in KINDS:
+        if variables := list(getattr(relative, kind)):
+            rows += [(name, None, kind, float(np.median(of[variables]))) for name, of in variances.items()]
+            rows += [(name, None, kind, float(np.mean(of[variables]))) for name, of in costs.items()]
+    return rows
+
+
+def _decoder_costs(vae: "VAE", dataset: Dataset, examples: int, seed: int) -> dict[str, NDArray[np.float64]]:
+    from polarised.adapters.native import decoder_use
+
+    if not examples:
+        return {}
+    table = decoder_use(vae, dataset, examples=examples, seed=seed)
+    return {"permuting": table["permuted"].to_numpy(), "redrawing": table["redrawn"].to_numpy()}

@@ -1,0 +1,373 @@
+"""A study from beginning to end: what is left to do, an executor that does it, and what became of every run."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polarised import registry
+from polarised._io.files import replacing
+from polarised.errors import ConfigError, DataError
+from polarised.study.config import Run
+from polarised.study.executors import Event
+from polarised.study.grid import Point, Study, titled
+from polarised.study.run import finished_at
+from polarised.study.storage import (
+    FAILED,
+    at_hand,
+    held,
+    is_address,
+    listed,
+    locked,
+    naming_full_disk,
+    read_text,
+    reason,
+    remove,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "Progress",
+    "RunState",
+    "conduct",
+    "duration",
+    "enrol",
+    "follow",
+    "pace",
+    "read_executor",
+    "read_models",
+    "read_study",
+    "run_states",
+]
+
+FILE = "study.json"
+
+
+@dataclass(frozen=True)
+class RunState:
+    """Where a run stands: waiting, running, done or failed; the step it reached, when it was done, why it failed."""
+
+    point: Point
+    state: str
+    step: int = 0
+    reason: str = ""
+    finished: float = 0.0
+
+
+@dataclass
+class Progress:
+    """What a study has come to so far; `earlier` runs were done by earlier calls, all else is of this one.
+
+    `running` has the step every run at work stood at when this call began.
+    """
+
+    total: int
+    done: int = 0
+    earlier: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    steps: int = 0
+    steps_wanted: int = 0
+    running: dict[Path, int] = field(default_factory=dict)
+    latest: Event | None = None
+
+    def steps_taken(self) -> int:
+        """Return the training steps of this call so far, those of running runs as far as their checkpoints tell."""
+        return self.steps + sum(max(0, _step(directory) - start) for directory, start in tuple(self.running.items()))
+
+
+def conduct(
+    study: Study,
+    root: str | Path,
+    *,
+    executor: str | Mapping[str, Any] = "local",
+    retry: bool = False,
+    command: str = "",
+) -> Iterator[Progress]:
+    """Do what is not done of a study in `root`, yielding how it stands after every event.
+
+    Runs that failed before are left alone unless `retry`. Nothing stops the rest but a full disk.
+    """
+    # Wrong use is said before anything is written, also where nothing is left to do.
+    registry.complete("executor", executor)
+    enrol(study, root, executor=executor)
+    ours = _written(root)
+    progress = Progress(total=len(study.points))
+    left: dict[str, Run] = {}
+    begun: dict[str, int] = {}
+    for state in run_states(study.points, root):
+        if state.state == "done":
+            progress.earlier += 1
+        elif state.state == "failed" and not retry:
+            progress.failed += 1
+        else:
+            # A failure found from here on is another command's, of the same attempt.
+            if state.state == "failed":
+                remove(root, f"{state.point.run.name}/{FAILED}")
+            left[state.point.run.name], begun[state.point.run.name] = state.point.run, state.step
+    progress.steps_wanted = sum(run.training.steps - begun[name] for name, run in left.items())
+    yield progress
+    if not left:
+        return
+    # A worker on another machine, or Ray's, does not share our working directory.
+    place = str(root) if is_address(root) else str(Path(root).resolve())
+    try:
+        for event in registry.build("executor", executor, list(left.values()), place, command):
+            _note(progress, event, Path(place) / event.run.name, begun[event.run.name])
+            # Another command on the same folder forgets what of ours it has not seen begin.
+            if event.state in ("done", "failed") and _written(root) != ours:
+                enrol(study, root, executor=executor)
+                ours = _written(root)
+            yield progress
+    finally:
+        enrol(study, root, executor=executor)
+
+
+def _note(progress: Progress, event: Event, directory: Path, start: int) -> None:
+    progress.latest = event
+    if event.state == "started":
+        progress.running[directory] = start
+        return
+    progress.running.pop(directory, None)
+    if event.state == "done":
+        progress.done += 1
+        progress.steps += event.run.training.steps - start
+        progress.seconds += event.seconds
+    elif event.state == "failed":
+        progress.failed += 1
+        progress.steps_wanted -= event.run.training.steps - start
+
+
+def enrol(
+    study: Study,
+    root: str | Path,
+    *,
+    executor: str | Mapping[str, Any] | None = None,
+    models: str | Path | None = None,
+) -> None:
+    """Write down the runs of a study in its folder, with the claims to check and the executor that does them.
+
+    `models` is the folder of trained models they are, where they are not trained here.
+
+    Runs of earlier calls stay in the list if anything was done of them and no run of this one has their labels; others
+    are forgotten, so that a study whose file or settings were changed has the runs it has now, each once. The folder
+    of another study, or of another scale, is refused: the numbers of the two would be averaged.
+    """
+    if is_address(root):
+        text = read_text(str(root), FILE)
+        known = {} if text is None else _parsed(text, root)
+        write_text(str(root), FILE, json.dumps(_record(study, known, root, executor, models)))
+        return
+    root = Path(root)
+    root.mkdir(parents=True, exist_ok=True)
+    with locked(root, patience=30), naming_full_disk(root), replacing(root / FILE) as temporary:
+        known = _read(root) if (root / FILE).exists() else {}
+        temporary.write_text(json.dumps(_record(study, known, root, executor, models)), encoding="utf-8")
+
+
+def read_study(root: str | Path) -> Study:
+    """Return the study a folder or address was enrolled with; code it names is refused (`registry.refuse_code`)."""
+    known = _read(root)
+    registry.refuse_code([known["claims"], [one["config"] for one in known["runs"].values()]], f"study.json of {root}")
+    return Study(
+        name=known["name"],
+        scale=known["scale"],
+        points=tuple(Point(one["labels"], Run.from_config(one["config"])) for one in known["runs"].values()),
+        about=known["about"],
+        references=tuple(known["references"]),
+        rule=known["rule"],
+        claims=tuple(known["claims"]),
+    )
+
+
+def read_models(root: str | Path) -> Path | None:
+    """Return the folder of trained models that the runs of a folder are, or None where they are trained here."""
+    models = _read(root).get("models")
+    return None if models is None else Path(models)
+
+
+def read_executor(root: str | Path) -> dict[str, Any]:
+    """Return the executor the runs of a folder or address were last done with."""
+    chosen = _read(root).get("executor") or "local"
+    spec = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
+    registry.refuse_code(spec["name"], f"study.json of {root}")
+    return spec
+
+
+def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
+    """Look at the directories of runs: nothing is kept anywhere else.
+
+    At an address a run is seen when it is done or failed; until then it is called waiting.
+    """
+    with at_hand(root, only=("done.json", FAILED)) as folder:
+        for point in points:
+            directory = folder / point.run.name
+            if (finished := finished_at(point.run, folder)) is not None:
+                yield RunState(point, "done", point.run.training.steps, finished=finished)
+            elif (why := reason(directory)) is not None:
+                yield RunState(point, "failed", _step(directory), why)
+            else:
+                yield RunState(point, "running" if held(directory) else "waiting", _step(directory))
+
+
+def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: Any, models: Any) -> dict[str, Any]:
+    if known and (known["name"], known["scale"]) != (study.name, study.scale):
+        raise ConfigError(
+            f"expected {root} to be new or of {study.title}, it holds {titled(known['name'], known['scale'])}; "
+            "give another --out"
+        )
+    own = {point.run.name: {"labels": dict(point.labels), "config": point.run.to_config()} for point in study.points}
+    taken = {_key(one["labels"]) for one in own.values()}
+    begun = listed(root)
+    earlier = {
+        name: one
+        for name, one in known.get("runs", {}).items()
+        if name in own or (name in begun and _key(one["labels"]) not in taken)
+    }
+    return {
+        "name": study.name,
+        "scale": study.scale,
+        "about": study.about,
+        "references": list(study.references),
+        "rule": study.rule,
+        "claims": list(study.claims),
+        "executor": executor,
+        "models": None if models is None else str(Path(models).resolve()),
+        "runs": {**earlier, **own},
+    }
+
+
+def _key(labels: Mapping[str, Any]) -> str:
+    return json.dumps(dict(labels), sort_keys=True)
+
+
+def _written(root: str | Path) -> int:
+    """Return when the list of runs was last written; at an address, where that is dear to ask, always the same."""
+    return 0 if is_address(root) else (Path(root) / FILE).stat().st_mtime_ns
+
+
+def _read(root: str | Path) -> dict[str, Any]:
+    text = read_text(root, FILE)
+    if text is None:
+        here = is_address(root) or Path(root).exists()
+        lack = f"{root} has no {FILE}" if here else f"{root} does not exist"
+        raise DataError(f"expected the folder of a study, {lack}; start one with polarised study NAME --out {root}")
+    return _parsed(text, root)
+
+
+def _parsed(text: str, root: str | Path) -> dict[str, Any]:
+    try:
+        known = json.loads(text)
+    except ValueError as error:
+        raise DataError(f"expected a study's list of runs, could not read {FILE} of {root}: {error}") from error
+    if not isinstance(known, dict) or not isinstance(known.get("runs"), dict):
+        raise DataError(f"expected a study's list of runs in {FILE} of {root}, it has none")
+    return known
+
+
+def _step(directory: Path) -> int:
+    """Return the step of the last checkpoint: the header of the file is enough."""
+    path = directory / "checkpoint.safetensors"
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))
+        return int(json.loads(header["__metadata__"]["polarised"])["step"])
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | None:
+    """Go through a study to its end, showing how it stands; return how it ended (None: there was nothing)."""
+    from rich.console import Console
+
+    screen = Console(stderr=True, quiet=quiet, highlight=False, emoji=False)
+    if quiet or not sys.stderr.isatty():
+        return _plainly(progress, screen)
+    from rich.live import Live
+
+    began, last = time.monotonic(), None
+
+    def line() -> str:
+        return _line(last, time.monotonic() - began, screen.width)
+
+    with Live(console=screen, refresh_per_second=4, get_renderable=line):
+        for last in progress:
+            _tell_failure(last, screen)
+    return last
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in words.
+
+    >>> duration(42), duration(4000), duration(200_000)
+    ('42 s', '1 h 06 min', '2.3 days')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 86_400:
+        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"
+    return f"{seconds / 86_400:.1f} days"
+
+
+def pace(finished: Sequence[float], left: int, now: float) -> str:
+    """Return how fast runs were finished in the last hour, and what that means for those left.
+
+    >>> pace([0.0, 600.0, 1200.0], left=6, now=1800.0)
+    '3 in the last 30 min: about 1 h 00 min left'
+    """
+    recent = [moment for moment in finished if now - moment < 3600]
+    if not recent or not left:
+        return ""
+    span = now - min(recent)
+    return f"{len(recent)} in the last {duration(span)}: about {duration(left * span / len(recent))} left"
+
+
+def _plainly(progress: Iterable[Progress], screen: "Console") -> Progress | None:
+    last = None
+    for last in progress:
+        _tell_failure(last, screen)
+    return last
+
+
+def _tell_failure(progress: Progress, screen: "Console") -> None:
+    from rich.markup import escape
+
+    event = progress.latest
+    if event is not None and event.state in ("failed", "lost"):
+        # A reason is whatever some library said, brackets included.
+        screen.print(f"[red]{event.state}[/] {event.run.name}: {escape(event.reason)}", soft_wrap=True)
+
+
+def _line(progress: Progress | None, elapsed: float, width: int) -> str:
+    """Return how a study stands in a line of `width` characters; where room is short, the least of it is left out."""
+    from rich.text import Text
+
+    if progress is None:
+        return "looking at what is done …"
+    # (how much it matters, what is said), in the order it is read.
+    parts = [(9, f"[bold]{progress.done + progress.earlier}[/] of {progress.total} done")]
+    if progress.running:
+        parts.append((5, f"{len(progress.running)} running"))
+    parts.append((8, f"[red]{progress.failed} failed[/]") if progress.failed else (4, "none failed"))
+    if progress.done:
+        parts.append((2, f"{progress.seconds / progress.done:.0f} s a run"))
+        parts.append((1, f"{3600 * progress.done / elapsed:.0f} runs an hour"))
+    steps = progress.steps_taken()
+    if steps:
+        parts.append((3, f"{steps / elapsed:.0f} steps/s"))
+    left = progress.steps_wanted - steps
+    if steps and left > 0:
+        parts.append((7, f"{duration(left * elapsed / steps)} left"))
+    parts.append((6, f"{duration(elapsed)} so far"))
+    while len(parts) > 1 and Text.from_markup(" · ".join(words for _, words in parts)).cell_len > width:
+        parts.remove(min(parts))
+    return " · ".join(words for _, words in parts)

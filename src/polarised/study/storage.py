@@ -1,0 +1,247 @@
+"""Where results live: a folder, or an address such as ``s3://bucket/study`` that fsspec understands."""
+
+import errno
+import tempfile
+import time
+import traceback
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from polarised._io.files import replacing
+from polarised.errors import ConfigError, PolarisedError
+
+__all__ = [
+    "BusyError",
+    "DiskFullError",
+    "at_hand",
+    "fetch",
+    "held",
+    "is_address",
+    "listed",
+    "locked",
+    "naming_full_disk",
+    "open_filesystem",
+    "read_text",
+    "reason",
+    "record_failure",
+    "recording_failure",
+    "remove",
+    "write_text",
+]
+
+FAILED = "failed.txt"
+
+
+class DiskFullError(PolarisedError, OSError):
+    """No room for results: not the fault of the run, and no use in trying the next one."""
+
+
+@contextmanager
+def naming_full_disk(folder: Path) -> Iterator[None]:
+    """Turn every library's way of saying that the disk is full into ours."""
+    try:
+        yield
+    except DiskFullError:
+        raise
+    except Exception as error:
+        # Not every library raises OSError; all repeat the system's words.
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error):
+            raise DiskFullError(
+                f"the disk of {folder} is full; free some space and start the same command again"
+            ) from error
+        raise
+
+
+@contextmanager
+def recording_failure(directory: Path) -> Iterator[None]:
+    """Forget the failure of an earlier attempt; write down that of this one."""
+    (directory / FAILED).unlink(missing_ok=True)
+    try:
+        with naming_full_disk(directory.parent):
+            yield
+    except DiskFullError:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}\n"
+        if not isinstance(error, PolarisedError):
+            text += "\n" + traceback.format_exc()
+        record_failure(directory, text)
+        raise
+
+
+def record_failure(directory: Path, text: str) -> None:
+    """Write down why a run failed; the first line is what an overview shows."""
+    with replacing(directory / FAILED) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def reason(directory: Path) -> str | None:
+    """Return the first line of why a run failed, or None where it did not.
+
+    >>> reason(Path("nowhere")) is None
+    True
+    """
+    try:
+        return (directory / FAILED).read_text(encoding="utf-8").partition("\n")[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def is_address(root: str | Path) -> bool:
+    """Return whether a place is an address rather than a folder.
+
+    >>> is_address("s3://bucket/study"), is_address("runs/study")
+    (True, False)
+    """
+    return "://" in str(root)
+
+
+@contextmanager
+def at_hand(root: str | Path, *, only: Collection[str] | None = None, without: Collection[str] = ()) -> Iterator[Path]:
+    """Give a folder of this machine with the files of a place: itself, or for this block a copy of an address.
+
+    >>> with at_hand("runs/study") as folder:
+    ...     print(folder)
+    runs/study
+    """
+    if not is_address(root):
+        yield Path(root)
+        return
+    with tempfile.TemporaryDirectory() as desk:
+        fetch(str(root), Path(desk), only=only, without=without)
+        yield Path(desk)
+
+
+def listed(root: str | Path) -> set[str]:
+    """Return the names of what lies at a place: the runs of which anything was done among them."""
+    if not is_address(root):
+        return {path.name for path in Path(root).iterdir()}
+    system, base = open_filesystem(str(root))
+    try:
+        return {path.rstrip("/").rpartition("/")[2] for path in system.ls(base, detail=False)}
+    except FileNotFoundError:
+        return set()
+
+
+def fetch(
+    root: str, folder: Path, name: str = "", *, only: Collection[str] | None = None, without: Collection[str] = ()
+) -> None:
+    """Copy what lies at an address (or one run of it) into a folder: files of some names, or all but some."""
+    system, base = open_filesystem(root)
+    found = [
+        path
+        for path in system.find(f"{base}/{name}".rstrip("/"))
+        if (only is None or Path(path).name in only) and Path(path).name not in without
+    ]
+    targets = [folder / path.removeprefix(base).lstrip("/") for path in found]
+    for target in targets:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if found:
+        system.get(found, [str(target) for target in targets])
+
+
+def read_text(root: str | Path, name: str) -> str | None:
+    """Return a small file of a place, or None where there is none.
+
+    >>> read_text("nowhere", "study.json") is None
+    True
+    """
+    try:
+        if not is_address(root):
+            return (Path(root) / name).read_text(encoding="utf-8")
+        system, base = open_filesystem(str(root))
+        return str(system.cat_file(f"{base}/{name}").decode())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_text(root: str, name: str, text: str) -> None:
+    """Write a small file at an address."""
+    system, base = open_filesystem(root)
+    path = f"{base}/{name}"
+    system.makedirs(path.rpartition("/")[0], exist_ok=True)
+    system.pipe_file(path, text.encode())
+
+
+def remove(root: str | Path, name: str) -> None:
+    """Delete a small file of a place, if it is there."""
+    if not is_address(root):
+        (Path(root) / name).unlink(missing_ok=True)
+        return
+    system, base = open_filesystem(str(root))
+    if system.exists(f"{base}/{name}"):
+        system.rm(f"{base}/{name}")
+
+
+def open_filesystem(root: str) -> tuple[Any, str]:
+    """Return the file system of an address and the path on it."""
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ConfigError(f"results at {root} need fsspec: pip install 'polarised[ray]', or give a folder") from error
+    try:
+        system, base = fsspec.core.url_to_fs(root)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"expected an address fsspec can open, got {root}: {error}") from error
+    return system, base.rstrip("/")
+
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover (Windows has no flock: two studies on one folder may then repeat work)
+    fcntl = None  # type: ignore[assignment]
+
+
+LOCK = ".lock"
+
+
+class BusyError(PolarisedError):
+    """A run directory another process is working in."""
+
+
+@contextmanager
+def locked(directory: Path, *, patience: float = 0.5) -> Iterator[None]:
+    """Hold a directory for this block alone; the system lets go with the process, however that ends.
+
+    >>> import tempfile
+    >>> with locked(Path(tempfile.mkdtemp())) as nothing:
+    ...     print("mine")
+    mine
+    """
+    if fcntl is None:
+        yield
+        return
+    with (directory / LOCK).open("a") as handle:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                # A look by `held` lasts no time at all, so a short wait tells it from a worker.
+                if time.monotonic() > deadline:
+                    raise BusyError(
+                        f"another process works in {directory}; wait for it or use another folder"
+                    ) from None
+                time.sleep(0.05)
+        yield
+
+
+def held(directory: Path) -> bool:
+    """Return whether a living process holds a directory.
+
+    >>> import tempfile
+    >>> held(Path(tempfile.mkdtemp()))
+    False
+    """
+    path = directory / LOCK
+    if fcntl is None or not path.exists():
+        return False
+    with path.open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

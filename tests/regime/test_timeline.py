@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+
+from polarised.errors import DataError
+from polarised.regime import Encodings
+from polarised.regime.timeline import Timeline, load_timeline
+
+GENERATOR = np.random.default_rng(0)
+Z = GENERATOR.normal(size=(500, 3))
+ALIVE, DEAD = np.full((500, 3), 0.02), np.ones((500, 3))
+
+
+def test_types_information_and_correlations_are_kept_for_each_step():
+    timeline = Timeline()
+    timeline.update(0, 0.01 * Z, variance=DEAD)
+    timeline.update(100, np.column_stack([Z[:, 0], Z[:, 0] + 0.1 * Z[:, 1], np.zeros(500)]), log_variance=np.log(ALIVE))
+    assert timeline.steps == [0, 100]
+    assert timeline.types[0] == ("passive",) * 3
+    assert timeline.counts().rows() == [
+        (0, 0, 0, 3, pytest.approx(0.0, abs=1e-3)),
+        (100, 2, 0, 1, pytest.approx(float(timeline.latest.statistics.kl.sum()))),
+    ]
+    np.testing.assert_allclose(timeline.correlations[1][0, 1], np.corrcoef(Z[:, 0], Z[:, 0] + 0.1 * Z[:, 1])[0, 1])
+    assert timeline.correlations[1][2].tolist() == [0.0, 0.0, 0.0]
+    assert timeline.correlated_pairs(threshold=0.2).tolist() == [1, 1, 0]
+    assert timeline.table().filter(variable=1, step=100)["type"].item() == "active"
+
+
+def test_a_collapse_warns_once_in_words():
+    timeline = Timeline()
+    timeline.update(4000, Z, variance=ALIVE)
+    with pytest.warns(UserWarning, match="^at step 4,200 all 3 variables are passive: lower beta or warm it up$"):
+        timeline.update(4200, 0.01 * Z, variance=DEAD)
+    timeline.update(4400, 0.01 * Z, variance=DEAD)
+    timeline.update(4600, Z, variance=ALIVE)
+    with pytest.warns(UserWarning, match="at step 4,800"):
+        timeline.update(4800, 0.01 * Z, variance=DEAD)
+
+
+def test_a_posterior_that_is_the_same_for_all_inputs_warns_too():
+    timeline = Timeline()
+    timeline.update(4000, Z, variance=ALIVE)
+    with pytest.warns(UserWarning, match="^at step 4,200 all 3 variables are nothing but noise, for a KL of 24 nats"):
+        timeline.update(4200, 4.0 + 0.01 * Z, variance=DEAD)
+    assert timeline.types[-1] == ("mixed",) * 3
+
+
+def test_the_beginning_is_not_a_collapse_but_staying_there_is():
+    timeline = Timeline(patience=1000)
+    for step in (0, 500):
+        timeline.update(step, 0.01 * Z, variance=DEAD)
+    assert timeline.collapse() is None
+    with pytest.warns(UserWarning, match="at step 1,000"):
+        timeline.update(1000, 0.01 * Z, variance=DEAD)
+
+
+def test_a_silent_one_only_answers():
+    timeline = Timeline(warn=False)
+    timeline.update(2000, 0.01 * Z, variance=DEAD)
+    assert timeline.collapse().startswith("at step 2,000")
+
+
+@pytest.mark.parametrize("keep", ["statistics", "encodings"])
+def test_the_state_brings_everything_back(keep):
+    timeline = Timeline(keep=keep)
+    for step in (0, 10):
+        timeline.take(step, Encodings(Z * step, variance=ALIVE))
+    again = Timeline(keep=keep)
+    again.restore({name: array.copy() for name, array in timeline.state().items()})
+    assert again.table().equals(timeline.table())
+    np.testing.assert_array_equal(again.correlations, timeline.correlations)
+    assert ("mean" in again.state()) == (keep == "encodings")
+    again.restore({})
+    assert len(again) == 0
+
+
+def test_a_step_seen_again_replaces_the_old_one_and_sizes_must_agree():
+    timeline = Timeline()
+    timeline.update(5, Z, variance=ALIVE)
+    timeline.update(5, Z, variance=DEAD * 0.5)
+    assert timeline.types == [("mixed",) * 3]
+    with pytest.raises(DataError, match="3 variables as before"):
+        timeline.update(6, Z[:, :2], variance=ALIVE[:, :2])
+
+
+def test_final_types_are_those_of_the_last_step_or_of_the_trained_model(tmp_path):
+    timeline = Timeline()
+    timeline.update(0, Z, variance=ALIVE)
+    timeline.update(5, Z, variance=ALIVE)
+    path = timeline.save(tmp_path / "snapshots.npz")
+    assert load_timeline(path).final_types == ("active",) * 3
+    told = load_timeline(path, final_types=["active", "mixed", "passive"])
+    assert told.final_types == ("active", "mixed", "passive")
+    assert told.types[-1] == ("active",) * 3
+    with pytest.raises(DataError, match="3 variables"):
+        load_timeline(path, final_types=["active"])
