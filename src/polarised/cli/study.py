@@ -111,6 +111,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     import os
 
     from polarised.study.grid import load_study
+    from polarised.study.outlook import outlook_of_runs
     from polarised.study.plan import plan as planned
     from polarised.study.runner import duration
 
@@ -145,6 +146,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
         f"{_many(result.runs, 'run')}, {_many(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
+    screen.print(outlook_of_runs(study.runs))
 
 
 @app.command()

@@ -24,15 +24,18 @@ def train(
     from polarised.study import Run, execute
     from polarised.study.config import overridden, read_config
     from polarised.study.examine import diagnose_run
+    from polarised.study.outlook import outlook
     from polarised.training import keep_freed_memory
 
     keep_freed_memory()
     run = Run.from_config(overridden(read_config(config), settings or []))
+    screen = console(quiet=quiet or json)
+    if not (quiet or json or (out / run.name / "model.safetensors").exists()):
+        screen.print(f"[dim]{as_it_is(outlook(run))}[/dim]", soft_wrap=True)
     directory = execute(run, out, progress=not quiet)
     diagnosis = diagnose_run(directory)
     if json:
         print_json({**diagnosis.to_dict(), "directory": str(directory)})
     else:
-        screen = console(quiet=quiet)
         show_diagnosis(diagnosis, screen)
         screen.print(f"\nThe run: [bold]{as_it_is(directory)}[/bold]")

@@ -275,8 +275,8 @@ def optimal_noise_variance(
     """Return the noise variance s at which a linear beta-VAE has the largest ELBO.
 
     s = sum_{j > k} lambda_j / (D - beta k), k = #{j <= latents: lambda_j > beta s}; at beta = 1 the mean of the
-    discarded eigenvalues [Tipping1999, eq. 8]. Where nothing is discarded s has no minimum above 0: `floor` is the
-    smallest share of the mean variance that is returned.
+    discarded eigenvalues [Tipping1999, eq. 8]. Where nothing is discarded and beta is at most 1, less noise is never
+    worse: then, and wherever s would be smaller, it is `floor` times the mean variance.
 
     >>> optimal_noise_variance([8.0, 2.0, 0.5, 0.3], latents=2)
     0.4
@@ -290,6 +290,9 @@ def optimal_noise_variance(
     size, least = spectrum.size, floor * float(spectrum.mean())
     most = min(latents, size)
     discarded = np.append(np.cumsum(spectrum[::-1])[::-1], 0.0)
+    rank = int((spectrum > 1e-12 * spectrum[0]).sum())
+    if rank <= most and beta * rank <= size:
+        return least
     for kept in range(most, -1, -1):
         if beta * kept >= size:
             continue

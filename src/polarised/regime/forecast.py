@@ -171,7 +171,7 @@ class Forecast:
     def sentence(self) -> str:
         """What is to be expected, in a sentence or two."""
         relative = self.spectrum.eigenvalues[0] / self.threshold
-        where = f"the largest eigenvalue is {relative:.3g} of the threshold {self.threshold:.3g}"
+        where = f"the largest eigenvalue is {relative:.3g} times the threshold {self.threshold:.3g}"
         if self.case == "linear":
             counts = f"{self.alive} of {self.latents} ({self.active} active, {self.mixed} mixed)"
             return (
@@ -234,8 +234,8 @@ class Forecast:
             )
         if self.undecided:
             found.append(
-                f"{self.undecided} of the variables lie within 0.8 to 1.25 of the threshold: alive or not is decided "
-                "late in training, if at all."
+                f"{self.undecided} of the eigenvalues lie within 0.8 to 1.25 of the threshold: whether such a variable "
+                "is alive is decided late in training, if at all."
             )
         return tuple(found)
 
@@ -330,7 +330,7 @@ class Forecast:
 
     @property
     def _share(self) -> str:
-        return f"{self.spectrum.eigenvalues[0] / self.threshold:.3g} of the threshold"
+        return f"{self.spectrum.eigenvalues[0] / self.threshold:.3g} times the threshold"
 
     @property
     def _remedy(self) -> str:
@@ -338,7 +338,8 @@ class Forecast:
         if best is None or self.reduction != "likelihood":
             return f"Every beta of {self.largest_beta:.3g} or more does this; choose a smaller one."
         better = self.at(variance=best)
-        return f"The best decoder variance is {best:.3g}, which would keep {better.alive} of {self.latents} alive."
+        kept = f"{better.alive} of {self.latents}" if better.alive else "none"
+        return f"The best decoder variance is {best:.3g}, which would keep {kept} alive."
 
 
 def forecast(

@@ -299,6 +299,9 @@ METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
     # The weight of total correlation; the others tell a VAE from a beta-VAE.
     "IVAE": ("weighted VAE", ("c", "a", "b", "d")),
     "Decomposition": ("decomposition", ("alpha", "beta")),
+    "FreeBits": ("free bits", ("nats",)),
+    "GECO": ("GECO", ("kappa",)),
+    "SigmaVAE": ("sigma-VAE", ()),
 }
 
 
