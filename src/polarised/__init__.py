@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from polarised.models.vae import VAE, build_vae, load_vae, save_vae
     from polarised.pruning import PruningReport, prune
     from polarised.regime import Encodings, Evidence, Regime, classify
+    from polarised.regime.forecast import Forecast, forecast
     from polarised.regime.selection import ActiveVariables
     from polarised.regime.timeline import Timeline
     from polarised.registry import register
@@ -41,6 +42,7 @@ _HOMES = {
     "DownloadError": "errors",
     "Encodings": "regime",
     "Evidence": "regime",
+    "Forecast": "regime.forecast",
     "PolarisedError": "errors",
     "PruningReport": "pruning",
     "Regime": "regime",
@@ -52,6 +54,7 @@ _HOMES = {
     "demo": "demonstration",
     "diagnose": "diagnosis",
     "evaluate": "metrics.evaluation",
+    "forecast": "regime.forecast",
     "load_vae": "models.vae",
     "prune": "pruning",
     "register": "registry",
@@ -81,6 +84,7 @@ __all__ = [
     "DownloadError",
     "Encodings",
     "Evidence",
+    "Forecast",
     "PolarisedError",
     "PruningReport",
     "Regime",
@@ -93,6 +97,7 @@ __all__ = [
     "demo",
     "diagnose",
     "evaluate",
+    "forecast",
     "load_vae",
     "metrics",
     "models",

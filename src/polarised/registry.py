@@ -49,7 +49,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "architecture": ("models.architectures",),
     "likelihood": ("models.likelihoods",),
     "prior": ("models.priors.densities", "models.priors.mixtures", "models.priors.conditional"),
-    "objective": ("objectives.papers",),
+    "objective": ("objectives.papers", "objectives.cures"),
     "schedule": ("objectives.schedules",),
     "metric": (
         "metrics.redundancy",

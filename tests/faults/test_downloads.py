@@ -13,7 +13,6 @@ import pytest
 
 from data.conftest import folder  # noqa: F401  (a fixture)
 from polarised.data.cache import Source, find, obtain
-from polarised.data.preparation import SOURCES
 from polarised.errors import DownloadError
 from polarised.registry import records
 

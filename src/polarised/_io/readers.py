@@ -327,7 +327,9 @@ def _array(path: Path, kind: str, header: Header, *, member: str | None = None, 
         _fits(path, member, begins + math.prod(shape) * dtype.itemsize)
         row = math.prod(shape[1:]) * dtype.itemsize
         if row > LARGEST_ROW:
-            raise DataError(f"expected rows of at most {LARGEST_ROW >> 20} MiB in {path}, one of shape {shape} is larger")
+            raise DataError(
+                f"expected rows of at most {LARGEST_ROW >> 20} MiB in {path}, one of shape {shape} is larger"
+            )
 
     def in_rows(count: int) -> Iterator[NDArray[Any]]:
         budget = Budget.of(path)

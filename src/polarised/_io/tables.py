@@ -38,9 +38,7 @@ def read_table(path: str | Path, *, columns: Mapping[str, str] | None = None) ->
     return read_tables([path], columns=columns)[0]
 
 
-def read_tables(
-    paths: Sequence[str | Path], *, columns: Mapping[str, str] | None = None
-) -> "list[polars.DataFrame]":
+def read_tables(paths: Sequence[str | Path], *, columns: Mapping[str, str] | None = None) -> "list[polars.DataFrame]":
     """Return several parquet files as tables, in their order; see `read_table`.
 
     Args:

@@ -12,6 +12,7 @@ from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
 from polarised.cli.dimensions import dimensions
 from polarised.cli.evaluate import evaluate
+from polarised.cli.forecast import forecast
 from polarised.cli.prune import prune
 from polarised.cli.report import explore, report
 from polarised.cli.study import app as study
@@ -64,7 +65,8 @@ app.command()(demo)
 app.command()(train)
 app.command()(diagnose)
 app.command()(prune)
-app.command()(dimensions)
+app.command()(forecast)
+app.command(hidden=True)(dimensions)
 app.command()(report)
 app.command()(explore)
 app.command()(evaluate)

@@ -12,7 +12,15 @@ from polarised.errors import ConfigError
 from polarised.random import stream
 from polarised.registry import register
 
-__all__ = ["LinearOptimum", "linear_gaussian", "nonlinear_ica", "pinwheel", "probabilistic_pca", "two_populations"]
+__all__ = [
+    "LinearOptimum",
+    "linear_gaussian",
+    "nonlinear_ica",
+    "optimal_noise_variance",
+    "pinwheel",
+    "probabilistic_pca",
+    "two_populations",
+]
 
 Floats = NDArray[np.float64]
 
@@ -268,7 +276,7 @@ class LinearOptimum(NamedTuple):
 
 
 def probabilistic_pca(
-    variances: Sequence[float], *, latents: int, noise_variance: float, beta: float = 1.0
+    variances: Sequence[float] | NDArray[np.float64], *, latents: int, noise_variance: float, beta: float = 1.0
 ) -> LinearOptimum:
     """Return the optimum of a linear beta-VAE on data whose covariance has the eigenvalues `variances`.
 
@@ -300,3 +308,37 @@ def probabilistic_pca(
         elbo=float(fit - beta * kl.sum()),
         decoder_scale=np.sqrt(np.maximum(kept - noise, 0.0)),
     )
+
+
+def optimal_noise_variance(
+    variances: Sequence[float] | NDArray[np.float64], *, latents: int, beta: float = 1.0, floor: float = 1e-3
+) -> float:
+    """Return the noise variance s at which a linear beta-VAE has the largest ELBO.
+
+    s = sum_{j > k} lambda_j / (D - beta k), k = #{j <= latents: lambda_j > beta s}; at beta = 1 the mean of the
+    discarded eigenvalues [Tipping1999, eq. 8]. Where nothing is discarded and beta is at most 1, less noise is never
+    worse: then, and wherever s would be smaller, it is `floor` times the mean variance.
+
+    >>> optimal_noise_variance([8.0, 2.0, 0.5, 0.3], latents=2)
+    0.4
+    """
+    spectrum = np.sort(np.asarray(variances, dtype=np.float64))[::-1]
+    if not spectrum.size or spectrum[-1] < 0 or not spectrum[0] > 0 or latents < 1 or not beta > 0 or not floor > 0:
+        raise ConfigError(
+            "expected variances of 0 or more, at least one latent, positive beta and floor, "
+            f"got {list(variances)}, {latents}, {beta}, {floor}"
+        )
+    size, least = spectrum.size, floor * float(spectrum.mean())
+    most = min(latents, size)
+    discarded = np.append(np.cumsum(spectrum[::-1])[::-1], 0.0)
+    rank = int((spectrum > 1e-12 * spectrum[0]).sum())
+    if rank <= most and beta * rank <= size:
+        return least
+    for kept in range(most, -1, -1):
+        if beta * kept >= size:
+            continue
+        noise = float(discarded[kept]) / (size - beta * kept)
+        enough = kept == 0 or spectrum[kept - 1] > beta * noise
+        if enough and (kept == most or spectrum[kept] <= beta * noise):
+            return max(noise, least)
+    return least

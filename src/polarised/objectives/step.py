@@ -24,7 +24,8 @@ class Step:
     """Hold one forward pass: the batch, its posterior, one sample z of it, and what the decoder makes of z.
 
     `prior` is p(z|u) already; `generator` serves every further draw of the objective, which so is
-    a pure function of (seed, step number). `steps` is the length of the run, which shares of it refer to.
+    a pure function of (seed, step number). `steps` is the length of the run, which shares of it refer to;
+    `memory` is what the objective carries from step to step, if it does.
     """
 
     x: Tensor
@@ -39,6 +40,7 @@ class Step:
     steps: int = 0
     generator: torch.Generator | None = None
     critic: nn.Module | None = None
+    memory: nn.Module | None = None
 
 
 def take_step(
@@ -51,6 +53,7 @@ def take_step(
     steps: int = 0,
     generator: torch.Generator | None = None,
     critic: nn.Module | None = None,
+    memory: nn.Module | None = None,
     noise: Tensor | None = None,
     precision: Precision = "float32",
 ) -> Step:
@@ -89,6 +92,7 @@ def take_step(
         steps=steps,
         generator=generator,
         critic=critic,
+        memory=memory,
     )
 
 
@@ -113,6 +117,10 @@ class Objective(ABC):
 
     def critic(self, latents: int) -> nn.Module | None:
         """Return the network this objective trains beside the VAE, if it needs one."""
+        return None
+
+    def memory(self) -> nn.Module | None:
+        """Return what this objective carries from step to step, as buffers of a module that a checkpoint saves."""
         return None
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:

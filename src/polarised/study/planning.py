@@ -44,6 +44,7 @@ class Plan:
 
     costs: tuple[Cost, ...]
     title: str = ""
+    outlook: str = ""
 
     @property
     def runs(self) -> int:

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from polarised._io.files import contained
 from polarised.errors import ConfigError
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.grid import Study, load_study, study_scales
+from polarised.study.outlook import outlook, outlook_of_runs
 from polarised.study.planning import Plan
 from polarised.study.planning import plan as calibrate
 from polarised.study.results import collect
@@ -183,7 +184,8 @@ def plan(name: str | Path, *, scale: str | None = None, settings: Sequence[str] 
     Raises:
         ConfigError: If the study, its scale or a setting is wrong.
     """
-    return calibrate(load_study(name, scale=scale, settings=settings))
+    study = load_study(name, scale=scale, settings=settings)
+    return replace(calibrate(study), outlook=outlook_of_runs(study.runs))
 
 
 def status(folder: str | Path) -> StudyStatus:
@@ -207,6 +209,7 @@ def train(
     settings: Sequence[str] = (),
     out: str | Path = "runs",
     progress: bool = True,
+    tell: Callable[[str], None] | None = None,
 ) -> Path:
     """Train and measure one model; the same call after a kill goes on where it stopped.
 
@@ -215,6 +218,7 @@ def train(
         settings: ``key=value`` on top of them.
         out: The folder that holds run directories.
         progress: Whether to show a progress bar.
+        tell: Called before a training begins with one line of what to expect of it.
 
     Returns:
         The run directory.
@@ -229,7 +233,10 @@ def train(
     True
     """
     read = config if isinstance(config, Mapping) else read_config(Path(config))
-    return execute(Run.from_config(overridden(dict(read), list(settings))), out, progress=progress)
+    made = Run.from_config(overridden(dict(read), list(settings)))
+    if tell is not None and not (Path(out) / made.name / "model.safetensors").exists():
+        tell(outlook(made))
+    return execute(made, out, progress=progress)
 
 
 def _conduct(

@@ -97,6 +97,9 @@ def train(
     with seeded_weights(seed, "critic"):
         critic = objective.critic(vae.latents)
     modules: dict[str, nn.Module] = {"vae": vae} if critic is None else {"vae": vae, "critic": critic.to(device)}
+    memory = objective.memory()
+    if memory is not None:
+        modules["memory"] = memory.to(device)
     optimiser = _adam(modules, objective, learning_rate, betas, amsgrad)
     records = Records(log_every)
     plan = registry.complete("schedule", schedule)
@@ -167,6 +170,7 @@ def train(
                 steps=steps,
                 generator=generator,
                 critic=critic,
+                memory=memory,
                 precision=precision,
             )
             terms = objective(taken)
