@@ -15,6 +15,8 @@ and torch is needed only where a network runs.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from polarised._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from polarised import adapters, data, metrics, models, objectives, registry, report, study, theory, training
     from polarised.demonstration import Demonstration, demo
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from polarised.regime.timeline import Timeline
     from polarised.registry import register
     from polarised.training.loop import train
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "ActiveVariables": "regime.selection",

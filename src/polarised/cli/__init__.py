@@ -77,7 +77,7 @@ app.add_typer(study, name="study")
 
 def _version(show: bool) -> None:
     if show:
-        from polarised import __version__
+        from polarised._version import __version__
 
         typer.echo(f"polarised {__version__}")
         raise typer.Exit

@@ -294,7 +294,7 @@ def rendered(
     import jinja2
     import markupsafe
 
-    from polarised import __version__
+    from polarised._version import __version__
 
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_text), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
