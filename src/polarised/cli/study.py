@@ -242,24 +242,38 @@ def collect(
 def verify(
     results: Annotated[str, typer.Argument(help="A study's folder or fsspec address, or its results.parquet.")],
     study: Annotated[str | None, typer.Option(help="The study whose claims to check; none: the folder's.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="List every verdict with its numbers.")] = False,
     json: Json = False,
 ) -> None:
-    """Check a paper's claims on the results: confirmed, not confirmed or undecided, each with its numbers.
+    """Check the papers' claims on the results: confirmed, refuted, undecided or not testable, by paper and method.
 
-    Example: [bold]polarised study verify runs/be_more_active-laptop[/bold]
+    Example: [bold]polarised study verify runs/be_more_active-laptop --all[/bold]
     """
-    from polarised.study.verify import verify as verified
+    from polarised.study.claims.check import WORDS, titled
+    from polarised.study.claims.verify import verify as verified
 
-    verdicts = verified(results, study=study)
+    found = verified(results, study=study)
     if json:
-        print_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
+        print_json(found.to_dict())
         return
     screen = console()
-    colours = {"confirmed": "green", "not confirmed": "red", "undecided": "yellow"}
-    for verdict in verdicts:
-        screen.print(
-            f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]: {as_it_is(verdict.claim)}", soft_wrap=True
-        )
+    screen.print(found.headline)
+    rows = [
+        (as_it_is(titled(row["paper"])), as_it_is(row["method"]), *(str(row[word] or "") for word in WORDS))
+        for row in found.summary
+    ]
+    screen.print(table("By paper and method", ("paper", "method", *WORDS), rows))
+    holds = [f"{as_it_is(name)} {k} of {n}" for name, (k, n) in found.holds.items() if n > 1]
+    if holds:
+        screen.print(f"Holds in: {', '.join(holds)}", soft_wrap=True)
+    if not every:
+        screen.print("Every verdict with its numbers: [bold]--all[/bold]; what each claim says: docs/ledger.md")
+        return
+    colours = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "not testable": "dim"}
+    for verdict in found.verdicts:
+        stands = "" if verdict.survives is None else f" ({'stands' if verdict.survives else 'falls'} after Holm)"
+        word = f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]{stands}"
+        screen.print(f"{word}: {as_it_is(verdict.statement)}", soft_wrap=True)
         screen.print(f"    {as_it_is(verdict.evidence)}", soft_wrap=True)
 
 

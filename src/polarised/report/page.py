@@ -48,8 +48,8 @@ def write_report(
     """Write the page of one diagnosis, of several beside each other, or of a study's tidy table.
 
     A study's table has the columns run, seed, method, strength, dataset, representation, variables, metric, value;
-    `verdicts` are records of claim, verdict (confirmed, not confirmed, undecided) and evidence; `links` leads from a
-    run's name to its own page, `timelines` to what was seen while it trained.
+    `verdicts` are records of claim, verdict (confirmed, refuted, undecided, not testable) and evidence; `links` leads
+    from a run's name to its own page, `timelines` to what was seen while it trained.
 
     >>> import tempfile, polarised
     >>> encodings = polarised.Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised.errors import DataError
-from polarised.study.claims.numbers import words
 
 __all__ = [
     "REPRESENTATIONS",
@@ -137,12 +136,18 @@ NAMES = {
     "disintegrated_r2": "disintegrated factors, by R²",
     "encoder_std": "encoder standard deviation",
     "excess_information": "information beyond correlation",
+    "exclusive_kl": "KL(q ‖ p)",
+    "factor_vae_score": "FactorVAE score",
+    "factor_vae_score_transported": "FactorVAE score of transported codes",
     "hoyer": "sparsity (Hoyer)",
+    "inclusive_kl": "KL(p ‖ q)",
     "index_information": "information about the input",
     "largest_excess_information": "largest information beyond correlation",
     "largest_pair_information": "largest mutual information of a pair",
     "mcc": "MCC",
+    "mcc_spearman": "MCC by rank correlation",
     "mig": "MIG",
+    "mmd": "MMD",
     "overlap": "overlap of encoders",
     "pair_information": "mutual information of pairs",
     "prior_driven": "prior-driven variables",
@@ -158,7 +163,7 @@ def metric_name(metric: str, *, unit: bool = True) -> str:
     >>> metric_name("total_correlation"), metric_name("sap"), metric_name("exclusive_kl", unit=False)
     ('total correlation, nats', 'SAP', 'KL(q ‖ p)')
     """
-    return NAMES.get(metric, words(metric)) + (", nats" if unit and metric in NATS else "")
+    return NAMES.get(metric, metric.replace("_", " ")) + (", nats" if unit and metric in NATS else "")
 
 
 def strength_name(panel: str) -> str:

@@ -133,7 +133,7 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
 def study_claims(name: str | Path) -> tuple[Any, ...]:
     """Return the claims of a study without making its runs.
 
-    >>> "active_codes_agree" in study_claims("be_more_active")
+    >>> "be_more_active" in study_claims("be_more_active")
     True
     """
     return tuple(_read(name).get("claims", ()))

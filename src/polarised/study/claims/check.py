@@ -9,10 +9,10 @@ import numpy as np
 import polars
 
 from polarised.study.claims.claim import PAPERS, Claim, Share, Statistic
-from polarised.study.claims.decisions import LEVEL, Decision, decide, decide_share, every, holm
-from polarised.study.claims.expressions import Grid, Table
+from polarised.study.claims.decisions import LEVEL, Decision, decide, every, holm
+from polarised.study.claims.expressions import Array, Grid, Table
 
-__all__ = ["RESERVED_SEEDS", "Verdict", "Verification", "Word", "check_claims", "whole_seeds"]
+__all__ = ["RESERVED_SEEDS", "WORDS", "Verdict", "Verification", "Word", "check_claims", "titled", "whole_seeds"]
 
 Word = Literal["confirmed", "refuted", "undecided", "not testable"]
 WORDS: tuple[Word, ...] = ("confirmed", "refuted", "undecided", "not testable")
@@ -46,6 +46,16 @@ class Verdict:
     p_value: float | None = None
     survives: bool | None = None
     rules: tuple[tuple[str, Word], ...] = ()
+
+    @property
+    def statement(self) -> str:
+        """The claim with its name and what it was tested on.
+
+        >>> Verdict("RTC-F3R", "the disparity is eliminated", "confirmed", "", method="RTC-VAE", dataset="a").statement
+        'RTC-F3R, RTC-VAE on a: “the disparity is eliminated”'
+        """
+        where = " on ".join(filter(None, (self.method, self.dataset)))
+        return f"{', '.join(filter(None, (self.name, where)))}: “{self.claim}”"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON types."""
@@ -253,7 +263,7 @@ def _decided(claim: Claim, grid: Grid | None) -> _Outcome | None:
     """Decide every statistic of a claim at every strength and join them; what was not measured confirms nothing."""
     if grid is None:
         return None
-    looks: list[tuple[Statistic | Share, float | None, Any]] = []
+    looks: list[tuple[Statistic | Share, float | None, Array]] = []
     missing = []
     for statistic in claim.statistics:
         own = list(_looks(statistic, grid))
@@ -262,10 +272,7 @@ def _decided(claim: Claim, grid: Grid | None) -> _Outcome | None:
     if not looks:
         return None
     decisions = [
-        decide_share(*values, statistic.needed, looks=len(looks))
-        if isinstance(statistic, Share)
-        else decide(values, statistic.needed, kind=statistic.kind, looks=len(looks))
-        for statistic, _, values in looks
+        decide(values, statistic.needed, kind=statistic.kind, looks=len(looks)) for statistic, _, values in looks
     ]
     decisions = [d if d.seeds >= claim.least_seeds else replace(d, word="undecided") for d in decisions]
     word, worst = every(decisions)
@@ -279,12 +286,12 @@ def _decided(claim: Claim, grid: Grid | None) -> _Outcome | None:
     return _Outcome(word, evidence, chosen, strength, p_value)
 
 
-def _looks(statistic: Statistic | Share, grid: Grid) -> Iterable[tuple[float | None, Any]]:
+def _looks(statistic: Statistic | Share, grid: Grid) -> Iterable[tuple[float | None, Array]]:
     """Yield (strength, values of the seeds) of a statistic; strengths at which no seed has a value are left out."""
     if isinstance(statistic, Share):
-        successes, seeds = _successes(statistic, grid)
-        if seeds:
-            yield None, (successes, seeds)
+        successes = _successes(statistic, grid)
+        if len(successes):
+            yield None, successes
         return
     effects = statistic.effect.evaluate(grid)
     for k, values in enumerate(effects):
@@ -295,8 +302,8 @@ def _looks(statistic: Statistic | Share, grid: Grid) -> Iterable[tuple[float | N
             yield (strength if len(grid.points) > 1 else None), values
 
 
-def _successes(share: Share, grid: Grid) -> tuple[int, int]:
-    """Return in how many seeds all of it holds, at every strength or at some, and in how many it could be told."""
+def _successes(share: Share, grid: Grid) -> Array:
+    """Return 1 for a seed in which all of it holds, at every strength or at some, and 0 for others that can tell."""
     shape = (len(grid.points), len(grid.seeds))
     holds, known = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
     for expression, region in share.holds:
@@ -307,11 +314,8 @@ def _successes(share: Share, grid: Grid) -> tuple[int, int]:
         known &= np.isfinite(values)
     wanted = np.array([share.strengths is None or point in share.strengths for point in grid.points], dtype=bool)
     holds, known = (holds & known)[wanted], known[wanted]
-    if not known.any():
-        return 0, 0
-    told = known.any(axis=0)
     found = (holds | ~known).all(axis=0) if share.over == "every" else holds.any(axis=0)
-    return int((found & told).sum()), int(told.sum())
+    return np.asarray(found[known.any(axis=0)], dtype=np.float64)
 
 
 def _evidence(

@@ -2,11 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+import polars
 
 from polarised.errors import ConfigError
 from polarised.study.claims.decisions import LEAST_SEEDS, Kind, Region, above
 from polarised.study.claims.expressions import Expression, Number
+
+if TYPE_CHECKING:
+    from polarised.study.claims.check import Verification
 
 __all__ = ["PAPERS", "TYPES", "Claim", "Law", "Share", "Statistic", "ledger_of"]
 
@@ -133,10 +138,18 @@ class Claim:
                 f"cannot be tested; got {sum(ways)} of these"
             )
 
-    @property
-    def testable(self) -> bool:
-        """Whether trained models can decide it."""
-        return bool(self.statistics)
+    def __call__(self, table: polars.DataFrame) -> "Verification":
+        """Return its verdicts on a tidy table of results.
+
+        Args:
+            table: The table, as a study collects it.
+
+        Returns:
+            A verdict for each method and dataset it is said of.
+        """
+        from polarised.study.claims.check import check_claims
+
+        return check_claims(table, [self])
 
     @property
     def uses_types(self) -> bool:

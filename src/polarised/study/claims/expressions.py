@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "STRENGTH",
+    "Array",
     "Expression",
     "Grid",
     "Number",
@@ -365,17 +366,17 @@ def _rank_correlation(first: Array, second: Array) -> float:
     known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < 3:
         return float("nan")
-    ranks = np.stack([rankdata(first[known]), rankdata(second[known])])
-    if np.ptp(ranks[0]) == 0 or np.ptp(ranks[1]) == 0:
-        return 0.0
-    return float(np.corrcoef(ranks)[0, 1])
+    one, other = (rankdata(values[known]) - (known.sum() + 1) / 2 for values in (first, second))
+    length = np.sqrt((one @ one) * (other @ other))
+    return float(one @ other / length) if length > 0 else 0.0
 
 
 def _least_squares(first: Array, second: Array) -> float:
     known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < 2 or np.ptp(first[known]) == 0:
         return float("nan")
-    return float(np.polyfit(first[known], second[known], 1)[0])
+    centred = first[known] - first[known].mean()
+    return float(centred @ second[known] / (centred @ centred))
 
 
 class Table:

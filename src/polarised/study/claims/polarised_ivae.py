@@ -331,9 +331,7 @@ CLAIMS = (
         ),
         scope="prior N(0, I) or any diagonal Gaussian",
         law=Law(
-            (
-                "tests/representations/test_regime.py::test_rescaling_a_variable_with_its_prior_changes_nothing_but_its_scale"
-            ),
+            "tests/regime/test_regime.py::test_rescaling_a_variable_with_its_prior_changes_nothing_but_its_scale",
             "types by the relative rule do not change when code and prior are rescaled",
         ),
         note="The relative rule has a clause on the mean that the standard one lacks: they part for annealed VAE.",

@@ -337,7 +337,7 @@ CLAIMS = (
         scope="MSS0 vs MSS1, all D, det",
         law=Law(
             "tests/study/claims/test_laws.py::test_mss1_is_closer_than_mss0_from_four_dimensions_on",
-            "closer in every batch from four dimensions on, not in two where the truth is zero",
+            "closer from four dimensions on, from six in every batch; not in two where the truth is zero",
         ),
         note=(
             "'Overall' is the share of settings; an average over them would let ten dimensions decide for two. The "
