@@ -305,8 +305,7 @@ def names(kind: str) -> tuple[str, ...]:
     >>> "BetaVAE" in names("objective")
     True
     """
-    _load(kind)
-    return tuple(_records[kind])
+    return tuple(each.name for each in records(kind))
 
 
 def records(kind: str) -> tuple[Record, ...]:
@@ -322,7 +321,13 @@ def records(kind: str) -> tuple[Record, ...]:
     {'prior'}
     """
     _load(kind)
-    return tuple(_records[kind].values())
+    homes = [f"polarised.{module}" for module in KINDS[kind]]
+
+    def place(each: Record) -> int:
+        return homes.index(each.call.__module__) if each.call.__module__ in homes else len(homes)
+
+    # Whichever module happened to be imported first: the order is that of the kind's modules.
+    return tuple(sorted(_records[kind].values(), key=place))
 
 
 def record(kind: str, name: str) -> Record:
@@ -338,8 +343,8 @@ def record(kind: str, name: str) -> Record:
     Raises:
         ConfigError: If there is no such entry.
 
-    >>> record("objective", "BetaVAE").title
-    'beta-VAE'
+    >>> record("objective", "BetaVAE").name
+    'BetaVAE'
     """
     if ":" in name:
         call = entry(kind, name)
@@ -503,22 +508,9 @@ def _check_kind(kind: str) -> None:
 
 def _load(kind: str) -> None:
     _check_kind(kind)
-    modules = [importlib.import_module(f"polarised.{module}").__name__ for module in KINDS[kind]]
+    for module in KINDS[kind]:
+        importlib.import_module(f"polarised.{module}")
     _load_plugins()
-    # One module may import another before its own entries are made: the order is that of `KINDS` all the same.
-    places = {module: place for place, module in enumerate(modules)}
-    held = _records[kind]
-    if len(places) > 1:
-        ordered = sorted(held.items(), key=lambda item: _place(item[1].call.__module__, places))
-        if list(held) != [name for name, _ in ordered]:
-            held.clear()
-            held.update(ordered)
-
-
-def _place(module: str, places: Mapping[str, int]) -> int:
-    while module and module not in places:
-        module = module.rpartition(".")[0]
-    return places.get(module, len(places))
 
 
 @functools.cache
