@@ -144,7 +144,7 @@ class Record:
         strength: The settings that tell its models apart; the first is the strength.
         needs: What it cannot do without: ``factors``, ``decoder``, ``files``, ``u`` …
         outputs: The numbers it gives.
-        references: Keys of the bibliography for the works it comes from.
+        references: The works it comes from: keys of the bibliography, or whole BibTeX entries.
         references_by_setting: Further keys, for runs whose settings hold the given value.
         example: How a law test may call it: settings, several of them, or a function from an empty folder to settings.
         facts: What only entries of this kind have, see `FACTS`.
@@ -236,7 +236,7 @@ def register(
         reading: One sentence on how to read its one number.
         needs: What it cannot do without.
         outputs: The numbers it gives, where there are several.
-        references: Keys of the bibliography.
+        references: The works it comes from: keys of the bibliography, or whole BibTeX entries.
         references_by_setting: Further keys, for uses whose settings hold the given value.
         example: How a law test may call it.
         **facts: What only entries of this kind have, such as the licence of a dataset; see `FACTS`.
