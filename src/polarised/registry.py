@@ -27,6 +27,7 @@ from polarised.errors import ConfigError, DataError
 __all__ = [
     "FACTS",
     "KINDS",
+    "SECTIONS",
     "Output",
     "Record",
     "build",
@@ -82,6 +83,17 @@ KINDS: dict[str, tuple[str, ...]] = {
     "gallery": ("report.papers",),
 }
 """Every kind of entry and the modules its entries are written in."""
+
+SECTIONS = {
+    "dataset": "dataset",
+    "architecture": "model.architecture",
+    "likelihood": "model.likelihood",
+    "prior": "model.prior",
+    "objective": "objective",
+    "measure": "evaluation.further",
+    "claim": "claims",
+}
+"""Where the config of a run or a study names an entry of a kind."""
 
 FACTS: dict[str, tuple[str, ...]] = {
     "dataset": ("images", "shape", "factors", "licence", "sources", "by_hand"),
