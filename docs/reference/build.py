@@ -65,7 +65,7 @@ def kinds() -> list[str]:
         lines += ["| name | title | what it is | settings | references |", "|---|---|---|---|---|"]
         lines += [
             f"| `{each.name}` | {each.title} | {sentence(each.call)} | {settings(each.call)} | "
-            f"{', '.join(each.references)} |"
+            f"{', '.join(each.reference_keys)} |"
             for each in registry.records(kind)
         ]
     return lines

@@ -15,6 +15,7 @@ import importlib
 import importlib.metadata
 import inspect
 import os
+import re
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -37,6 +38,7 @@ __all__ = [
     "nearest",
     "record",
     "records",
+    "reference_key",
     "refuse_code",
     "register",
     "settings",
@@ -180,6 +182,11 @@ class Record:
     def reading(self) -> str:
         """How to read the entry's one number, or nothing where it gives several."""
         return self.outputs[0].reading if len(self.outputs) == 1 else ""
+
+    @property
+    def reference_keys(self) -> tuple[str, ...]:
+        """The keys of the works it comes from, also of those whose entries are written out."""
+        return tuple(reference_key(reference) for reference in self.references)
 
     def examples(self, folder: Path | None = None) -> tuple[dict[str, Any], ...]:
         """Return the specs with which a law test may build the entry.
@@ -493,6 +500,22 @@ def refuse_code(config: Any, where: str | Path) -> None:
             # YAML can name the same list a billion times in ten lines; each is looked at once.
             seen.add(id(value))
             waiting += value.items() if isinstance(value, Mapping) else ((key, each) for each in value)
+
+
+def reference_key(reference: str) -> str:
+    """Return the key of a reference, which is a key of the bibliography or a BibTeX entry written out.
+
+    Args:
+        reference: The key or the entry.
+
+    Returns:
+        The key.
+
+    >>> reference_key("Kingma2014"), reference_key("@misc{Guest2026, title = {A title}}")
+    ('Kingma2014', 'Guest2026')
+    """
+    written = re.match(r"@\w+\s*\{\s*([^\s,]+)\s*,", reference)
+    return written[1] if written else reference
 
 
 def nearest(name: str, offered: Iterable[str]) -> str:

@@ -19,7 +19,6 @@ __all__ = ["Citations", "bibliography", "bibtex", "citation_keys", "cite", "cite
 # What every run is measured by, whatever its settings.
 _METRICS = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
 _LIBRARY = "Bonheme2023BeMoreActive"
-_KEY = re.compile(r"@\w+\s*\{\s*([^\s,]+)\s*,")
 
 
 class Citations(NamedTuple):
@@ -46,7 +45,7 @@ def bibliography() -> Mapping[str, str]:
     """
     text = (resources.files("polarised") / "references.bib").read_text(encoding="utf-8")
     bodies = re.findall(r"^@\w+\{\w+,.*?^\}$", text, flags=re.MULTILINE | re.DOTALL)
-    return {_KEY.findall(body)[0]: body for body in bodies}
+    return {registry.reference_key(body): body for body in bodies}
 
 
 def cite(target: str | Path) -> Citations:
@@ -135,9 +134,9 @@ def bibtex(keys: Iterable[str]) -> str:
 
 def _entry(reference: str, whose: str) -> tuple[str, str]:
     """Return the key and the BibTeX of a reference, which is a key of the bibliography or written out in full."""
-    if written := _KEY.match(reference):
-        return written[1], reference
-    return reference, bibliography().get(reference, f"% {reference}: cited by {whose}, which does not give its entry")
+    if (key := registry.reference_key(reference)) != reference:
+        return key, reference
+    return key, bibliography().get(reference, f"% {reference}: cited by {whose}, which does not give its entry")
 
 
 def _specs(run: Run) -> Iterable[tuple[str, Mapping[str, Any]]]:
