@@ -15,6 +15,7 @@ import importlib
 import importlib.metadata
 import inspect
 import os
+import re
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -27,6 +28,7 @@ from polarised.errors import ConfigError, DataError
 __all__ = [
     "FACTS",
     "KINDS",
+    "SECTIONS",
     "Output",
     "Record",
     "build",
@@ -36,6 +38,7 @@ __all__ = [
     "nearest",
     "record",
     "records",
+    "reference_key",
     "refuse_code",
     "register",
     "settings",
@@ -83,6 +86,17 @@ KINDS: dict[str, tuple[str, ...]] = {
     "gallery": ("report.papers",),
 }
 """Every kind of entry and the modules its entries are written in."""
+
+SECTIONS = {
+    "dataset": "dataset",
+    "architecture": "model.architecture",
+    "likelihood": "model.likelihood",
+    "prior": "model.prior",
+    "objective": "objective",
+    "measure": "evaluation.further",
+    "claim": "claims",
+}
+"""Where the config of a run or a study names an entry of a kind."""
 
 FACTS: dict[str, tuple[str, ...]] = {
     "dataset": ("images", "shape", "factors", "licence", "sources", "by_hand"),
@@ -145,7 +159,7 @@ class Record:
         strength: The settings that tell its models apart; the first is the strength.
         needs: What it cannot do without: ``factors``, ``decoder``, ``files``, ``u`` …
         outputs: The numbers it gives.
-        references: Keys of the bibliography for the works it comes from.
+        references: The works it comes from: keys of the bibliography, or whole BibTeX entries.
         references_by_setting: Further keys, for runs whose settings hold the given value.
         example: How a law test may call it: settings, several of them, or a function from an empty folder to settings.
         facts: What only entries of this kind have, see `FACTS`.
@@ -169,6 +183,11 @@ class Record:
     def reading(self) -> str:
         """How to read the entry's one number, or nothing where it gives several."""
         return self.outputs[0].reading if len(self.outputs) == 1 else ""
+
+    @property
+    def reference_keys(self) -> tuple[str, ...]:
+        """The keys of the works it comes from, also of those whose entries are written out."""
+        return tuple(reference_key(reference) for reference in self.references)
 
     def examples(self, folder: Path | None = None) -> tuple[dict[str, Any], ...]:
         """Return the specs with which a law test may build the entry.
@@ -237,7 +256,7 @@ def register(
         reading: One sentence on how to read its one number.
         needs: What it cannot do without.
         outputs: The numbers it gives, where there are several.
-        references: Keys of the bibliography.
+        references: The works it comes from: keys of the bibliography, or whole BibTeX entries.
         references_by_setting: Further keys, for uses whose settings hold the given value.
         example: How a law test may call it.
         **facts: What only entries of this kind have, such as the licence of a dataset; see `FACTS`.
@@ -484,6 +503,22 @@ def refuse_code(config: Any, where: str | Path) -> None:
             waiting += value.items() if isinstance(value, Mapping) else ((key, each) for each in value)
 
 
+def reference_key(reference: str) -> str:
+    """Return the key of a reference, which is a key of the bibliography or a BibTeX entry written out.
+
+    Args:
+        reference: The key or the entry.
+
+    Returns:
+        The key.
+
+    >>> reference_key("Kingma2014"), reference_key("@misc{Guest2026, title = {A title}}")
+    ('Kingma2014', 'Guest2026')
+    """
+    written = re.match(r"@\w+\s*\{\s*([^\s,]+)\s*,", reference)
+    return written[1] if written else reference
+
+
 def nearest(name: str, offered: Iterable[str]) -> str:
     """Return ``' (did you mean ...?)'`` for the closest of the offered names, or nothing.
 
@@ -509,22 +544,9 @@ def _check_kind(kind: str) -> None:
 
 def _load(kind: str) -> None:
     _check_kind(kind)
-    modules = [importlib.import_module(f"polarised.{module}").__name__ for module in KINDS[kind]]
+    for module in KINDS[kind]:
+        importlib.import_module(f"polarised.{module}")
     _load_plugins()
-    # One module may import another before its own entries are made: the order is that of `KINDS` all the same.
-    places = {module: place for place, module in enumerate(modules)}
-    held = _records[kind]
-    if len(places) > 1:
-        ordered = sorted(held.items(), key=lambda item: _place(item[1].call.__module__, places))
-        if list(held) != [name for name, _ in ordered]:
-            held.clear()
-            held.update(ordered)
-
-
-def _place(module: str, places: Mapping[str, int]) -> int:
-    while module and module not in places:
-        module = module.rpartition(".")[0]
-    return places.get(module, len(places))
 
 
 @functools.cache

@@ -93,7 +93,7 @@ def _described(known: Record) -> Description:
         shape=facts.get("shape", ()),
         factors=dict(facts.get("factors", {})),
         licence=facts.get("licence", "not stated"),
-        citation=next(iter(known.references), ""),
+        citation=next(iter(known.reference_keys), ""),
         ready=_ready(known),
         files=tuple(Path(source.file).name for source in sources),
         folder=", ".join(str(data_folder() / place) for place in sorted({Path(s.file).parent for s in sources})),

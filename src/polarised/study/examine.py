@@ -11,7 +11,7 @@ from polarised.diagnosis import Diagnosis, diagnose, diagnose_files
 from polarised.errors import ConfigError, DataError
 from polarised.regime import Encodings
 from polarised.regime.classify import Rule
-from polarised.study.citations import bibtex, citation_keys
+from polarised.study.citations import bibtex, cite_runs
 from polarised.study.config import read_config
 from polarised.study.stages import dataset_of, load_run, made_here
 
@@ -144,14 +144,13 @@ def diagnose_run(
         more["history"] = polars.read_parquet(directory / "history.parquet", glob=False)
     if (directory / "downstream.parquet").exists():
         more["downstream"] = _accuracies(polars.read_parquet(directory / "downstream.parquet", glob=False), rule)
-    keys = citation_keys([run])
     return diagnose(
         Encodings.load(directory / "encodings.npz"),
         alpha=run.evaluation.alpha if alpha is None else alpha,
         rule=rule,
         seed=run.seed,
         name=directory.name,
-        provenance={"config": run.to_config(), **_made(directory), "citation": bibtex(keys)},
+        provenance={"config": run.to_config(), **_made(directory), "citation": "\n".join(cite_runs([run]).values())},
         **more,
     )
 
