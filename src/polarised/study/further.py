@@ -352,5 +352,5 @@ def _decoder_costs(vae: "VAE", dataset: Dataset, examples: int, seed: int) -> di
 
     if not examples:
         return {}
-    table = decoder_use(vae, dataset, examples=examples, seed=seed)
-    return {"permuting": table["permuted"].to_numpy(), "redrawing": table["redrawn"].to_numpy()}
+    use = decoder_use(vae, dataset, examples=examples, most=examples, seed=seed)
+    return {"permuting": use.permuted, "redrawing": use.redrawn}
