@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polarised import adapters, data, metrics, models, objectives, training
     from polarised.diagnosis import Diagnosis, diagnose
-    from polarised.metrics.comparison import compare
+    from polarised.metrics.evaluation import compare
     from polarised.regime import Encodings, Evidence, Regime, classify
     from polarised.regime.selection import ActiveVariables
 
@@ -29,7 +29,7 @@ _HOMES = {
     "Evidence": "polarised.regime",
     "Regime": "polarised.regime",
     "classify": "polarised.regime",
-    "compare": "polarised.metrics.comparison",
+    "compare": "polarised.metrics.evaluation",
     "diagnose": "polarised.diagnosis",
 }
 _MODULES = ("adapters", "data", "metrics", "models", "objectives", "training")

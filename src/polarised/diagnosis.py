@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from polarised.errors import DataError
-from polarised.metrics.comparison import compare
+from polarised.metrics.evaluation import compare
 from polarised.regime.advice import advice, headline
 from polarised.regime.classify import Regime, Rule, classify, other_rules, sensitivity
 from polarised.regime.decoder import Pictures

@@ -18,7 +18,7 @@ import os
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,9 +30,11 @@ __all__ = [
     "Record",
     "build",
     "complete",
+    "describe",
     "entry",
     "names",
     "nearest",
+    "output",
     "record",
     "records",
     "refuse_code",
@@ -87,6 +89,8 @@ PLUGINS = "polarised.plugins"
 # The code of others that this process was told to use, by a config or a call of its user.
 _used: set[str] = set()
 _records: dict[str, dict[str, "Record"]] = {kind: {} for kind in KINDS}
+# Numbers of a run's tables that belong to no entry, such as its rate.
+_described: dict[str, "Output"] = {}
 
 
 @dataclass(frozen=True)
@@ -98,12 +102,16 @@ class Output:
         title: The name as people write it; the name with spaces if empty.
         unit: The unit, such as ``nats``, or nothing.
         reading: One plain sentence on how to read the number.
+        part: Which part of the entry's result it is; the result itself, or the first part of a tuple, if empty.
+        settings: The settings it is computed with, where they are not the entry's defaults.
     """
 
     name: str
     title: str = ""
     unit: str = ""
     reading: str = ""
+    part: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -251,8 +259,7 @@ def names(kind: str) -> tuple[str, ...]:
     >>> "BetaVAE" in names("objective")
     True
     """
-    _load(kind)
-    return tuple(_records[kind])
+    return tuple(each.name for each in records(kind))
 
 
 def records(kind: str) -> tuple[Record, ...]:
@@ -268,7 +275,9 @@ def records(kind: str) -> tuple[Record, ...]:
     {'prior'}
     """
     _load(kind)
-    return tuple(_records[kind].values())
+    places = {f"polarised.{module}": place for place, module in enumerate(KINDS[kind])}
+    # Whichever module was imported first, the order is that of the kind; packages of others come last.
+    return tuple(sorted(_records[kind].values(), key=lambda each: places.get(each.call.__module__, len(places))))
 
 
 def record(kind: str, name: str) -> Record:
@@ -329,6 +338,40 @@ def entry(kind: str, name: str) -> Callable[..., Any]:
         ) from error
     _used.add(name)
     return typing.cast(Callable[..., Any], found)
+
+
+def describe(*outputs: Output) -> None:
+    """Say how to name and read numbers that no single entry gives, such as the rate of every run.
+
+    Args:
+        *outputs: The numbers.
+
+    >>> describe(Output("rate_of_nothing", unit="nats"))
+    >>> output("rate_of_nothing").label
+    'rate of nothing, nats'
+    >>> del _described["rate_of_nothing"]
+    """
+    _described.update({each.name: _titled(each) for each in outputs})
+
+
+def output(name: str) -> Output:
+    """Return how to name and read a number of a table, by its name there.
+
+    Metrics and measures describe the numbers they give; where several give the same one, the metric's words count, and
+    the others need only name it.
+
+    Args:
+        name: The name in tables, such as ``dci_completeness``.
+
+    Returns:
+        Its title, unit and reading; a number nobody described is called by its name.
+
+    >>> output("total_correlation").label, output("accuracy_of_cats").title
+    ('total correlation, nats', 'accuracy of cats')
+    """
+    every = [each for kind in ("metric", "measure") for entry in records(kind) for each in entry.outputs]
+    own = [each for each in (*every, *_described.values()) if each.name == name]
+    return next((each for each in own if each.reading), own[0] if own else _titled(Output(name)))
 
 
 def settings(callable_: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -461,7 +504,7 @@ def _load_plugins() -> None:
 
 
 def _titled(output: Output) -> Output:
-    return output if output.title else Output(output.name, output.name.replace("_", " "), output.unit, output.reading)
+    return output if output.title else replace(output, title=output.name.replace("_", " "))
 
 
 def _first_sentence(call: Callable[..., Any]) -> str:

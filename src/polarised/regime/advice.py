@@ -49,7 +49,7 @@ def advice(regime: Regime, scores: "polars.DataFrame", decoder_use: "polars.Data
 
     `scores` are those of `compare`, `decoder_use` what the decoder loses when a variable is replaced.
 
-    >>> from polarised.metrics.comparison import compare
+    >>> from polarised.metrics.evaluation import compare
     >>> from polarised.regime import Encodings, classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> regime = classify(encodings)

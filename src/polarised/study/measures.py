@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from polarised import registry
 from polarised.data.dataset import Dataset
-from polarised.metrics.comparison import compare, subsets
+from polarised.metrics.evaluation import compare, subsets
 from polarised.random import seed_for
 from polarised.regime import Encodings, Regime, classify
 from polarised.regime.classify import Rule
