@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars
 
+from polarised import registry
+
 __all__ = [
     "against",
     "by_method",
@@ -17,17 +19,6 @@ __all__ = [
     "words",
 ]
 
-# Where the name of a metric with spaces for underscores is not how one writes it.
-WORDS = {
-    "exclusive_kl": "KL(q ‖ p)",
-    "factor_vae_score": "FactorVAE score",
-    "factor_vae_score_transported": "FactorVAE score of transported codes",
-    "inclusive_kl": "KL(p ‖ q)",
-    "mcc": "MCC",
-    "mcc_spearman": "MCC by rank correlation",
-    "mmd": "MMD",
-}
-
 
 def words(metric: str) -> str:
     """Return how a sentence names a metric.
@@ -35,7 +26,7 @@ def words(metric: str) -> str:
     >>> words("mmd"), words("encoder_entropy")
     ('MMD', 'encoder entropy')
     """
-    return WORDS.get(metric, metric.replace("_", " "))
+    return registry.output(metric).title
 
 
 def against(*groups: Sequence[float]) -> str:
