@@ -217,7 +217,7 @@ def retry(
 @app.command()
 def collect(
     folder: Folder,
-    rule: Annotated[str | None, typer.Option(help="standard or relative, instead of the study's own rule.")] = None,
+    rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
     json: Json = False,
 ) -> None:
     """Write the tidy table of what is done so far: results.parquet.
@@ -227,9 +227,9 @@ def collect(
     from polarised.errors import ConfigError
     from polarised.study.results import collect as collected
 
-    rules: dict[str | None, Rule | None] = {None: None, "standard": "standard", "relative": "relative"}
+    rules: dict[str | None, Rule | None] = {None: None, "used": "used", "standard": "standard", "relative": "relative"}
     if rule not in rules:
-        raise ConfigError(f"expected --rule standard or relative, got {rule!r}")
+        raise ConfigError(f"expected --rule used, relative or standard, got {rule!r}")
     path = collected(folder, rule=rules[rule])
     if json:
         print_json({"results": str(path)})

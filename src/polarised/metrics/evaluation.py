@@ -29,7 +29,15 @@ from polarised.registry import Output, Record
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["compare", "evaluate", "prior_scale", "represent_by_lookup", "score", "subsets"]
+__all__ = [
+    "compare",
+    "evaluate",
+    "prior_scale",
+    "represent_by_lookup",
+    "score",
+    "subsets",
+    "without_passive_by_standard",
+]
 
 Representation = Literal["mean", "sampled"]
 Lookup = tuple[Represent, Sequence[int]]
@@ -257,6 +265,33 @@ def compare(encodings: Encodings, regime: Regime, *, without_passive: bool = Fal
         "value": pl.Float64,
     }
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def without_passive_by_standard(encodings: Encodings, regime: Regime) -> tuple[float, float] | None:
+    """Return the total correlation of mean and sample without what the *standard* rule calls passive, in nats.
+
+    Cov(z) = Cov(mean) + diag(E[variance]), so nothing is drawn.
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+
+    Returns:
+        The total correlation of mean and sample; None where the rules drop the same variables, or fewer than two are
+        left.
+
+    >>> from polarised.regime import classify
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> without_passive_by_standard(encodings, classify(encodings)) is None
+    True
+    """
+    kept = regime.at(regime.alpha, rule="standard").alive
+    if kept == regime.alive or len(kept) < 2:
+        return None
+    block = np.ix_(kept, kept)
+    mean = covariance(encodings.mean)
+    sampled = mean + np.diag(encodings.variance.mean(axis=0, dtype=np.float64))
+    return total_correlation_from_covariance(mean[block]), total_correlation_from_covariance(sampled[block])
 
 
 FROM_COVARIANCE: Mapping[str, Callable[[Floats], float]] = {
