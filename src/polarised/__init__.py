@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from polarised.demonstration import Demonstration, demo
     from polarised.diagnosis import Diagnosis, diagnose
     from polarised.errors import ConfigError, DataError, DownloadError, PolarisedError
-    from polarised.metrics.comparison import compare
-    from polarised.metrics.evaluation import evaluate
+    from polarised.metrics.evaluation import compare, evaluate
     from polarised.models.vae import VAE, build_vae, load_vae, save_vae
     from polarised.pruning import PruningReport, prune
     from polarised.regime import Encodings, Evidence, Regime, classify
@@ -50,7 +49,7 @@ _HOMES = {
     "VAE": "models.vae",
     "build_vae": "models.vae",
     "classify": "regime",
-    "compare": "metrics.comparison",
+    "compare": "metrics.evaluation",
     "demo": "demonstration",
     "diagnose": "diagnosis",
     "evaluate": "metrics.evaluation",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polarised.errors import DataError
-from polarised.metrics.comparison import compare, without_passive_by_standard
+from polarised.metrics.evaluation import compare, without_passive_by_standard
 from polarised.regime.advice import advice, headline
 from polarised.regime.classify import Regime, Rule, classify, other_rules, sensitivity
 from polarised.regime.decoder import DecoderUse, Pictures

@@ -17,8 +17,12 @@ from polarised._io.arrays import open_arrays
 from polarised.adapters.arrays import Chunk, Second, chunks_of_file
 from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError, DataError, PolarisedError
-from polarised.metrics.comparison import subsets
-from polarised.metrics.covariance import effective_rank_of, total_correlation_of, wasserstein_correlation_of
+from polarised.metrics.covariance import (
+    effective_rank_from_covariance,
+    total_correlation_from_covariance,
+    wasserstein_correlation_from_covariance,
+)
+from polarised.metrics.evaluation import subsets
 from polarised.metrics.streaming import Ranges
 from polarised.random import stream
 from polarised.regime import Encodings, Evidence, Regime
@@ -33,9 +37,9 @@ Array = NDArray[Any]
 
 SAMPLE = 10_000
 SCORES: dict[str, Callable[[Array], float]] = {
-    "total_correlation": total_correlation_of,
-    "effective_rank": effective_rank_of,
-    "wasserstein_correlation": wasserstein_correlation_of,
+    "total_correlation": total_correlation_from_covariance,
+    "effective_rank": effective_rank_from_covariance,
+    "wasserstein_correlation": wasserstein_correlation_from_covariance,
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised import registry
 from polarised.errors import DataError
 
 __all__ = [
@@ -115,55 +116,14 @@ def style_sheet(ground: str) -> str:
     return "\n".join(f"  --{name}: {getattr(look, ground)};" for name, look in looks.items())
 
 
-NATS = (
-    "encoder_entropy",
-    "excess_information",
-    "exclusive_kl",
-    "inclusive_kl",
-    "index_information",
-    "largest_excess_information",
-    "largest_pair_information",
-    "mutual_information",
-    "pair_information",
-    "rate",
-    "reconstruction",
-    "total_correlation",
-)
-
-
-NAMES = {
-    "disintegrated_nmi": "disintegrated factors, by NMI",
-    "disintegrated_r2": "disintegrated factors, by R²",
-    "encoder_std": "encoder standard deviation",
-    "excess_information": "information beyond correlation",
-    "exclusive_kl": "KL(q ‖ p)",
-    "factor_vae_score": "FactorVAE score",
-    "factor_vae_score_transported": "FactorVAE score of transported codes",
-    "hoyer": "sparsity (Hoyer)",
-    "inclusive_kl": "KL(p ‖ q)",
-    "index_information": "information about the input",
-    "largest_excess_information": "largest information beyond correlation",
-    "largest_pair_information": "largest mutual information of a pair",
-    "mcc": "MCC",
-    "mcc_spearman": "MCC by rank correlation",
-    "mig": "MIG",
-    "mmd": "MMD",
-    "overlap": "overlap of encoders",
-    "pair_information": "mutual information of pairs",
-    "prior_driven": "prior-driven variables",
-    "retyped": "variables retyped by the standard rule",
-    "sap": "SAP",
-    "wasserstein_correlation": "Wasserstein correlation",
-}
-
-
 def metric_name(metric: str, *, unit: bool = True) -> str:
     """Return the name of a metric for an axis or a heading.
 
     >>> metric_name("total_correlation"), metric_name("sap"), metric_name("exclusive_kl", unit=False)
     ('total correlation, nats', 'SAP', 'KL(q ‖ p)')
     """
-    return NAMES.get(metric, metric.replace("_", " ")) + (", nats" if unit and metric in NATS else "")
+    output = registry.output(metric)
+    return output.label if unit else output.title
 
 
 def strength_name(panel: str) -> str:

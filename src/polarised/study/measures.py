@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from polarised import registry
 from polarised.data.dataset import Dataset
-from polarised.metrics.comparison import compare, subsets
+from polarised.metrics.evaluation import compare, subsets
 from polarised.random import seed_for
 from polarised.regime import Encodings, Regime, classify
 from polarised.regime.classify import RULES, Rule
 from polarised.regime.decoder import DecoderUse
 from polarised.regime.timeline import THRESHOLD, Timeline, load_timeline
+from polarised.registry import Output
 from polarised.study.config import Run
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BINS",
-    "NUMBERS",
+    "OVER_TRAINING",
     "downstream",
     "dynamics_of",
     "encode",
@@ -54,6 +55,21 @@ SCORES = {
     "variables": polars.String,
     "value": polars.Float64,
 }
+
+
+registry.describe(
+    Output(
+        "reconstruction",
+        unit="nats",
+        reading="E[-log p(x|z)], summed over pixels and averaged over inputs: smaller is closer.",
+    ),
+    Output("rate", unit="nats", reading="E[KL(q(z|x) ‖ p(z))], summed over variables and averaged over inputs."),
+    Output("count", "variables", reading="How many variables of each type there are."),
+    Output(
+        "accuracy",
+        reading="Test accuracy of predicting the factors, averaged over them; compare with that of guessing at random.",
+    ),
+)
 
 
 def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
@@ -240,17 +256,54 @@ def _regimes(run: Run, encodings: Encodings, decoder: DecoderUse | None) -> dict
 
 
 # Of each variable, over its partners and the moments of training; "with" names the type of the partners.
-NUMBERS = (
-    "correlated_share",
-    "correlated_share_with_active",
-    "late_correlated_share_with_active",
-    "correlation_with_active",
-    "correlation_with_passive",
-    "correlation_spread",
-    "correlation_spread_with_active",
-    "strongest_correlation",
-    "strongest_correlation_with_alive",
+OVER_TRAINING = (
+    Output(
+        "correlated_share",
+        "share of correlated moments",
+        reading="How often during training |correlation| with another variable exceeds 0.2.",
+    ),
+    Output(
+        "correlated_share_with_active",
+        "share of moments correlated with active variables",
+        reading="The same with active variables only.",
+    ),
+    Output(
+        "late_correlated_share_with_active",
+        "share of late moments correlated with active variables",
+        reading="The same in the second half of training.",
+    ),
+    Output(
+        "correlation_with_active",
+        "|correlation| with active variables",
+        reading="Average over active partners and moments of training.",
+    ),
+    Output(
+        "correlation_with_passive",
+        "|correlation| with passive variables",
+        reading="Average over passive partners and moments of training.",
+    ),
+    Output(
+        "correlation_spread",
+        "standard deviation of correlations over training",
+        reading="How much correlations with other variables change while training.",
+    ),
+    Output(
+        "correlation_spread_with_active",
+        "standard deviation of correlations with active variables",
+        reading="The same with active variables only.",
+    ),
+    Output(
+        "strongest_correlation",
+        "strongest |correlation|",
+        reading="The largest |correlation| with another variable at the end of training.",
+    ),
+    Output(
+        "strongest_correlation_with_alive",
+        "strongest |correlation| without passive variables",
+        reading="The same among variables that are not passive.",
+    ),
 )
+registry.describe(*OVER_TRAINING)
 
 
 def timeline_of(directory: str | Path, *, rule: Rule = "used") -> Timeline | None:
@@ -271,7 +324,7 @@ def type_column(table: polars.DataFrame, rule: Rule) -> str:
 
 
 def dynamics_of(directory: str | Path) -> Iterator[polars.DataFrame]:
-    """Yield the `NUMBERS` of each variable of a run by either rule; nothing of a run that was not watched.
+    """Yield the numbers `OVER_TRAINING` of each variable of a run by either rule; nothing if it was not watched.
 
     correlated_share is how often |correlation| > 0.2, correlation its average size, spread its standard deviation
     over the moments, late the second half of training, strongest the largest at the end.
@@ -307,7 +360,7 @@ def _numbers(timeline: Timeline) -> dict[str, NDArray[Any]]:
         np.where(others, size[-1], -np.inf).max(axis=1),
         np.where(alive, size[-1], -np.inf).max(axis=1),
     )
-    return dict(zip(NUMBERS, found, strict=True))
+    return dict(zip((output.name for output in OVER_TRAINING), found, strict=True))
 
 
 def _over(values: NDArray[Any], partners: NDArray[np.bool_]) -> NDArray[Any]:
