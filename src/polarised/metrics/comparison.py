@@ -1,6 +1,6 @@
 """Mean or sample? The same numbers for both representations, whole and by type of variable."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +32,12 @@ def subsets(regime: Regime) -> dict[str, list[int]]:
 
 
 def compare(
-    encodings: Encodings, regime: Regime, *, without_passive: bool = False, seed: int = 0
+    encodings: Encodings,
+    regime: Regime,
+    *,
+    without_passive: bool = False,
+    covariances: Mapping[str, Array] | None = None,
+    seed: int = 0,
 ) -> "polars.DataFrame":
     """Score the mean and the sampled representation, whole and on every subset of types, with the same four numbers.
 
@@ -43,6 +48,9 @@ def compare(
 
     `without_passive` adds the subset ``alive`` to the paper's seven. It has a row for every model: one variable or none
     shares nothing, so total correlation, mutual information and Wasserstein correlation are 0 there.
+
+    `covariances` are those of "mean" and "sampled" over more inputs than the encodings hold, where they are known; only
+    mutual information is then that of the encodings.
 
     >>> from polarised.regime import classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -62,7 +70,8 @@ def compare(
     if without_passive:
         scored_of["alive"] = regime.alive
     for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
-        matrix, information = covariance(codes), mutual_information_matrix(codes)
+        matrix = covariance(codes) if covariances is None else covariances[representation]
+        information = mutual_information_matrix(codes)
         for variables, indices in scored_of.items():
             block = np.ix_(indices, indices)
             scored = _scores(matrix[block], information[block]) if len(indices) > 1 else _alone(len(indices))
