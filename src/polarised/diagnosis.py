@@ -6,18 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from polarised.errors import DataError
-from polarised.metrics.comparison import compare
+from polarised.metrics.comparison import compare, without_passive_by_standard
 from polarised.regime.advice import advice, headline
 from polarised.regime.classify import Regime, Rule, classify, other_rules, sensitivity
-from polarised.regime.decoder import Pictures
+from polarised.regime.decoder import DecoderUse, Pictures
 from polarised.regime.encodings import Encodings
 
 if TYPE_CHECKING:
     import polars
 
     from polarised.adapters.arrays import Second
+    from polarised.objectives import Objective
 
 __all__ = ["Diagnosis", "Pictures", "concluded", "diagnose", "diagnose_files"]
 
@@ -44,8 +46,14 @@ class Diagnosis:
     def __str__(self) -> str:
         import polars
 
-        shown = self.regime.table().select("variable", "type", "ratio_mean", "kl", "noise_share", "confidence")
-        with polars.Config(tbl_rows=60, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
+        shown = self.regime.table().select("variable", "why", "ratio_mean", "kl", "noise_share", "confidence")
+        with polars.Config(
+            tbl_rows=60,
+            fmt_str_lengths=100,
+            tbl_width_chars=160,
+            tbl_hide_dataframe_shape=True,
+            tbl_hide_column_data_types=True,
+        ):
             return "\n".join([self.headline, str(shown), *self.advice])
 
     def report(self, path: str | Path) -> Path:
@@ -68,6 +76,8 @@ class Diagnosis:
             "active": self.regime.active,
             "mixed": self.regime.mixed,
             "passive": self.regime.passive,
+            "doubtful": self.regime.doubtful,
+            "why": list(self.regime.why),
             "variables": _records(self.regime.table()),
             "scores": _records(self.scores),
             "decoder_use": None if self.decoder_use is None else _records(self.decoder_use),
@@ -83,8 +93,11 @@ def diagnose(
     data: Any = None,
     *,
     alpha: float = 0.1,
-    rule: Rule = "relative",
+    rule: Rule = "used",
     examples: int = 10_000,
+    objective: "Objective | None" = None,
+    decoder: DecoderUse | None = None,
+    rest_ratio: ArrayLike | None = None,
     seed: int = 0,
     name: str = "model",
     **more: Any,
@@ -92,7 +105,8 @@ def diagnose(
     """Classify the variables of `target`, compare its representations, and say in words what follows.
 
     `target` is an `Encodings`, or a VAE of ours together with the `data` (a Dataset, of which at most `examples` images
-    are drawn, or images) to encode.
+    are drawn, or images) to encode. `objective` is what it was trained with, where that is known; `decoder` and
+    `rest_ratio` are evidence on the use of variables, see `classify`, which a VAE gives itself.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> diagnose(encodings).headline
@@ -107,9 +121,9 @@ def diagnose(
         from polarised.adapters import native
 
         more.setdefault("pictures", native.pictures(target, data, seed=seed))
-        more.setdefault("decoder_use", native.decoder_use(target, data, seed=seed))
-        target = native.from_vae(target, data, examples=examples, seed=seed)
-    regime = classify(target, alpha=alpha, rule=rule, seed=seed)
+        decoder = native.decoder_use(target, data, seed=seed) if decoder is None else decoder
+        target = native.from_vae(target, data, examples=examples, objective=objective, seed=seed)
+    regime = classify(target, alpha=alpha, rule=rule, decoder=decoder, rest_ratio=rest_ratio, seed=seed)
     more.setdefault("other_rules", other_rules(regime, largest_mean=np.abs(target.mean).max(axis=0)))
     return concluded(name, target, regime, compare(target, regime, seed=seed), **more)
 
@@ -118,7 +132,7 @@ def diagnose_files(
     files: Sequence[str | Path],
     *,
     alpha: float = 0.1,
-    rule: Rule = "relative",
+    rule: Rule = "used",
     executor: Literal["local", "ray"] = "local",
     address: str | None = None,
     second: "Second | None" = None,
@@ -153,13 +167,15 @@ def diagnose_files(
 def concluded(name: str, encodings: Encodings, regime: Regime, scores: "polars.DataFrame", **more: Any) -> Diagnosis:
     """Put types and scores into words: the last step of every diagnosis."""
     more.setdefault("sensitivity", sensitivity(regime))
+    if regime.decoder is not None:
+        more.setdefault("decoder_use", regime.decoder.table())
     return Diagnosis(
         name=name,
         encodings=encodings,
         regime=regime,
         scores=scores,
         headline=headline(regime),
-        advice=tuple(advice(regime, scores, more.get("decoder_use"))),
+        advice=tuple(advice(regime, scores, without_passive_by_standard(encodings, regime))),
         **more,
     )
 

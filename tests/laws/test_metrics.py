@@ -107,3 +107,37 @@ def test_arguments_are_not_changed() -> None:
             metric(codes, factors)
     assert np.array_equal(codes, CODES)
     assert np.array_equal(factors, FACTORS)
+
+
+SCALES = np.array([0.125, 4.0, 0.5, 64.0])
+# What claims that another unit of a variable changes nothing; the others weigh variables by their spread.
+UNIT_FREE = ("dci", "disintegration", "explicitness", "mcc", "mig", "modularity", "nmi_matrix", "r2_matrix")
+
+
+@pytest.mark.parametrize("name", UNIT_FREE)
+def test_another_unit_of_a_variable_changes_nothing(name: str) -> None:
+    metric = getattr(metrics, name)
+    first, second = metric(CODES, FACTORS), metric(CODES * SCALES, FACTORS)
+    if name == "disintegration":
+        assert first.equals(second)
+    elif name.endswith("_matrix"):
+        np.testing.assert_allclose(second, first, rtol=1e-9, atol=1e-12)
+    else:
+        assert scores(second) == pytest.approx(scores(first), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["total_correlation", "mutual_information"])
+def test_another_unit_of_a_variable_does_not_change_its_redundancy(name: str) -> None:
+    metric = getattr(metrics, name)
+    assert metric(CODES * SCALES) == pytest.approx(metric(CODES), rel=1e-9)
+
+
+def test_another_unit_of_code_and_prior_does_not_change_the_votes() -> None:
+    def represent(rows: np.ndarray) -> np.ndarray:
+        return np.column_stack([rows, 0.01 * rows.sum(axis=1)]).astype(float)
+
+    few = {"train_votes": 300, "test_votes": 200}
+    first = metrics.factor_vae_score(represent, (3, 4), scale=np.ones(3), **few)
+    second = metrics.factor_vae_score(lambda rows: represent(rows) * SCALES[:3], (3, 4), scale=SCALES[:3], **few)
+    assert second.score == first.score
+    assert second.kept.tolist() == first.kept.tolist() == [0, 1]

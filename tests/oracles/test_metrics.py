@@ -208,6 +208,7 @@ def test_factor_vae_score(case: str, hard: bool, threshold: float) -> None:
         test_votes=1000,
         variance_rows=2000,
         threshold=threshold,
+        scale=1.0,
         seed=int(arrays["metric_seed"]),
         reference_stream=True,
     )

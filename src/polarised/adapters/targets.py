@@ -131,6 +131,9 @@ def open_target(path: str | Path) -> Target:
         raise DataError(f"expected one of {', '.join(ARRAYS)}, .safetensors or .zip, got {path.name}")
     if (path / "config.yaml").is_file() or (path / "encodings.npz").is_file():
         return Target(path, "run")
+    if path.name == "tfhub" and (path / "variables" / "variables.index").is_file():
+        # The exported network itself: its configuration lies beside it.
+        path = path.parent
     folder = Folder(path)
     for kind, (sign, config, key) in PUBLISHED.items():
         if folder.ending(sign) is not None:

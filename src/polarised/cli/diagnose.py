@@ -32,7 +32,8 @@ __all__ = ["diagnose"]
 
 COSTS = ("permuted", "redrawn")
 RULES = {
-    "relative": "relative rule (default)",
+    "used": "used by the decoder, or not at rest (default)",
+    "relative": "relative rule (posterior variance over the prior's)",
     "standard": "standard rule (posterior variance)",
     "active_unit": "active units: Var(mean) > 0.01",
     "kl": "KL > 0.01 nats",
@@ -52,7 +53,7 @@ def diagnose(
     ],
     data: Data = None,
     alpha: Alpha = None,
-    rule: TypeRule = "relative",
+    rule: TypeRule = "used",
     second: Second = None,
     examples: Examples = None,
     executor: Annotated[Literal["local", "ray"], typer.Option(help="Where to read files of arrays.")] = "local",

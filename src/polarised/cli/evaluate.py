@@ -42,7 +42,7 @@ def evaluate(
     Example: [bold]polarised evaluate runs/my-run --metrics total_correlation,mig,dci[/bold]
     """
     from polarised.adapters.targets import open_target
-    from polarised.metrics.evaluation import BY_DRAWING
+    from polarised.metrics.evaluation import BY_DRAWING, prior_scale
     from polarised.metrics.evaluation import evaluate as score
 
     opened = open_target(target)
@@ -56,7 +56,7 @@ def evaluate(
     others = [name for name in names if name not in drawn]
     scores = score(encodings, metrics="all" if names == ["all"] else others, representation=kinds, seed=seed)
     if drawn:
-        scores.extend(_by_drawing(opened, data, drawn, kinds, seed))
+        scores.extend(_by_drawing(opened, data, drawn, kinds, prior_scale(encodings), seed))
     if json:
         print_json({"target": str(target), "seed": seed, "scores": scores.to_dicts()})
         return
@@ -79,7 +79,7 @@ def _encoded(opened: "Target", data: str | None, second: Any, examples: int, see
 
 
 def _by_drawing(
-    opened: "Target", data: str | None, metrics: list[str], kinds: tuple[Any, ...], seed: int
+    opened: "Target", data: str | None, metrics: list[str], kinds: tuple[Any, ...], scale: Any, seed: int
 ) -> "polars.DataFrame":
     """Score what holds a factor fixed and draws the others."""
     import polars
@@ -93,9 +93,8 @@ def _by_drawing(
     for kind in kinds:
         represent, sizes = represent_by_drawing(vae, images, kind, seed=seed)
         for metric in metrics:
-            rows += [
-                (name, kind, value, reading(name)) for name, value in BY_DRAWING[metric](represent, sizes, seed).items()
-            ]
+            scored = BY_DRAWING[metric](represent, sizes, scale, seed)
+            rows += [(name, kind, value, reading(name)) for name, value in scored.items()]
     return polars.DataFrame(rows, schema=["metric", "representation", "value", "reading"], orient="row")
 
 

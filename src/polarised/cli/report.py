@@ -26,7 +26,7 @@ def report(
     data: Data = None,
     alpha: Alpha = None,
     rule: Annotated[
-        Literal["relative", "standard"] | None, typer.Option(help="Rule of the types; default: relative.")
+        Literal["used", "relative", "standard"] | None, typer.Option(help="Rule of the types; default: used.")
     ] = None,
     second: Second = None,
     examples: Examples = None,

@@ -207,4 +207,4 @@ Second = Annotated[
 ]
 
 
-TypeRule = Annotated[Literal["relative", "standard"], typer.Option(help="Rule of the types.")]
+TypeRule = Annotated[Literal["used", "relative", "standard"], typer.Option(help="Rule of the types.")]

@@ -15,7 +15,7 @@ from polarised.regime.encodings import Encodings, checked_encodings
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["compare", "subsets"]
+__all__ = ["compare", "subsets", "without_passive_by_standard"]
 
 Array = NDArray[np.float64]
 
@@ -83,6 +83,26 @@ def compare(
         "value": polars.Float64,
     }
     return polars.DataFrame(rows, schema=schema, orient="row")
+
+
+def without_passive_by_standard(encodings: Encodings, regime: Regime) -> tuple[float, float] | None:
+    """Return the total correlation of mean and sample without what the *standard* rule calls passive, in nats.
+
+    Cov(z) = Cov(mean) + diag(E[variance]), so nothing is drawn. None where the rules drop the same variables, or
+    fewer than two are left.
+
+    >>> from polarised.regime import classify
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> without_passive_by_standard(encodings, classify(encodings)) is None
+    True
+    """
+    kept = regime.at(regime.alpha, rule="standard").alive
+    if kept == regime.alive or len(kept) < 2:
+        return None
+    block = np.ix_(kept, kept)
+    mean = covariance(encodings.mean)
+    sampled = mean + np.diag(encodings.variance.mean(axis=0, dtype=np.float64))
+    return total_correlation_of(mean[block]), total_correlation_of(sampled[block])
 
 
 def _scores(matrix: Array, information: Array) -> dict[str, float]:

@@ -28,7 +28,7 @@ from polarised.registry import nearest
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["METRICS", "evaluate", "represent_by_lookup"]
+__all__ = ["METRICS", "evaluate", "prior_scale", "represent_by_lookup"]
 
 Representation = Literal["mean", "sampled"]
 Scores = dict[str, float]
@@ -64,11 +64,11 @@ SUPERVISED: dict[str, Callable[[npt.NDArray[Any], Integers, int], Scores]] = {
     },
 }
 
-BY_DRAWING: dict[str, Callable[[Represent, Sequence[int], int], Scores]] = {
-    "factor_vae_score": lambda represent, sizes, seed: {
-        "factor_vae_score": factor_vae_score(represent, sizes, seed=seed).score
+BY_DRAWING: dict[str, Callable[[Represent, Sequence[int], npt.ArrayLike, int], Scores]] = {
+    "factor_vae_score": lambda represent, sizes, scale, seed: {
+        "factor_vae_score": factor_vae_score(represent, sizes, scale=scale, seed=seed).score
     },
-    "beta_vae_score": lambda represent, sizes, seed: {
+    "beta_vae_score": lambda represent, sizes, scale, seed: {
         "beta_vae_score": beta_vae_score(represent, sizes, seed=seed).score
     },
 }
@@ -108,7 +108,8 @@ def evaluate(
         codes = _codes(encodings, kind, seed)
         rows += [(name, kind, value) for name, value in _without_factors(chosen, codes)]
         if factors is not None:
-            rows += [(name, kind, value) for name, value in _with_factors(chosen, codes, factors, seed, everything)]
+            scored = _with_factors(chosen, codes, factors, prior_scale(encodings), seed, everything)
+            rows += [(name, kind, value) for name, value in scored]
     if "overlap" in chosen and not (everything and (encodings.variance == 0).any()):
         rows.append(("overlap", "posterior", overlap(encodings.mean, encodings.variance, seed=seed)))
     schema: dict[str, Any] = {"metric": pl.String, "representation": pl.String, "value": pl.Float64}
@@ -143,6 +144,16 @@ def represent_by_lookup(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[R
     return represent, sizes
 
 
+def prior_scale(encodings: Encodings) -> npt.NDArray[np.float64]:
+    """Return the prior's standard deviation of each variable, over inputs where it depends on them.
+
+    >>> prior_scale(Encodings([[0.0], [1.0]], variance=[[1.0], [1.0]], prior_variance=4.0))
+    array([2.])
+    """
+    variances = np.asarray(encodings.prior_variance, dtype=np.float64)
+    return np.sqrt(variances.mean(axis=0) if variances.ndim == 2 else variances)
+
+
 def _incomplete(combinations: int, encoded: int) -> DataError:
     return DataError(
         f"a look-up needs all {combinations} combinations of factors encoded, got {encoded}; "
@@ -175,7 +186,12 @@ def _without_factors(chosen: Sequence[str], codes: npt.NDArray[Any]) -> Iterator
 
 
 def _with_factors(
-    chosen: Sequence[str], codes: npt.NDArray[Any], factors: Integers, seed: int, everything: bool
+    chosen: Sequence[str],
+    codes: npt.NDArray[Any],
+    factors: Integers,
+    scale: npt.NDArray[np.float64],
+    seed: int,
+    everything: bool,
 ) -> Iterator[tuple[str, float]]:
     for name in chosen:
         if name in SUPERVISED:
@@ -190,7 +206,7 @@ def _with_factors(
             return
         raise
     for name in drawing:
-        yield from BY_DRAWING[name](represent, sizes, seed).items()
+        yield from BY_DRAWING[name](represent, sizes, scale, seed).items()
 
 
 def _named(prefix: str, result: Any, fields: Sequence[str]) -> Scores:

@@ -1,5 +1,6 @@
 """One variable for each factor? Scores from the matrix of what every variable knows about every factor."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -7,15 +8,17 @@ import numpy.typing as npt
 
 from polarised.errors import ConfigError
 from polarised.metrics._hinge import balanced_hinge_accuracy
-from polarised.metrics._inputs import Floats, checked_pair, checked_split
-from polarised.metrics.covariance import correlation
-from polarised.metrics.information import bin_codes, entropies, information_between
+from polarised.metrics._inputs import Floats, Integers, checked_pair, checked_split
+from polarised.metrics.information import bin_codes, entropies, information_between, information_within
+from polarised.random import stream
 from polarised.registry import register
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["SAP", "disintegration", "mig", "modularity", "nmi_matrix", "r2_matrix", "sap"]
+
+_SHUFFLES = 20
 
 
 class SAP(NamedTuple):
@@ -72,7 +75,9 @@ def r2_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike) -> Floats:
     covariance = left.T @ right / rows
     variance, spread = (left**2).sum(axis=0) / rows, (right**2).sum(axis=0) / rows
     product = np.outer(variance, spread)
-    known = (variance[:, None] > 1e-12) & (spread > 0)
+    # Constant but for rounding, whatever the unit: the reference's 1e-12 would drop a variable of a small scale.
+    constant = np.sqrt(variance) <= 1e-7 * np.abs(array).max(axis=0)
+    known = ~constant[:, None] & (spread > 0)
     return np.asarray(np.divide(covariance**2, product, out=np.zeros_like(covariance), where=known))
 
 
@@ -134,12 +139,18 @@ def disintegration(
     measure: Literal["r2", "nmi"] = "r2",
     threshold: float = 0.1,
     independence: float = 0.1,
+    used: Sequence[int] | None = None,
+    seed: int = 0,
 ) -> "pl.DataFrame":
     """Return a table of which factors are spread over several mutually independent variables.
 
     A row a factor: the variables whose R2 (or NMI) with it exceeds ``threshold``, best first, their scores, the gap of
-    the two best, the largest |correlation| among them, and whether the factor is disintegrated: at least two
-    such variables, all pairs with |correlation| <= ``independence``.  [Cheng2021, sec. 6.3]
+    the two best, the largest set of them that are independent pair by pair, the largest dependence within it, and
+    whether the factor is disintegrated, which is when that set has at least two.  [Cheng2021, sec. 6.3] Dependence is
+    sqrt(1 - exp(-2 I)), |correlation| where both are Gaussian, I their mutual information in 20 bins less what it is
+    for shuffled rows; a pair is independent where that is at most ``independence`` or I within what shuffling gives
+    by chance. So cos and sin of one angle are no disintegration, uncorrelated as they are. ``used`` are the
+    variables that may carry a factor, all unless given; ``seed`` shuffles.
 
     >>> z = np.random.default_rng(0).normal(size=(500, 2))
     >>> split = (z.sum(axis=1) > 0).astype(int)
@@ -149,29 +160,66 @@ def disintegration(
     import polars as pl
 
     array, labels = checked_pair(codes, factors)
+    allowed = np.arange(array.shape[1]) if used is None else np.unique(np.asarray(used, dtype=np.int64))
+    if allowed.size and not (allowed[0] >= 0 and allowed[-1] < array.shape[1]):
+        raise ConfigError(f"used must be indices of the {array.shape[1]} variables, got {list(used or ())}")
     matrix = r2_matrix(array, labels) if measure == "r2" else nmi_matrix(array, labels)
-    related = np.abs(correlation(array))
+    matrix = np.where(np.isin(np.arange(len(matrix)), allowed)[:, None], matrix, 0.0)
     names = factor_names or tuple(f"factor {index}" for index in range(labels.shape[1]))
     if len(names) != labels.shape[1]:
         raise ConfigError(f"factor_names must name {labels.shape[1]} factors, got {len(names)}")
+    dependence = _dependence(array, np.flatnonzero((matrix > threshold).any(axis=1)), seed)
     rows = []
     for name, scores, gap in zip(names, matrix.T, _gaps(matrix), strict=True):
         order = np.argsort(-scores, kind="stable")
-        carriers = order[scores[order] > threshold]
-        among = related[np.ix_(carriers, carriers)]
-        largest = float(np.triu(among, 1).max(initial=0.0))
+        carriers = [int(variable) for variable in order[scores[order] > threshold]]
+        apart = _largest_independent(carriers, dependence <= independence)
         rows.append(
             {
                 "factor": name,
-                "variables": [int(variable) for variable in carriers],
+                "variables": carriers,
                 "scores": [float(score) for score in scores[carriers]],
                 "gap": float(gap),
-                "largest_correlation": largest,
-                "disintegrated": len(carriers) > 1 and largest <= independence,
+                "independent": apart,
+                "largest_dependence": float(np.triu(dependence[np.ix_(apart, apart)], 1).max(initial=0.0)),
+                "disintegrated": len(apart) > 1,
             }
         )
-    lists = {"variables": pl.List(pl.Int64), "scores": pl.List(pl.Float64)}
+    lists = {"variables": pl.List(pl.Int64), "scores": pl.List(pl.Float64), "independent": pl.List(pl.Int64)}
     return pl.DataFrame(rows, schema_overrides=lists)
+
+
+def _dependence(array: Floats, variables: Integers, seed: int) -> Floats:
+    """Return (d, d) sqrt(1 - exp(-2 I)) among some variables, 0 where I is what shuffled rows have by chance."""
+    result = np.zeros((array.shape[1], array.shape[1]))
+    if variables.size < 2:
+        return result
+    labels = bin_codes(array[:, variables])
+    generator = stream(seed, "shuffled rows of codes")
+    chance = np.stack([information_within(generator.permuted(labels, axis=0)) for _ in range(_SHUFFLES)])
+    floor, spread = chance.mean(axis=0), chance.std(axis=0)
+    information = information_within(labels)
+    excess = np.where(information > floor + 3 * spread, information - floor, 0.0)
+    np.fill_diagonal(excess, 0.0)
+    result[np.ix_(variables, variables)] = np.sqrt(-np.expm1(-2 * np.maximum(excess, 0.0)))
+    return result
+
+
+def _largest_independent(carriers: list[int], independent: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the largest set of carriers that are independent pair by pair, of equal ones that with the best first."""
+    best: list[int] = []
+
+    def extend(chosen: list[int], left: list[int]) -> None:
+        nonlocal best
+        if len(chosen) > len(best):
+            best = chosen
+        for place, variable in enumerate(left):
+            if len(chosen) + len(left) - place <= len(best):
+                return
+            extend([*chosen, variable], [other for other in left[place + 1 :] if independent[variable, other]])
+
+    extend([], carriers)
+    return best
 
 
 def _gaps(matrix: Floats) -> Floats:

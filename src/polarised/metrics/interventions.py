@@ -64,22 +64,29 @@ def factor_vae_score(
     test_votes: int = 5_000,
     variance_rows: int = 10_000,
     threshold: float = 0.05,
+    scale: npt.ArrayLike | None = None,
     seed: int = 0,
     reference_stream: bool = False,
 ) -> FactorVAEScore:
     """Return the FactorVAE score: how well the least varying variable names the factor that was held fixed.
 
     Vote: draw a factor k and a batch that shares its value; argmin_j var_batch(z_j) / var(z_j) over variables whose
-    standard deviation reaches ``threshold``. Score: accuracy of the majority rule.  [Kim2018, sec. 4; Locatello2019]
-    ``represent`` maps factor indices (m, F) to codes (m, d). ``reference_stream`` draws in the order of
-    disentanglement_lib from RandomState(seed). No variable kept scores 0.
+    standard deviation reaches ``threshold`` times ``scale_j``. Score: accuracy of the majority rule.
+    [Kim2018, sec. 4; Locatello2019] ``scale`` is the prior's standard deviation of each variable, so that another
+    unit of a variable and its prior changes nothing; without it only constant variables are left out. The reference
+    takes ``scale=1``, which drops what a prior with small scales makes small. ``represent`` maps factor indices
+    (m, F) to codes (m, d). ``reference_stream`` draws in the order of disentanglement_lib from RandomState(seed).
+    No variable kept scores 0.
 
     >>> factor_vae_score(lambda f: f + 0.0, (3, 4), train_votes=50, test_votes=50).score
     1.0
+    >>> small = factor_vae_score(lambda f: 0.01 * f, (3, 4), scale=0.01, train_votes=50, test_votes=50)
+    >>> small.score, factor_vae_score(lambda f: 0.01 * f, (3, 4), scale=1.0, train_votes=50, test_votes=50).score
+    (1.0, 0.0)
     """
     draw = Draw(represent, factor_sizes, batch_size, seed, reference_stream)
     variance = draw.codes(draw.rows(variance_rows)).var(axis=0, ddof=1)
-    kept = np.flatnonzero((np.sqrt(variance) >= threshold) & (variance > 0))
+    kept = np.flatnonzero((np.sqrt(variance) >= threshold * _scales(scale, len(variance))) & (variance > 0))
     factors = len(draw.sizes)
     if not kept.size:
         empty = np.zeros((factors, 0), dtype=np.int64)
@@ -268,6 +275,16 @@ class Draw:
                 result[factor], rest = rest, quotient
             result[factors[0]] = rest
         return result
+
+
+def _scales(scale: npt.ArrayLike | None, variables: int) -> Floats:
+    values = np.asarray(0.0 if scale is None else scale, dtype=np.float64)
+    if values.shape not in ((), (1,), (variables,)) or not np.isfinite(values).all() or (values < 0).any():
+        raise ConfigError(
+            f"scale must be the prior's standard deviation, a number or one for each of {variables} variables, "
+            f"got {scale!r}"
+        )
+    return np.broadcast_to(values, (variables,))
 
 
 def _batch_mean(batch: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:

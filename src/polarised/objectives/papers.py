@@ -8,11 +8,15 @@ loss is the sum of the terms returned.
 from dataclasses import dataclass, field
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError
+from polarised.models.priors import Prior
+from polarised.models.priors.prior import nearest_gaussian_variance
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
+    Distance,
     Estimator,
     covariance_penalty,
     critic_loss,
@@ -88,6 +92,11 @@ class AnnealedVAE(Objective):
 
     The rate is averaged over the batch before the absolute value, as in disentanglement_lib.
 
+    An unused variable rests nowhere. Below the capacity the gradient of each KL_j is reversed, -gamma m in the mean and
+    -gamma (s - 1) / 2 in log s: the prior is where it leaves from, the mean twice as fast as the variance. A constant
+    mean m buys m^2 / 2 nats of rate at no distortion. At the capacity all codes of the same total rate cost alike,
+    so what was parked on a mean stays there.
+
     >>> AnnealedVAE(c_max=50.0).gamma
     1000.0
     """
@@ -99,6 +108,9 @@ class AnnealedVAE(Objective):
     def __call__(self, step: Step) -> dict[str, Tensor]:
         capacity = self.c_max * ramp(step.number, self.iteration_threshold)
         return {"distortion": distortion(step), "capacity": self.gamma * (rate(step) - capacity).abs()}
+
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        return None if self.gamma > 0 else super().rest_variance(prior, count)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unfinished("the capacity", self.c_max, self.iteration_threshold, steps)
@@ -113,6 +125,8 @@ class FactorVAE(Objective):
     critic loss = -E[log D(z)] / 2 - E[log(1 - D(shuffled z))] / 2
 
     The critic is frozen in the first line and z in the second, so one backward serves both, at the old weights.
+    An unused variable rests at the prior's variance: it is independent of the rest whatever its mean and variance, so
+    the total correlation is flat in both and the rate alone holds it; the critic's errors move it about.
     Differs from the paper, as disentanglement_lib does, by shuffling the same batch instead of a second one.
     `compatibility="disentanglement_lib"` clips the critic's probabilities at 1e-6. That library's shared
     step counter makes its 300,000 steps 150,000 updates.
@@ -154,6 +168,8 @@ class BetaTCVAE(Objective):
     The second line is used, with the rate in closed form: the same in expectation, less noisy, and at weights of 1
     the ELBO to the last bit. `estimator="disentanglement_lib"` drops the constants of the minibatch estimate,
     as that library does: same gradients, a strongly negative value. "mss0" are the stratified weights as released.
+    An unused variable rests at the prior's variance: log q(z_ij|x_k) of a posterior that is the same for all k is a
+    common term of both logsumexps and cancels in TC for every batch, whatever the weights.
 
     >>> BetaTCVAE(beta=8.0).estimator
     'mws'
@@ -186,6 +202,9 @@ class DIPVAE(Objective):
     loss = distortion + rate + lambda_od sum_{i != j} C_ij^2 + lambda_d sum_i (C_ii - 1)^2  [Kumar2018, eq. 6 and 7]
     C = Cov[E[z|x]] (I), or + E[Cov[z|x]] (II)
 
+    An unused variable rests at variance 1. Of variant I its mean does not: KL + lambda_d (v - 1)^2 is least at
+    Var(mean) = v = 1 - 1 / (4 lambda_d) for lambda_d > 1/4, half noise, and the decoder uses what varies anyway. Of
+    II KL + lambda_d (v + s - 1)^2 is least at s = 1, v = 0.
     The covariance is over the batch, divided by its size. Without a value of its own lambda_d is 10 lambda_od (I) or
     lambda_od (II), as in the studies [Locatello2019; Cheng2021].
 
@@ -218,8 +237,11 @@ class RTCVAE(Objective):
 
     loss = distortion + rate + beta E[log D(z) / (1 - D(z))] + eta E[tr Cov[z|x]]  [Cheng2021, eq. 4]
 
+    An unused variable rests at s = 1 / (1/s_p + 2 eta), s_p the prior's variance: the root of the derivative of
+    (s/s_p - log s)/2 + eta s. The total correlation is flat in it.
     eta is max(10, beta) unless given. Equation 6 of the paper prints the ratio without its logarithm; this is with.
-    The critic is that of `FactorVAE`, with its frozen halves.
+    The critic is trained as that of `FactorVAE`, with its frozen halves, but has 5 hidden layers of 1000 units as in
+    the paper's appendix, where FactorVAE has 6.
 
     >>> RTCVAE(beta=20.0).eta is None
     True
@@ -233,7 +255,7 @@ class RTCVAE(Objective):
     critic_betas: tuple[float, float] = (0.5, 0.9)
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        eta = max(10.0, self.beta) if self.eta is None else self.eta
+        eta = self._eta()
         return {
             "distortion": distortion(step),
             "rate": rate(step),
@@ -245,8 +267,14 @@ class RTCVAE(Objective):
     def critic(self, latents: int) -> nn.Module:
         return critic_network(latents, layers=self.critic_layers, width=self.critic_width)
 
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        return 1 / (1 / prior.moments(count)[1] + 2 * self._eta())
+
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unused("beta", self.beta, 0.0, "the total correlation")
+
+    def _eta(self) -> float:
+        return max(10.0, self.beta) if self.eta is None else self.eta
 
 
 @register("objective")
@@ -260,6 +288,9 @@ class IVAE(Objective):
     settings are a=100, b=1, c=0, d=10 for data and decoder of variance 0.1. `annealing` steps T > 0 let
     the weights run, with w = 1 / (2 decoder_variance), as a = w min(2, 1 + t/T), b = max(1, 0.3 w (1 - t/T)),
     c = min(1, t/T), d = max(1, 0.5 w (1 - t/T)), and are the ELBO from T on.
+
+    An unused variable rests at the prior p(z|u) where the weights b, c, d are 1. If the others give u away, its loss is
+    d KL - (d - c) I(z; u): for d > c nothing holds the prior's scale, though the posterior follows it.
 
     >>> IVAE(a=100.0, c=0.0, d=10.0).weights(0)
     (100.0, 1.0, 0.0, 10.0)
@@ -315,7 +346,13 @@ class Decomposition(Objective):
     loss = distortion + beta rate + alpha D(q(z), p(z))  [Mathieu2019, eq. 7]
 
     D is KL(p(z) || q(z)) over the batch, or the MMD with the inverse multiquadratic kernel of the whole code.
-    `compatibility="released-code"` sums that kernel over variables instead, which sees the marginals alone.
+    `compatibility="released-code"` sums that kernel over variables instead, which sees the marginals alone;
+    `distance="printed"` takes |a - b| in it, as the paper prints, instead of the square its code has.
+
+    An unused variable rests at the variance of a Gaussian prior: beta KL(q || p) and alpha KL(p || q) are both least
+    there. Under another prior it rests between the Gaussian nearest to it (alpha = 0) and its own variance
+    (alpha large): at the least of beta KL(N(0, s) || p) + alpha (v_p / s + log s) / 2. The MMD of the whole code has
+    it make up for used variables that are too narrow or too wide: it is not held alone.
 
     >>> Decomposition(alpha=1.0, divergence="inclusive_kl").beta
     1.0
@@ -325,6 +362,7 @@ class Decomposition(Objective):
     beta: float = 1.0
     divergence: Literal["mmd", "inclusive_kl"] = "mmd"
     compatibility: Literal["none", "released-code"] = "none"
+    distance: Distance = "squared"
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         terms = {"distortion": distortion(step), "rate": self.beta * rate(step)}
@@ -333,7 +371,21 @@ class Decomposition(Objective):
         if self.divergence == "inclusive_kl":
             return terms | {"divergence": self.alpha * inclusive_kl(step)}
         per_variable = self.compatibility == "released-code"
-        return terms | {"divergence": self.alpha * maximum_mean_discrepancy(step, per_variable=per_variable)}
+        discrepancy = maximum_mean_discrepancy(step, per_variable=per_variable, distance=self.distance)
+        return terms | {"divergence": self.alpha * discrepancy}
+
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        nearest = prior.moments(count)[1]
+        if self.alpha == 0 or self.divergence == "mmd" or prior.gaussian:
+            return nearest
+        own = prior.deviation(count) ** 2
+        if not prior.factorised:
+            return own
+        settled = [
+            nearest_gaussian_variance(prior.kept([j]).log_density, inclusive=(self.alpha / self.beta, variance))
+            for j, variance in enumerate(own[0].tolist())
+        ]
+        return torch.tensor(settled).to(nearest).expand(count, -1)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unused("alpha", self.alpha, 0.0, "the divergence of the aggregate posterior")

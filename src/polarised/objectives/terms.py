@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import log_softmax
 
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, DataError
 from polarised.models.networks import glorot
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives.step import Step
@@ -34,8 +34,7 @@ __all__ = [
 ]
 
 Estimator = Literal["mws", "mss0", "mss1", "eq10b", "disentanglement_lib"]
-
-
+Distance = Literal["squared", "printed"]
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -153,32 +152,43 @@ def inclusive_kl(step: Step) -> Tensor:
     return (step.prior.log_prob(draws) - log_aggregate).mean()
 
 
-def maximum_mean_discrepancy(step: Step, *, per_variable: bool = False) -> Tensor:
+def maximum_mean_discrepancy(step: Step, *, per_variable: bool = False, distance: Distance = "squared") -> Tensor:
     """Return the MMD between draws of the prior and the step's codes, see `mmd`."""
-    return mmd(step.prior.sample(len(step.z), step.generator).to(step.z), step.z, per_variable=per_variable)
+    draws = step.prior.sample(len(step.z), step.generator).to(step.z)
+    return mmd(draws, step.z, per_variable=per_variable, distance=distance)
 
 
-def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False) -> Tensor:
-    """Return the unbiased squared maximum mean discrepancy of two samples (n, d), summed over six kernels.
+def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False, distance: Distance = "squared") -> Tensor:
+    """Return the unbiased squared maximum mean discrepancy of two samples (n, d) and (m, d), over six kernels summed.
 
     E k(a, a') + E k(b, b') - 2 E k(a, b), k(a, b) = C / (C + |a - b|^2), C = 2 d s, s in 0.1 ... 5; it may be
     negative. `per_variable` takes a kernel with C = 2 s on every variable and sums, which sees the
-    marginals only [Mathieu2019, appendix B].
+    marginals only [Mathieu2019, appendix B]. The paper prints the kernel with |a - b| where its code, like every
+    inverse multiquadratic one, has the square: ``distance="printed"`` is the former.
 
     >>> far, near = torch.tensor([[9.0], [9.1]]), torch.tensor([[0.0], [0.1]])
     >>> bool(mmd(far, near) > mmd(near, near))
     True
     """
-    n, d = first.shape
+    if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1] or min(len(first), len(second)) < 2:
+        raise DataError(
+            "expected two samples (n, d) of the same variables with at least two rows each, got shapes "
+            f"{tuple(first.shape)} and {tuple(second.shape)}; an unbiased estimate needs pairs: use larger batches"
+        )
+    (n, d), m = first.shape, len(second)
     both = torch.cat([first, second])
     squared = (both[:, None] - both[None]) ** 2
     squared = squared if per_variable else squared.sum(2, keepdim=True)
+    if distance == "printed":
+        # A root has no slope at zero, where a row meets itself: held away from it, it passes none on.
+        squared = squared.clamp_min(torch.finfo(squared.dtype).tiny).sqrt()
     widths = torch.tensor(SCALES, dtype=first.dtype, device=first.device) * (2 if per_variable else 2 * d)
     # Some rows at a time: the sums stay the same to the last bit, which a loop over the widths would not leave so.
     parts = torch.split(squared, max(1, _AT_ONCE // squared[0].numel()))
     kernel = torch.cat([(widths / (widths + part[..., None])).sum((2, 3)) for part in parts])
-    pairs = torch.full((2 * n, 2 * n), 1 / (n * (n - 1)), dtype=first.dtype, device=first.device)
-    pairs[:n, n:] = pairs[n:, :n] = -1 / n**2
+    pairs = torch.full((n + m, n + m), 1 / (n * (n - 1)), dtype=first.dtype, device=first.device)
+    pairs[n:, n:] = 1 / (m * (m - 1))
+    pairs[:n, n:] = pairs[n:, :n] = -1 / (n * m)
     return (kernel * pairs.fill_diagonal_(0)).sum()
 
 

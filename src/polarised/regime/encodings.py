@@ -26,7 +26,8 @@ class Encodings:
     `axis`, the one that is the variable; every position along the others is an observation. In a table of them
     `repeats` consecutive rows are the positions of one input. The prior defaults to N(0, I); give `prior_mean` and `prior_variance` as numbers, (d,) or (n, d)
     arrays where it is learned or depends on the input. Where it is no Gaussian they are the Gaussian to compare with,
-    and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs, which they do not tell.
+    and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs, which they do not tell. `rest_ratio` (d,) is where
+    the objective lets an unused variable rest, as variance over prior variance (NaN: nowhere; None: not known).
 
     >>> encodings = Encodings([[0.0, 1.0], [2.0, 1.0]], variance=[[0.1, 1.0], [0.1, 1.0]])
     >>> len(encodings), encodings.latents
@@ -41,6 +42,7 @@ class Encodings:
     factor_names: tuple[str, ...]
     kl: NDArray[np.float64] | None
     repeats: int
+    rest_ratio: NDArray[np.float64] | None
 
     def __init__(
         self,
@@ -55,6 +57,7 @@ class Encodings:
         kl: ArrayLike | None = None,
         axis: Axis = None,
         repeats: int = 1,
+        rest_ratio: ArrayLike | None = None,
     ) -> None:
         """Check the arrays and lay them out as tables.
 
@@ -67,6 +70,7 @@ class Encodings:
             factors: Known factors of each input, whole numbers, (n,) or (n, factors).
             factor_names: A name for each factor.
             kl: (d,), where the prior is no Gaussian.
+            rest_ratio: (d,), where the variance ratio of an unused variable rests, as the objective says.
             axis: Which axis of `mean` is the variable: 1 for channels first, -1 for channels last or sequences; several,
                 such as (1, 2, 3), make a variable of every combination; 0 for a table (d, n).
             repeats: How many consecutive rows of a table are one input.
@@ -90,6 +94,7 @@ class Encodings:
             "factor_names": names,
             "kl": checked_kl(kl, latents),
             "repeats": repeats,
+            "rest_ratio": checked_rest(rest_ratio, latents),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -138,6 +143,7 @@ class Encodings:
             factor_names=self.factor_names,
             kl=None if self.kl is None else self.kl[chosen],
             repeats=self.repeats,
+            rest_ratio=None if self.rest_ratio is None else self.rest_ratio[chosen],
         )
 
     def chunks(self, rows: int = 8192) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
@@ -165,6 +171,8 @@ class Encodings:
             arrays["factors"] = self.factors
         if self.kl is not None:
             arrays["kl"] = self.kl
+        if self.rest_ratio is not None:
+            arrays["rest_ratio"] = self.rest_ratio
         if self.repeats > 1:
             arrays["repeats"] = np.array(self.repeats)
         with replacing(path) as temporary:
@@ -200,6 +208,7 @@ class Encodings:
             factor_names=[str(name) for name in names] if names is not None and "factors" in arrays else None,
             kl=arrays.get("kl"),
             repeats=arrays.get("repeats", 1),
+            rest_ratio=arrays.get("rest_ratio"),
         )
 
 
@@ -320,6 +329,19 @@ def checked_kl(kl: ArrayLike | None, latents: int) -> NDArray[np.float64] | None
     if array.shape != (latents,):
         raise DataError(f"expected kl as ({latents},), the mean over inputs of each variable, got shape {array.shape}")
     return array.astype(np.float64)
+
+
+def checked_rest(rest_ratio: ArrayLike | None, latents: int) -> NDArray[np.float64] | None:
+    """Return where the variance ratio of an unused variable rests, (d,), or say what does not fit."""
+    if rest_ratio is None:
+        return None
+    values = np.asarray(rest_ratio, dtype=np.float64)
+    if values.shape not in ((), (1,), (latents,)) or (values <= 0).any() or np.isinf(values).any():
+        raise DataError(
+            f"expected rest_ratio as a positive number or one for each of {latents} variables (NaN where an unused one "
+            f"rests nowhere), got {rest_ratio!r}"
+        )
+    return np.broadcast_to(values, (latents,))
 
 
 def _floats(value: ArrayLike, name: str, *, checked: bool = True) -> Floats:

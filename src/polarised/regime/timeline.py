@@ -24,6 +24,9 @@ __all__ = ["PER_VARIABLE", "THRESHOLD", "Timeline", "correlated_shares", "load_t
 Array = NDArray[Any]
 
 
+# A KL this large, in nats a variable, was paid for: the posterior is not the prior.
+PAID = 0.1
+
 PER_VARIABLE = ("kl", "ratio_mean", "ratio_variance", "noise_share")
 
 
@@ -45,7 +48,7 @@ class Timeline:
         self,
         *,
         alpha: float = 0.1,
-        rule: Rule = "relative",
+        rule: Rule = "used",
         keep: Literal["statistics", "encodings"] = "statistics",
         patience: int = 1000,
         warn: bool = True,
@@ -129,9 +132,9 @@ class Timeline:
         step, latents = int(latest["step"]), len(latest["types"])
         if step < self.patience and all(self._is_noise(moment) for moment in self._moments):
             return None
-        if _all_passive(latest):
-            return f"at step {step:,} all {latents} variables are passive: lower beta or warm it up"
         kl = float(latest["kl"].sum())
+        if _all_passive(latest) and kl < PAID * latents:
+            return f"at step {step:,} all {latents} variables are passive: lower beta or warm it up"
         return (
             f"at step {step:,} all {latents} variables are nothing but noise, for a KL of {kl:.3g} nats: "
             "lower the learning rate or the penalty"

@@ -106,7 +106,7 @@ def _study_page(path: Path, page: Path, title: str | None) -> Path:
         for run, directory in runs.items()
         if (directory / PAGE).is_file()
     }
-    rule = "relative" if known is None else known.rule
+    rule = "used" if known is None else known.rule
     seen = {run: timeline_of(directory, rule=rule) for run, directory in runs.items()}
     timelines = {run: timeline for run, timeline in seen.items() if timeline is not None}
     words = None if known is None else ", ".join(part for part in (known.name.replace("_", " "), known.scale) if part)

@@ -44,7 +44,7 @@ from polarised.report.figures import (
 from polarised.report.figures.variables import Parts
 from polarised.report.material import Drawings, Material, stem
 from polarised.study.grid import Point
-from polarised.study.measures import plane_density
+from polarised.study.measures import plane_density, type_column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -116,11 +116,11 @@ def _with_a_mixed_variable(material: Material, dataset: str) -> Point:
 
     It is of the first method that has one, as the paper's is of a beta-VAE: others correlate active variables too.
     """
-    column = "standard_type" if material.study.rule == "standard" else "type"
     spreads: dict[str, dict[str, float]] = {}
     own = {point.run.name: point for point in material.done if point.labels["dataset"] == dataset}
     for name, point in own.items():
         types = polars.read_parquet(material.root / name / "regime.parquet", glob=False)
+        column = type_column(types, material.study.rule)
         if types[column].n_unique() == 3:
             spread = float(types.filter(polars.col(column) == "mixed")["ratio_variance"].to_numpy().max())
             spreads.setdefault(point.labels["method"], {})[name] = spread

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import polars
 
+from polarised import registry
 from polarised.data.dataset import Dataset
 from polarised.diagnosis import Diagnosis, diagnose, diagnose_files
 from polarised.errors import ConfigError, DataError
 from polarised.regime import Encodings
 from polarised.regime.classify import Rule
+from polarised.regime.decoder import DecoderUse
 from polarised.study.citations import bibtex, citation_keys
 from polarised.study.config import read_config
-from polarised.study.run import dataset_of, load_run, made_here
+from polarised.study.stages import dataset_of, load_run, made_here
 
 if TYPE_CHECKING:
     from polarised.adapters.targets import Target
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["diagnose_run", "diagnose_target", "images_of", "unused"]
 
 # Whose rule decides the types: cited where no run says more.
-RULES: dict[Rule, str] = {"relative": "Bonheme2023iVAE", "standard": "Bonheme2023BeMoreActive"}
+RULES: dict[Rule, str] = {
+    "used": "Bonheme2023BeMoreActive",
+    "relative": "Bonheme2023iVAE",
+    "standard": "Bonheme2023BeMoreActive",
+}
 
 # What can change nothing about a target, and why.
 UNUSED: dict[str, dict[str, str]] = {
@@ -44,7 +50,7 @@ def diagnose_target(
     data: str | None = None,
     *,
     alpha: float | None = None,
-    rule: Rule = "relative",
+    rule: Rule = "used",
     examples: int | None = None,
     seed: int | None = None,
     **files: Any,
@@ -119,7 +125,7 @@ def _refuse_unused(target: Path, given: dict[str, Any]) -> None:
 
 
 def diagnose_run(
-    directory: str | Path, *, alpha: float | None = None, rule: Rule = "relative", decoder: bool = True
+    directory: str | Path, *, alpha: float | None = None, rule: Rule = "used", decoder: bool = True
 ) -> Diagnosis:
     """Diagnose the model of a run directory; `decoder=False` leaves out what needs torch."""
     directory = Path(directory)
@@ -129,13 +135,20 @@ def diagnose_run(
         )
     run = load_run(directory)
     more: dict[str, Any] = {}
+    encodings = Encodings.load(directory / "encodings.npz")
     if decoder and (directory / "model.safetensors").exists():
-        from polarised.adapters.native import decoder_use, pictures
+        from polarised.adapters.native import decoder_use, pictures, rest_ratio_of
         from polarised.models import load_vae
 
         vae, dataset = load_vae(directory / "model.safetensors"), dataset_of(run)
         more["pictures"] = pictures(vae, dataset, seed=run.seed)
-        more["decoder_use"] = decoder_use(vae, dataset, seed=run.seed)
+        if encodings.rest_ratio is None:
+            # Measured before encodings knew it.
+            more["rest_ratio"] = rest_ratio_of(registry.build("objective", run.objective), vae)
+        if not (directory / "decoder_use.parquet").exists():
+            more["decoder"] = decoder_use(vae, dataset, seed=run.seed)
+    if (directory / "decoder_use.parquet").exists():
+        more["decoder"] = DecoderUse.of_table(polars.read_parquet(directory / "decoder_use.parquet", glob=False))
     if (directory / "snapshots.npz").exists():
         from polarised.regime.timeline import load_timeline
 
@@ -146,7 +159,7 @@ def diagnose_run(
         more["downstream"] = _accuracies(polars.read_parquet(directory / "downstream.parquet", glob=False), rule)
     keys = citation_keys([run])
     return diagnose(
-        Encodings.load(directory / "encodings.npz"),
+        encodings,
         alpha=run.evaluation.alpha if alpha is None else alpha,
         rule=rule,
         seed=run.seed,

@@ -20,6 +20,7 @@ from polarised.metrics import (
     mutual_information_matrix,
     sap,
 )
+from polarised.metrics.evaluation import prior_scale
 from polarised.random import seed_for
 from polarised.regime import Encodings, classify
 from polarised.registry import register
@@ -187,12 +188,16 @@ def axis_alignment(
     votes: int = 10_000,
     test_votes: int = 5_000,
     batch_size: int = 64,
+    threshold: float = 0.05,
+    pruned_by: Literal["prior", "reference"] = "prior",
 ) -> Rows:
     """Score how well one variable stands for one factor [Kim2018, section 4], on the means and on transported means.
 
     factor_vae_score takes the means as they are; factor_vae_score_transported first maps the codes of a Student-t
     prior to a normal one, z -> Phi^-1(F_t(z)), since heavy tails mislead variances [Mathieu2019, section 6.1]. Under
-    other priors the two are the same. Every image is encoded once.
+    other priors the two are the same. Every image is encoded once. Variables whose means vary by less than `threshold`
+    of the prior's standard deviation do not vote; `pruned_by="reference"` takes the threshold as it stands, as the
+    reference code does, which favours priors of large scale.
     """
     if dataset.factor_space is None:
         raise DataError(f"axis_alignment needs a dataset with factors, {dataset.name} has none; leave it out")
@@ -202,14 +207,19 @@ def axis_alignment(
         "test_votes": test_votes,
         "batch_size": batch_size,
         "variance_rows": min(10_000, len(dataset)),
+        "threshold": threshold,
         "seed": seed,
     }
+    scale = prior_scale(encodings) if pruned_by == "prior" else 1.0
     sizes = dataset.factor_space.sizes
-    plain = factor_vae_score(codes, sizes, **settings).score
-    degrees = getattr(vae.prior, "df", None)
+    plain = factor_vae_score(codes, sizes, scale=scale, **settings).score
     moved = plain
+    degrees, width = getattr(vae.prior, "df", None), getattr(vae.prior, "scale", 1.0)
     if degrees is not None:
-        moved = factor_vae_score(lambda rows: transported(codes(rows), degrees), sizes, **settings).score
+        # Transported codes are held against a standard normal, whatever the scale they came from.
+        moved = factor_vae_score(
+            lambda rows: transported(codes(rows) / width, degrees), sizes, scale=1.0, **settings
+        ).score
     return [
         ("factor_vae_score", "mean", "full", plain),
         ("factor_vae_score_transported", "mean", "full", moved),
@@ -228,8 +238,8 @@ def factor_information(
 ) -> Rows:
     """Score what single variables know of single factors: SAP, MIG, disintegration [Kumar2018; Chen2018; Cheng2021].
 
-    A factor is disintegrated if several mutually uncorrelated variables each have R^2 (or normalised mutual
-    information) above `threshold` with it [Cheng2021, section 6.3].
+    A factor is disintegrated if several mutually independent variables that are not passive each have R^2 (or
+    normalised mutual information) above `threshold` with it [Cheng2021, section 6.3].
     """
     if encodings.factors is None:
         raise DataError(f"factor_information needs a dataset with factors, {dataset.name} has none; leave it out")
@@ -237,8 +247,9 @@ def factor_information(
     for representation, codes in representations(encodings, seed):
         rows.append(("sap", representation, "full", sap(codes, encodings.factors, kind=kind).score))
         rows.append(("mig", representation, "full", mig(codes, encodings.factors)))
+    used = classify(encodings, seed=seed).alive
     for measure in ("r2", "nmi"):
-        spread = disintegration(encodings.mean, encodings.factors, measure=measure, threshold=threshold)
+        spread = disintegration(encodings.mean, encodings.factors, measure=measure, threshold=threshold, used=used)
         rows.append((f"disintegrated_{measure}", "mean", "full", float(spread["disintegrated"].sum())))
     return rows
 
@@ -341,5 +352,5 @@ def _decoder_costs(vae: "VAE", dataset: Dataset, examples: int, seed: int) -> di
 
     if not examples:
         return {}
-    table = decoder_use(vae, dataset, examples=examples, seed=seed)
-    return {"permuting": table["permuted"].to_numpy(), "redrawing": table["redrawn"].to_numpy()}
+    use = decoder_use(vae, dataset, examples=examples, most=examples, seed=seed)
+    return {"permuting": use.permuted, "redrawing": use.redrawn}

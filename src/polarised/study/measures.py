@@ -14,7 +14,8 @@ from polarised.data.dataset import Dataset
 from polarised.metrics.comparison import compare, subsets
 from polarised.random import seed_for
 from polarised.regime import Encodings, Regime, classify
-from polarised.regime.classify import Rule
+from polarised.regime.classify import RULES, Rule
+from polarised.regime.decoder import DecoderUse
 from polarised.regime.timeline import THRESHOLD, Timeline, load_timeline
 from polarised.study.config import Run
 
@@ -41,9 +42,6 @@ __all__ = [
 BINS = 20
 
 
-RULES: tuple[Rule, ...] = ("relative", "standard")
-
-
 TYPES = ("active", "mixed", "passive")
 
 
@@ -60,7 +58,19 @@ def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
     """Encode the evaluation images of a run."""
     from polarised.adapters import from_vae
 
-    return from_vae(vae, dataset, examples=run.evaluation.examples, seed=run.seed, device=run.training.device)
+    settings = {
+        "seed": run.seed,
+        "device": run.training.device,
+        "objective": registry.build("objective", run.objective),
+    }
+    return from_vae(vae, dataset, examples=run.evaluation.examples, **settings)
+
+
+def decoder_of(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
+    """Return what the decoder of a run loses when a variable is exchanged or redrawn, see `decoder_use`."""
+    from polarised.adapters import decoder_use
+
+    return decoder_use(vae, dataset, seed=run.seed).table()
 
 
 def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
@@ -77,7 +87,9 @@ def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
         return ()
     from polarised.training.snapshots import Snapshots
 
-    return (Snapshots(dataset, alpha=run.evaluation.alpha, seed=run.seed, **asdict(run.snapshots)),)
+    objective = registry.build("objective", run.objective)
+    settings = {"alpha": run.evaluation.alpha, "seed": run.seed, **asdict(run.snapshots)}
+    return (Snapshots(dataset, objective=objective, **settings),)
 
 
 def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
@@ -111,20 +123,30 @@ def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
     return polars.DataFrame(found, schema=SCORES, orient="row")
 
 
-def types(run: Run, encodings: Encodings) -> polars.DataFrame:
-    """Return a row for each variable: its type by the relative rule with all evidence, and by the standard rule."""
-    relative, standard = _regimes(run, encodings).values()
-    return relative.table().with_columns(polars.Series("standard_type", standard.types))
+def types(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> polars.DataFrame:
+    """Return a row for each variable: its type and why, with all evidence, and its types by the other two rules."""
+    first, *others = _regimes(run, encodings, decoder).values()
+    return first.table().with_columns(polars.Series(f"{other.rule}_type", other.types) for other in others)
 
 
-def scores(run: Run, encodings: Encodings) -> polars.DataFrame:
+def regime_of(directory: str | Path, run: Run, *, rule: Rule = "used", alpha: float | None = None) -> Regime:
+    """Return the types of a measured run's variables on all that is kept of it: encodings, and the decoder's use."""
+    directory = Path(directory)
+    encodings = Encodings.load(directory / "encodings.npz")
+    used = directory / "decoder_use.parquet"
+    decoder = DecoderUse.of_table(polars.read_parquet(used, glob=False)) if used.exists() else None
+    alpha = run.evaluation.alpha if alpha is None else alpha
+    return classify(encodings, alpha=alpha, rule=rule, decoder=decoder, seed=run.seed)
+
+
+def scores(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> polars.DataFrame:
     """Return the number of variables of each type, the rate by type, and the scores of both representations by subset.
 
     Columns: rule (none where the whole code is scored), metric, representation, variables, value; the subset ``alive``
     is what is left without passive variables, in every run.
     """
     tables, counts = [], []
-    for rule, regime in _regimes(run, encodings).items():
+    for rule, regime in _regimes(run, encodings, decoder).items():
         compared = compare(encodings, regime, without_passive=True, seed=run.seed)
         tables.append(compared.with_columns(polars.lit(rule).alias("rule")))
         counts += [(rule, "count", None, kind, float(regime.types.count(kind))) for kind in TYPES]
@@ -144,7 +166,9 @@ def save_histograms(run: Run, encodings: Encodings, path: Path) -> None:
     np.savez(path, allow_pickle=False, counts=counts, edges=edges, of=np.array(["mean", "variance", "sampled"]))
 
 
-def downstream(run: Run, encodings: Encodings, unseen: Encodings | None = None) -> polars.DataFrame:
+def downstream(
+    run: Run, encodings: Encodings, unseen: Encodings | None = None, decoder: DecoderUse | None = None
+) -> polars.DataFrame:
     """Return the accuracy with which each subset of variables predicts the factors, on inputs it was not fitted to.
 
     Those are `unseen`, or the last third where there is none. Metrics: accuracy (mean over factors) and
@@ -161,7 +185,7 @@ def downstream(run: Run, encodings: Encodings, unseen: Encodings | None = None) 
         factors = np.asarray(whole.factors)
         for representation, codes in (("mean", whole.mean), ("sampled", whole.sample(seed=run.seed))):
             known: dict[tuple[int, ...], list[float]] = {}
-            for rule, regime in _regimes(run, encodings).items():
+            for rule, regime in _regimes(run, encodings, decoder).items():
                 for variables, indices in {**subsets(regime), "alive": regime.alive}.items():
                     key = tuple(sorted(indices))
                     if key and key not in known:
@@ -198,10 +222,10 @@ def _without_rule_of_whole(table: polars.DataFrame) -> polars.DataFrame:
     return table.with_columns(whole.alias("rule")).unique(maintain_order=True)
 
 
-def _regimes(run: Run, encodings: Encodings) -> dict[Rule, Regime]:
+def _regimes(run: Run, encodings: Encodings, decoder: DecoderUse | None) -> dict[Rule, Regime]:
     alpha = run.evaluation.alpha
-    first = classify(encodings, alpha=alpha, rule=RULES[0], seed=run.seed)
-    return {RULES[0]: first, RULES[1]: first.at(alpha, rule=RULES[1])}
+    first = classify(encodings, alpha=alpha, rule=RULES[0], decoder=decoder, seed=run.seed)
+    return {RULES[0]: first} | {rule: first.at(alpha, rule=rule) for rule in RULES[1:]}
 
 
 # Of each variable, over its partners and the moments of training; "with" names the type of the partners.
@@ -218,14 +242,21 @@ NUMBERS = (
 )
 
 
-def timeline_of(directory: str | Path, *, rule: Rule = "relative") -> Timeline | None:
+def timeline_of(directory: str | Path, *, rule: Rule = "used") -> Timeline | None:
     """Return what was seen of a run's variables while it trained, with the types of the trained model by a rule."""
     directory = Path(directory)
     if not (directory / "snapshots.npz").exists():
         return None
-    column = "type" if rule == "relative" else "standard_type"
-    types = polars.read_parquet(directory / "regime.parquet", glob=False).sort("variable")[column].to_list()
-    return load_timeline(directory / "snapshots.npz", final_types=types)
+    table = polars.read_parquet(directory / "regime.parquet", glob=False).sort("variable")
+    return load_timeline(directory / "snapshots.npz", final_types=table[type_column(table, rule)].to_list())
+
+
+def type_column(table: polars.DataFrame, rule: Rule) -> str:
+    """Return the column of a run's ``regime.parquet`` with the types by a rule.
+
+    Runs measured before there was the rule "used" have the relative types in its place.
+    """
+    return "type" if rule == "used" or f"{rule}_type" not in table.columns else f"{rule}_type"
 
 
 def dynamics_of(directory: str | Path) -> Iterator[polars.DataFrame]:

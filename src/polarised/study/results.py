@@ -11,8 +11,8 @@ from polarised.errors import DataError
 from polarised.regime.classify import Rule
 from polarised.study.grid import Point
 from polarised.study.measures import dynamics_of
-from polarised.study.run import is_done
 from polarised.study.runner import read_study
+from polarised.study.stages import is_done
 from polarised.study.storage import at_hand, is_address, naming_full_disk
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def collect(root: str | Path, *, rule: Rule | None = None) -> Path:
 
 
 def results_of(
-    points: Sequence[Point], root: str | Path, *, rule: Rule = "relative", named: str | Path | None = None
+    points: Sequence[Point], root: str | Path, *, rule: Rule = "used", named: str | Path | None = None
 ) -> polars.DataFrame:
     """Return the tidy table of the runs that are done; `named` is what an error calls the folder."""
     parts = []
@@ -65,7 +65,9 @@ def results_of(
         paths = [directory / name for name in TABLES if (directory / name).exists()]
         tables = [polars.read_parquet(path, glob=False) for path in paths]
         table = polars.concat([*tables, *dynamics_of(directory)], how="diagonal")
-        mine = polars.col("rule").is_null() | (polars.col("rule") == rule)
+        # Runs measured before there was the rule "used" were typed by the relative one.
+        own = "relative" if rule == "used" and rule not in table["rule"].to_list() else rule
+        mine = polars.col("rule").is_null() | (polars.col("rule") == own)
         labels = [polars.lit(_number(value)).alias(name) for name, value in point.labels.items()]
         parts.append(table.filter(mine).drop("rule").with_columns(polars.lit(directory.name).alias("run"), *labels))
     if not parts:

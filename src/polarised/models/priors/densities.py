@@ -138,40 +138,45 @@ class Anisotropic(Prior):
 
 @register("prior")
 class StudentT(Prior):
-    """Place p(z) = prod_j t_df(z_j), location 0, scale 1: heavy tails break the rotation [Mathieu2019, section 5].
+    """Place p(z) = prod_j t_df(z_j / scale) / scale: heavy tails break the rotation [Mathieu2019, section 5].
 
     >>> round(StudentT(1, df=1.0).log_prob(torch.zeros(1, 1)).exp().item() * math.pi, 4)
     1.0
+    >>> round(StudentT(1, df=1.0, scale=2.0).log_prob(torch.zeros(1, 1)).exp().item() * math.pi, 4)
+    0.5
     """
 
-    def __init__(self, latents: int, auxiliary_size: int = 0, *, df: float = 9.0) -> None:
+    def __init__(self, latents: int, auxiliary_size: int = 0, *, df: float = 9.0, scale: float = 1.0) -> None:
         super().__init__(latents)
-        if not df > 0:
-            raise ConfigError(f"StudentT.df must be positive, got {df}; 9 is the released example")
-        self.df = df
+        if not (df > 0 and scale > 0):
+            raise ConfigError(
+                f"StudentT needs positive df and scale, got df {df} and scale {scale}; 9 and 1 are the released example"
+            )
+        self.df, self.scale = df, scale
 
     def log_density(self, z: Tensor) -> Tensor:
         df = self.df
-        constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
-        return constant - (df + 1) / 2 * torch.log1p(z**2 / df)
+        constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi) - math.log(self.scale)
+        return constant - (df + 1) / 2 * torch.log1p((z / self.scale) ** 2 / df)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw n codes by Bailey's polar formula, z = sqrt(df (a^(-2/df) - 1)) cos(2 pi b), a and b uniform."""
         a, b = 1 - uniform(n, self.latents, generator), uniform(n, self.latents, generator)
-        return (self.df * torch.expm1(-2 / self.df * a.log())).sqrt() * torch.cos(2 * math.pi * b)
+        return self.scale * (self.df * torch.expm1(-2 / self.df * a.log())).sqrt() * torch.cos(2 * math.pi * b)
 
     def moments(self, n: int) -> tuple[Tensor, Tensor]:
-        variance = nearest_gaussian_variance(self.log_density)
+        # The search is made at scale 1, where its grid is fine enough whatever the scale.
+        variance = self.scale**2 * nearest_gaussian_variance(StudentT(1, df=self.df).log_density)
         return torch.zeros(n, self.latents), torch.full((n, self.latents), variance)
 
     def deviation(self, n: int) -> Tensor:
         # Tails of df <= 2 are too heavy for a variance.
         if self.df <= 2:
             return super().deviation(n)
-        return torch.full((n, self.latents), math.sqrt(self.df / (self.df - 2)))
+        return torch.full((n, self.latents), self.scale * math.sqrt(self.df / (self.df - 2)))
 
     def kept(self, keep: list[int]) -> "StudentT":
-        return StudentT(len(keep), df=self.df)
+        return StudentT(len(keep), df=self.df, scale=self.scale)
 
 
 def _singular_values(rows: Tensor, count: int) -> Tensor:

@@ -23,7 +23,7 @@ __all__ = [
     "types_by_strength",
 ]
 
-Rule = Literal["relative", "standard"]
+Rule = Literal["used", "relative", "standard"]
 
 
 Values = list[NDArray[np.float64]]

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars
 import yaml
 
 from polarised import registry
@@ -21,6 +22,7 @@ from polarised._io.files import replacing
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError
 from polarised.regime import Encodings
+from polarised.regime.decoder import DecoderUse
 from polarised.study import measures
 from polarised.study.config import Run, read_config, read_evaluation
 from polarised.study.further import further_scores
@@ -35,6 +37,7 @@ TIME = "training_time.json"
 MEASURED = (
     "encodings.npz",
     "reconstruction.parquet",
+    "decoder_use.parquet",
     "regime.parquet",
     "histograms.npz",
     "scores.parquet",
@@ -73,15 +76,19 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
     def encodings() -> Encodings:
         return Encodings.load(directory / "encodings.npz")
 
+    def decoder() -> DecoderUse:
+        return DecoderUse.of_table(polars.read_parquet(directory / "decoder_use.parquet", glob=False))
+
     def unseen() -> Encodings | None:
         return measures.encode_unseen(run, model(), dataset_of(run)) if run.evaluation.unseen else None
 
     _stage(directory / "encodings.npz", lambda path: measures.encode(run, model(), dataset_of(run)).save(path))
     _table(directory / "reconstruction.parquet", lambda: measures.reconstruction(run, model(), dataset_of(run)))
-    _table(directory / "regime.parquet", lambda: measures.types(run, encodings()))
+    _table(directory / "decoder_use.parquet", lambda: measures.decoder_of(run, model(), dataset_of(run)))
+    _table(directory / "regime.parquet", lambda: measures.types(run, encodings(), decoder()))
     _stage(directory / "histograms.npz", lambda path: measures.save_histograms(run, encodings(), path))
-    _table(directory / "scores.parquet", lambda: measures.scores(run, encodings()))
-    _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), unseen()))
+    _table(directory / "scores.parquet", lambda: measures.scores(run, encodings(), decoder()))
+    _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), unseen(), decoder()))
     if run.evaluation.further:
         _table(directory / "further.parquet", lambda: further_scores(run, model(), dataset_of(run), encodings()))
     _stage(directory / "done.json", lambda path: _write_done(run, path, time.monotonic() - began))
