@@ -19,7 +19,7 @@ def from_scvi(model: Any, adata: Any = None, *, factor: str | None = None, batch
 
     >>> import scvi  # doctest: +SKIP
     >>> from_scvi(scvi.model.SCVI.load("model"), adata, factor="cell_type")  # doctest: +SKIP
-    Encodings(2000 inputs, 10 latent variables, N(0, I), factors cell_type)
+    Encodings(2,000 inputs × 10 variables, N(0, I), factors cell_type)
     """
     if not hasattr(model, "get_latent_representation"):
         raise DataError(f"expected a scvi-tools model with get_latent_representation, got {type(model).__name__}")
