@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars
 
+from polarised._io.tables import read_table
 from polarised.data.dataset import Dataset
 from polarised.diagnosis import Diagnosis, diagnose, diagnose_files
 from polarised.errors import ConfigError, DataError
@@ -13,6 +14,7 @@ from polarised.regime import Encodings
 from polarised.regime.classify import Rule
 from polarised.study.citations import bibtex, citation_keys
 from polarised.study.config import read_config
+from polarised.study.measures import SCORE_COLUMNS
 from polarised.study.run import dataset_of, load_run, made_here
 
 if TYPE_CHECKING:
@@ -141,9 +143,9 @@ def diagnose_run(
 
         more["snapshots"] = load_timeline(directory / "snapshots.npz").table()
     if (directory / "history.parquet").exists():
-        more["history"] = polars.read_parquet(directory / "history.parquet", glob=False)
+        more["history"] = read_table(directory / "history.parquet", columns={"step": "number", "loss": "number"})
     if (directory / "downstream.parquet").exists():
-        more["downstream"] = _accuracies(polars.read_parquet(directory / "downstream.parquet", glob=False), rule)
+        more["downstream"] = _accuracies(read_table(directory / "downstream.parquet", columns=SCORE_COLUMNS), rule)
     keys = citation_keys([run])
     return diagnose(
         Encodings.load(directory / "encodings.npz"),
@@ -158,7 +160,9 @@ def diagnose_run(
 
 def _made(directory: Path) -> dict[str, Any]:
     """The command and the versions a run was made with."""
-    made: dict[str, Any] = read_config(directory / "config.yaml").get("made", {})
+    made = read_config(directory / "config.yaml").get("made", {})
+    if not isinstance(made, dict):
+        raise DataError(f"expected command and versions as made in config.yaml of {directory}, got {made!r}")
     return made
 
 

@@ -10,7 +10,9 @@ import polars
 from numpy.typing import NDArray
 
 from polarised import registry
+from polarised._io.tables import read_table
 from polarised.data.dataset import Dataset
+from polarised.errors import DataError
 from polarised.metrics.comparison import compare, subsets
 from polarised.random import seed_for
 from polarised.regime import Encodings, Regime, classify
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BINS",
     "NUMBERS",
+    "SCORE_COLUMNS",
     "downstream",
     "dynamics_of",
     "encode",
@@ -54,6 +57,10 @@ SCORES = {
     "variables": polars.String,
     "value": polars.Float64,
 }
+
+
+# What a file of scores must have to be one.
+SCORE_COLUMNS = dict.fromkeys(("rule", "metric", "representation", "variables"), "text") | {"value": "number"}
 
 
 def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
@@ -224,7 +231,10 @@ def timeline_of(directory: str | Path, *, rule: Rule = "relative") -> Timeline |
     if not (directory / "snapshots.npz").exists():
         return None
     column = "type" if rule == "relative" else "standard_type"
-    types = polars.read_parquet(directory / "regime.parquet", glob=False).sort("variable")[column].to_list()
+    table = read_table(directory / "regime.parquet", columns={"variable": "number", column: "text"})
+    types = table.sort("variable")[column].to_list()
+    if not set(types) <= set(TYPES):
+        raise DataError(f"expected the types {', '.join(TYPES)} in regime.parquet of {directory}, got others")
     return load_timeline(directory / "snapshots.npz", final_types=types)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import polars
 
 from polarised import registry
+from polarised._io.tables import read_table
 from polarised.errors import DataError
 from polarised.study.claims.numbers import whole_seeds
 from polarised.study.claims.verdict import Verdict, undecided
@@ -33,10 +34,7 @@ def verify(results: str | Path, *, study: str | None = None) -> list[Verdict]:
             "name the study: --study be_more_active"
         )
     claims = study_claims(study) if study else read_study(results if whole else path.parent).claims
-    try:
-        table = polars.read_parquet(collect(results) if whole else path, glob=False)
-    except polars.exceptions.ComputeError as error:
-        raise DataError(f"expected a study's folder or its results.parquet, could not read {path}: {error}") from error
+    table = read_table(collect(results) if whole else path)
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
         raise DataError(f"expected a table of results with {', '.join(COLUMNS)}; {results} lacks {', '.join(missing)}")
