@@ -6,8 +6,20 @@ A message has four parts: what was expected, what came, where, and what to do.
 __all__ = ["ConfigError", "DataError", "DownloadError", "PolarisedError", "TrainingError"]
 
 
+LONGEST = 2000
+
+
 class PolarisedError(Exception):
-    """The root of the errors raised on purpose; the command line prints them without a traceback."""
+    """The root of the errors raised on purpose; the command line prints them without a traceback.
+
+    Words of others may be in a message: it is shown as one line, without characters that move a cursor, and cut.
+    """
+
+    def __str__(self) -> str:
+        text = " ".join(super().__str__().split())
+        if not text.isprintable():
+            text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+        return text if len(text) <= LONGEST else f"{text[: LONGEST - 200]} ... {text[-190:]}"
 
 
 class ConfigError(PolarisedError, ValueError):

@@ -182,7 +182,7 @@ def test_a_zip_bomb_is_refused_before_it_goes_off(tmp_path):
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 member.write(header((10**9, 8), "<f8"))
                 member.write(bytes(1 << 20))
-    with pytest.raises(DataError, match="it is damaged"):
+    with pytest.raises(DataError, match="where its header asks for 64000000128"):
         from_arrays(tmp_path / "codes.npz")
 
 

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+from polarised.study.claims.verdict import Verdict
 from typer.testing import CliRunner
 
 from polarised.cli import app
-from polarised.study.claims.verdict import Verdict
 from polarised.study.grid import Study, load_study
 from polarised.study.runner import enrol
 from polarised.study.storage import record_failure

@@ -7,6 +7,7 @@ import numpy as np
 import polars
 import torch
 from matplotlib.figure import Figure
+from polarised.study.claims.verdict import Verdict
 from torch import Tensor
 
 from polarised.data import Dataset, from_arrays
@@ -17,10 +18,9 @@ from polarised.models.priors import StandardNormal
 from polarised.objectives import Objective, Step
 from polarised.objectives.terms import distortion, rate
 from polarised.registry import register
-from polarised.study.claims.verdict import Verdict
 from polarised.study.config import Run
 from polarised.study.executors import Event
-from polarised.study.run import execute
+from polarised.study.stages import execute
 
 WORK = "@misc{{Guest2026{0},\n  title = {{The {0} of a guest}},\n  author = {{A. Guest}},\n  year = {{2026}},\n}}"
 

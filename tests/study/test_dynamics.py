@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import polars
 import pytest
+from polarised.study.claims.verdict import Verdict
+from polarised.study.verify import check_claims
 
 from polarised.regime.classify import Rule
-from polarised.study.claims.verdict import Verdict
 from polarised.study.grid import load_study
 from polarised.study.measures import OVER_TRAINING, dynamics_of, timeline_of
 from polarised.study.results import COLUMNS
-from polarised.study.verify import check_claims
 from study.watched import TYPES, made_up, made_up_run
 
 RULES: tuple[Rule, ...] = ("standard", "relative")

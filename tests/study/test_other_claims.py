@@ -5,9 +5,9 @@ from typing import Any
 
 import polars
 import pytest
+from polarised.study.verify import check_claims
 
 from polarised.study.grid import load_study, study_names
-from polarised.study.verify import check_claims
 
 Value = Callable[[float, int], float]
 STUDIES = [name for name in study_names() if name != "be_more_active"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars
 import pytest
+from polarised.study.verify import verify
 
 from polarised.errors import ConfigError, DataError
 from polarised.study.config import Run
@@ -13,7 +14,6 @@ from polarised.study.executors import Event, _work
 from polarised.study.grid import Study, load_study
 from polarised.study.results import collect
 from polarised.study.runner import conduct, enrol, read_executor, read_study, run_states
-from polarised.study.verify import verify
 from study.workshop import notes, study_config, write_study
 
 HERE = "study.test_runner:here"

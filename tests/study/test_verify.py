@@ -4,12 +4,12 @@ from pathlib import Path
 import numpy as np
 import polars
 import pytest
+from polarised.study.claims.verdict import Verdict, above, mean_interval, within
+from polarised.study.verify import check_claims, verify
 
 from polarised.errors import DataError
-from polarised.study.claims.verdict import Verdict, above, mean_interval, within
 from polarised.study.grid import load_study
 from polarised.study.results import COLUMNS
-from polarised.study.verify import check_claims, verify
 
 STRENGTHS = (1.0, 2.0, 4.0, 6.0, 8.0, 16.0)
 

@@ -74,7 +74,10 @@ def batches_of(
         names = data.factor_space.names if data.factor_space is not None else None
         drawn = data.sample(min(examples or 10_000, len(data)), seed)
         return Batches(
-            _split(drawn.images, drawn.factors, batch_size), len(drawn), names if drawn.factors is not None else None, data.name
+            _split(drawn.images, drawn.factors, batch_size),
+            len(drawn),
+            names if drawn.factors is not None else None,
+            data.name,
         )
     if isinstance(data, Batch):
         return Batches(_split(data.images, data.factors, batch_size), len(data))
@@ -229,7 +232,9 @@ def _batch(item: Any) -> InputBatch:
         return InputBatch(inputs, labels, item)
     if isinstance(item, tuple | list) and item and any(_is_array(part) for part in item):
         if not _is_array(item[0]):
-            raise DataError(f"expected batches of x or (x, y), got a {type(item).__name__} that begins with {type(item[0]).__name__}")
+            raise DataError(
+                f"expected batches of x or (x, y), got a {type(item).__name__} that begins with {type(item[0]).__name__}"
+            )
         return InputBatch(item[0], _labels(item[1], len(item[0])) if len(item) > 1 else None, item)
     if isinstance(item, str | bytes) or not (hasattr(item, "__len__") or _is_array(item)):
         raise DataError(

@@ -88,7 +88,9 @@ class CodedInputs(NamedTuple):
     chunks: tuple[tuple[Chunk, ...], ...]
 
 
-def encode_batches(model: Model, batches: Batches, reading: Reading, *, named: bool = False, seed: int = 0) -> Iterator[CodedInputs]:
+def encode_batches(
+    model: Model, batches: Batches, reading: Reading, *, named: bool = False, seed: int = 0
+) -> Iterator[CodedInputs]:
     """Encode batch by batch in evaluation mode without gradients, and leave the model as it was.
 
     The first batch settles what the outputs are. It is encoded again, whole and in halves: a mean that changes is a
@@ -212,7 +214,9 @@ def _understood(
             refused = refused or error
             continue
 
-        def asked(x: Any, encode: Encode = encode, chosen: Callable[[Any], list[Posterior]] = chosen) -> tuple[Posterior, ...]:
+        def asked(
+            x: Any, encode: Encode = encode, chosen: Callable[[Any], list[Posterior]] = chosen
+        ) -> tuple[Posterior, ...]:
             return tuple(_with_kind(each, model, reading) for each in chosen(_call(encode, x)))
 
         asked(inputs)
@@ -231,11 +235,13 @@ def _call(encode: Encode, inputs: Any) -> Any:
             try:
                 with _without_gradients():
                     return encode(home(inputs))
-            except Exception:  # noqa: S110 - the first failure is the one to tell
+            except Exception:
                 pass
         shape = tuple(getattr(inputs, "shape", ())) or type(inputs).__name__
         reason = f"{type(error).__name__}: {error}".strip()
-        raise DataError(f"expected a batch that the encoder takes, it failed on one of shape {shape}: {reason}") from error
+        raise DataError(
+            f"expected a batch that the encoder takes, it failed on one of shape {shape}: {reason}"
+        ) from error
 
 
 def _torch_home(encode: Encode) -> Callable[[Any], Any] | None:
@@ -308,9 +314,7 @@ def _with_kind(found: Posterior, model: Model, reading: Reading) -> Posterior:
     negative = bool((found.scale < 0).any())
     likely = "'log_variance' or 'log_std'" if negative else "'variance' or 'std' (or 'log_variance', 'log_std')"
     values = "falls below zero" if negative else "is never below zero"
-    raise DataError(
-        f"the second output of the encoder {values}, which leaves open what it is: say scale_kind={likely}"
-    )
+    raise DataError(f"the second output of the encoder {values}, which leaves open what it is: say scale_kind={likely}")
 
 
 def _check_repeated(
@@ -334,7 +338,9 @@ def _check_repeated(
     except (DataError, TypeError):
         return  # An encoder of one fixed batch size cannot be asked.
     for i, whole in enumerate(groups):
-        together = np.concatenate([part[i].mean for part in parts]) if all(len(part) > i for part in parts) else whole.mean
+        together = (
+            np.concatenate([part[i].mean for part in parts]) if all(len(part) > i for part in parts) else whole.mean
+        )
         if not _alike(whole.mean, together):
             raise DataError(
                 "expected the code of an input not to depend on the others in its batch, but half a batch gives other "
@@ -377,7 +383,9 @@ def _coded(
             chunks.append((laid_out(group.mean, variance, prior_mean, prior_variance, factors, own),))
         else:
             mask = _mask_of(reading.mask, batch, start, len(group.mean))
-            chunks.append(_masked(laid_out(group.mean, variance, prior_mean, prior_variance, factors, own), group, own, mask))
+            chunks.append(
+                _masked(laid_out(group.mean, variance, prior_mean, prior_variance, factors, own), group, own, mask)
+            )
     return CodedInputs(inputs, groups, tuple(chunks))
 
 

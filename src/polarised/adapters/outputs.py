@@ -303,7 +303,9 @@ def _of_sequence(parts: list[Any], names: Sequence[str | None] | None) -> list[P
     if len(inner) == 1:
         return read_output(inner[0])
     kinds = ", ".join(type(part).__name__ for part in parts)
-    raise DataError(f"the encoder returned {len(parts)} things ({kinds}), of which it is not clear what they are; {_ASK}")
+    raise DataError(
+        f"the encoder returned {len(parts)} things ({kinds}), of which it is not clear what they are; {_ASK}"
+    )
 
 
 def _of_arrays(parts: list[Any], names: Sequence[str | None] | None) -> Posterior:

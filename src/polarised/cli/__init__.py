@@ -1,5 +1,6 @@
 """The command line: one line each to the library. Heavy imports happen inside the commands."""
 
+import signal
 import warnings
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
 from polarised.cli.dimensions import dimensions
 from polarised.cli.evaluate import evaluate
+from polarised.cli.failures import listening, sentence_of
 from polarised.cli.forecast import forecast
 from polarised.cli.prune import prune
 from polarised.cli.report import explore, report
@@ -36,13 +38,14 @@ class _Commands(TyperGroup):
         except BrokenPipeError:
             # Whoever reads what we print has seen enough: the frame around the commands ends without a word.
             raise
-        except OSError as error:
-            where = "" if error.filename is None else f"could not write or read {error.filename}: "
-            typer.secho(f"error: {where}{error.strerror or error}", fg=typer.colors.RED, err=True)
-            ctx.exit(1)
         except KeyboardInterrupt as interrupt:
             typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
-            ctx.exit(130)
+            ctx.exit(128 + getattr(interrupt, "signal", signal.SIGINT))
+        except (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2]):
+            raise
+        except Exception as error:
+            typer.secho(f"error: {sentence_of(error)}", fg=typer.colors.RED, err=True)
+            ctx.exit(1)
         finally:
             warnings.showwarning = before
 
@@ -97,4 +100,5 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
-    app()
+    with listening():
+        app()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarised._io.files import contained
+from polarised._io.tables import read_table
 from polarised.errors import ConfigError
 from polarised.report.page import write_report
 from polarised.study.examine import diagnose_target, unused
@@ -88,8 +89,6 @@ def _diagnosed(paths: Sequence[Path], given: dict[str, Any]) -> "list[Diagnosis]
 
 
 def _study_page(path: Path, page: Path, title: str | None) -> Path:
-    import polars
-
     from polarised.study.claims.verify import published_verdicts, verify
     from polarised.study.measures import timeline_of
     from polarised.study.results import collect
@@ -98,7 +97,7 @@ def _study_page(path: Path, page: Path, title: str | None) -> Path:
     folder = path if path.is_dir() else path.parent
     known = read_study(folder) if (folder / "study.json").is_file() else None
     results = collect(folder) if path.is_dir() and known else folder / "results.parquet"
-    table = polars.read_parquet(results, glob=False)
+    table = read_table(results)
     found = verify(folder if path.is_dir() else path) if known else published_verdicts(folder)
     verdicts = [{**own.to_dict(), "claim": own.statement} for own in (found.verdicts if found else ())]
     runs = {str(run): contained(folder, str(run), source=results) for run in table["run"].unique(maintain_order=True)}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars
 
 from polarised import registry
+from polarised._io.tables import read_table
 from polarised.data.dataset import Dataset
 from polarised.diagnosis import Diagnosis, diagnose, diagnose_files
 from polarised.errors import ConfigError, DataError
@@ -15,6 +16,7 @@ from polarised.regime.classify import Rule
 from polarised.regime.decoder import DecoderUse
 from polarised.study.citations import bibtex, cite_runs
 from polarised.study.config import read_config
+from polarised.study.measures import SCORE_COLUMNS
 from polarised.study.stages import dataset_of, load_run, made_here
 
 if TYPE_CHECKING:
@@ -154,9 +156,9 @@ def diagnose_run(
 
         more["snapshots"] = load_timeline(directory / "snapshots.npz").table()
     if (directory / "history.parquet").exists():
-        more["history"] = polars.read_parquet(directory / "history.parquet", glob=False)
+        more["history"] = read_table(directory / "history.parquet", columns={"step": "number", "loss": "number"})
     if (directory / "downstream.parquet").exists():
-        more["downstream"] = _accuracies(polars.read_parquet(directory / "downstream.parquet", glob=False), rule)
+        more["downstream"] = _accuracies(read_table(directory / "downstream.parquet", columns=SCORE_COLUMNS), rule)
     return diagnose(
         encodings,
         alpha=run.evaluation.alpha if alpha is None else alpha,
@@ -170,7 +172,9 @@ def diagnose_run(
 
 def _made(directory: Path) -> dict[str, Any]:
     """The command and the versions a run was made with."""
-    made: dict[str, Any] = read_config(directory / "config.yaml").get("made", {})
+    made = read_config(directory / "config.yaml").get("made", {})
+    if not isinstance(made, dict):
+        raise DataError(f"expected command and versions as made in config.yaml of {directory}, got {made!r}")
     return made
 
 

@@ -10,7 +10,9 @@ import polars
 from numpy.typing import NDArray
 
 from polarised import registry
+from polarised._io.tables import read_table
 from polarised.data.dataset import Dataset
+from polarised.errors import DataError
 from polarised.metrics.evaluation import compare, subsets
 from polarised.random import seed_for
 from polarised.regime import Encodings, Regime, classify
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BINS",
     "OVER_TRAINING",
+    "SCORE_COLUMNS",
     "downstream",
     "dynamics_of",
     "encode",
@@ -70,6 +73,8 @@ registry.describe(
         reading="Test accuracy of predicting the factors, averaged over them; compare with that of guessing at random.",
     ),
 )
+# What a file of scores must have to be one.
+SCORE_COLUMNS = dict.fromkeys(("rule", "metric", "representation", "variables"), "text") | {"value": "number"}
 
 
 def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
@@ -311,8 +316,11 @@ def timeline_of(directory: str | Path, *, rule: Rule = "used") -> Timeline | Non
     directory = Path(directory)
     if not (directory / "snapshots.npz").exists():
         return None
-    table = polars.read_parquet(directory / "regime.parquet", glob=False).sort("variable")
-    return load_timeline(directory / "snapshots.npz", final_types=table[type_column(table, rule)].to_list())
+    table = read_table(directory / "regime.parquet", columns={"variable": "number"}).sort("variable")
+    types = table[type_column(table, rule)].to_list()
+    if not set(types) <= set(TYPES):
+        raise DataError(f"expected the types {', '.join(TYPES)} in regime.parquet of {directory}, got others")
+    return load_timeline(directory / "snapshots.npz", final_types=types)
 
 
 def type_column(table: polars.DataFrame, rule: Rule) -> str:
