@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polarised import adapters, data, metrics, models, objectives, training
+    from polarised.curing import Cure, cure
     from polarised.diagnosis import Diagnosis, diagnose
     from polarised.metrics.comparison import compare
     from polarised.regime import Encodings, Evidence, Regime, classify
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "ActiveVariables": "polarised.regime.selection",
+    "Cure": "polarised.curing",
     "Diagnosis": "polarised.diagnosis",
     "Encodings": "polarised.regime",
     "Evidence": "polarised.regime",
@@ -32,6 +34,7 @@ _HOMES = {
     "Regime": "polarised.regime",
     "classify": "polarised.regime",
     "compare": "polarised.metrics.comparison",
+    "cure": "polarised.curing",
     "diagnose": "polarised.diagnosis",
     "forecast": "polarised.regime.forecast",
 }
@@ -39,6 +42,7 @@ _MODULES = ("adapters", "data", "metrics", "models", "objectives", "training")
 
 __all__ = [
     "ActiveVariables",
+    "Cure",
     "Diagnosis",
     "Encodings",
     "Evidence",
@@ -47,6 +51,7 @@ __all__ = [
     "adapters",
     "classify",
     "compare",
+    "cure",
     "data",
     "diagnose",
     "forecast",
