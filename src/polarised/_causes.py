@@ -49,6 +49,7 @@ class Measurement:
     mean: Array
     variance: Array
     codes: Array
+    binary: bool
     total: float
     values: int
 
@@ -67,10 +68,10 @@ class Measurement:
         """The types of the variables."""
         return classify(Encodings(self.mean, variance=self.variance))
 
-    def bound(self, noise: float | None) -> Array:
-        """Return the negative evidence lower bound of every input at a decoder variance, or of the likelihood."""
-        if self.misfit is not None or noise is None:
-            return (self.error if self.misfit is None else self.misfit) + self.rate
+    def bound(self, noise: float) -> Array:
+        """Return the negative evidence lower bound of every input at a decoder variance, or of binary data."""
+        if self.misfit is not None and self.binary:
+            return self.misfit + self.rate
         return self.error / (2 * noise) + 0.5 * self.values * math.log(2 * math.pi * noise) + self.rate
 
     @property
@@ -85,6 +86,8 @@ def measure(vae: VAE, images: NDArray[np.float32], *, seed: int = 0, batch: int 
     found: dict[str, list[Tensor]] = {
         name: [] for name in ("error", "shuffled", "misfit", "rate", "mean", "variance", "codes")
     }
+    # A cross-entropy is a likelihood of ones and zeros alone; grey values are compared by a fitted Gaussian.
+    binary = bool(np.isin(images, (0.0, 1.0)).all())
     training = vae.training
     vae.eval()
     with torch.no_grad():
@@ -105,7 +108,7 @@ def measure(vae: VAE, images: NDArray[np.float32], *, seed: int = 0, batch: int 
     arrays: dict[str, Any] = {name: torch.cat(parts).double().numpy() for name, parts in found.items() if parts}
     flat = images.reshape(len(images), -1).astype(np.float64)
     arrays.setdefault("misfit", None)
-    return Measurement(**arrays, total=float(flat.var(axis=0).sum()), values=flat.shape[1])
+    return Measurement(**arrays, binary=binary, total=float(flat.var(axis=0).sum()), values=flat.shape[1])
 
 
 def _squared(vae: VAE, x: Tensor, outputs: Tensor) -> Tensor:

@@ -261,7 +261,7 @@ class _Clinic:
         if cause is None:
             evidence = replace(evidence, falling=self._still_falling(training))
             cause = name_cause(evidence, self.expected) or "unclear"
-        noise = found.noise if found.finite else self.best.variance
+        noise = found.noise if found.finite else 1.0
         before = self._outcome(self.vae, noise, 2) if found.finite else None
         known = Cure(cause, evidence, self.expected, before)
         if reason := self._reason_to_refuse(cause):
@@ -318,7 +318,8 @@ class _Clinic:
         """The share of the variance a cured model ought to explain: that of a linear model, or of clusters."""
         best, total = self.best, self.expected.spectrum.total
         between = max((each.between for each in self.expected.spectrum.clusters), default=0.0)
-        return best.explained if best.explained >= 0.2 else max(best.explained, between / total)
+        # A Gaussian code leaves some of what it costs less to leave; that of clusters is told without any noise.
+        return best.explained if best.explained >= 0.2 else max(best.explained, 0.9 * between / total)
 
     def _reason_to_refuse(self, cause: Cause) -> str:
         if cause == "healthy":
@@ -376,8 +377,12 @@ class _Clinic:
 
     def _geco(self, best: Forecast) -> GECO:
         if best.variance is not None:
-            values = self.images[0].size
-            return GECO(kappa=math.sqrt(values * best.variance), start=0.5 / best.variance, cap=1 / best.variance)
+            values, spectrum = self.images[0].size, self.expected.spectrum
+            noise = best.variance
+            if best.explained < 0.2 and best.gain > 0:
+                between = max(each.between for each in spectrum.clusters)
+                noise = max(spectrum.total - between, 0.1 * spectrum.total) / values
+            return GECO(kappa=math.sqrt(values * noise), start=0.5 / noise, cap=1 / noise)
         target = _principal_cross_entropy(self.images[self.parts[0]], best.latents)
         return GECO(kappa=math.sqrt(target), start=1 / best.beta, cap=2 / best.beta, constraint="distortion")
 
@@ -452,24 +457,23 @@ class _Clinic:
         return bool(fall.mean() > 2 * fall.std() / math.sqrt(len(fall)))
 
     def _loss(self, vae: VAE, images: Images) -> NDArray[np.float64]:
+        """Return the loss of every input as it is minimised, divided by beta."""
         found = measure(vae, images, seed=self.seed)
-        b = self.expected.threshold
-        loss: NDArray[np.float64] = (found.error / 2 if found.misfit is None else found.misfit) / b + found.rate
-        return loss
+        return (found.error / 2 if found.misfit is None else found.misfit) / self.expected.threshold + found.rate
 
     def _constant_bound(self) -> NDArray[np.float64]:
         """Return the bound of the best constant on the validation data, in place of a model that is not finite."""
         rows = self.images.reshape(len(self.images), -1).astype(np.float64)
         mean = rows[self.parts[0]].mean(axis=0)
         seen = rows[self.parts[1]]
-        if self.expected.likelihood == "bernoulli":
+        if self.expected.likelihood == "bernoulli" and bool(np.isin(self.images, (0.0, 1.0)).all()):
             p = mean.clip(1e-6, 1 - 1e-6)
             return -np.asarray(seen @ np.log(p) + (1 - seen) @ np.log(1 - p))
         noise = float(((rows[self.parts[0]] - mean) ** 2).mean())
         error = ((seen - mean) ** 2).sum(axis=1)
         return np.asarray(error / (2 * noise) + 0.5 * rows.shape[1] * math.log(2 * math.pi * noise))
 
-    def _outcome(self, vae: VAE, noise: float | None, part: int) -> Outcome | None:
+    def _outcome(self, vae: VAE, noise: float, part: int) -> Outcome | None:
         found = measure(vae, self.images[self.parts[part]], seed=self.seed)
         if not found.finite:
             return None
