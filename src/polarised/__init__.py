@@ -7,7 +7,8 @@ Five ideas, left to right; everything else is a function between two of them::
     factors         decoder,      costs         variance of   active, mixed, passive,
                     prior                       q(z|x)        and why
 
-Look: `diagnose`, `classify`, `Evidence`, `compare`, `evaluate`, `Timeline`. Act: `train`, `prune`, `ActiveVariables`.
+Look: `diagnose`, `classify`, `Evidence`, `compare`, `evaluate`, `Timeline`. Act: `train`, `cure`, `prune`,
+`ActiveVariables`.
 Study: `study`, `report`, `data`, `theory`, `demo`. Every name is loaded on first use: importing the package is quick,
 and torch is needed only where a network runs.
 """
@@ -19,6 +20,7 @@ from polarised._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from polarised import adapters, data, metrics, models, objectives, registry, report, study, theory, training
+    from polarised.curing import Cure, cure
     from polarised.demonstration import Demonstration, demo
     from polarised.diagnosis import Diagnosis, diagnose
     from polarised.errors import ConfigError, DataError, DownloadError, PolarisedError
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ActiveVariables": "regime.selection",
     "ConfigError": "errors",
+    "Cure": "curing",
     "DataError": "errors",
     "Demonstration": "demonstration",
     "Diagnosis": "diagnosis",
@@ -50,6 +53,7 @@ _HOMES = {
     "build_vae": "models.vae",
     "classify": "regime",
     "compare": "metrics.evaluation",
+    "cure": "curing",
     "demo": "demonstration",
     "diagnose": "diagnosis",
     "evaluate": "metrics.evaluation",
@@ -77,6 +81,7 @@ __all__ = [
     "VAE",
     "ActiveVariables",
     "ConfigError",
+    "Cure",
     "DataError",
     "Demonstration",
     "Diagnosis",
@@ -92,6 +97,7 @@ __all__ = [
     "build_vae",
     "classify",
     "compare",
+    "cure",
     "data",
     "demo",
     "diagnose",

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from polarised.cli.cite import cite
+from polarised.cli.cure import cure
 from polarised.cli.datasets import app as datasets
 from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
@@ -67,6 +68,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(diagnose)
+app.command()(cure)
 app.command()(prune)
 app.command()(forecast)
 app.command(hidden=True)(dimensions)
