@@ -7,10 +7,11 @@ Five ideas, left to right; everything else is a function between two of them::
     factors         decoder,      costs         variance of   active, mixed, passive,
                     prior                       q(z|x)        and why
 
-Look: `diagnose`, `classify`, `Evidence`, `compare`, `evaluate`, `Timeline`. Act: `train`, `cure`, `prune`,
-`ActiveVariables`.
-Study: `study`, `report`, `data`, `theory`, `demo`. Every name is loaded on first use: importing the package is quick,
-and torch is needed only where a network runs.
+- Look: `diagnose`, `forecast`, `classify`, `Evidence`, `compare`, `evaluate`, `Timeline`.
+- Act: `train`, `cure`, `prune`, `ActiveVariables`.
+- Study: `study`, `report`, `data`, `theory`, `demo`.
+
+Every name is loaded on first use: importing the package is quick, and torch is needed only where a network runs.
 """
 
 import importlib

@@ -45,7 +45,7 @@ from polarised.random import seed_for
 from polarised.regime import Encodings
 from polarised.regime.forecast import Forecast, Reduction, forecast
 from polarised.study.outlook import forecast_run, forecast_settings
-from polarised.study.run import dataset_of, load_run
+from polarised.study.stages import dataset_of, load_run
 from polarised.training import train
 
 __all__ = ["Cure", "Outcome", "Trial", "cure", "cure_run"]

@@ -4,6 +4,7 @@ import signal
 import warnings
 from typing import Annotated, Any
 
+import click
 import typer
 from typer.core import TyperGroup
 
@@ -42,7 +43,7 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt as interrupt:
             typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
             ctx.exit(128 + getattr(interrupt, "signal", signal.SIGINT))
-        except (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2]):
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
             raise
         except Exception as error:
             typer.secho(f"error: {sentence_of(error)}", fg=typer.colors.RED, err=True)
