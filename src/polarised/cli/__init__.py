@@ -4,7 +4,6 @@ import signal
 import warnings
 from typing import Annotated, Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -43,9 +42,12 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt as interrupt:
             typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
             ctx.exit(128 + getattr(interrupt, "signal", signal.SIGINT))
-        except (click.exceptions.Exit, click.Abort, click.ClickException):
+        except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
+            # Wrong use that the parser itself found has an exit code and words of its own.
+            if hasattr(error, "exit_code"):
+                raise
             typer.secho(f"error: {sentence_of(error)}", fg=typer.colors.RED, err=True)
             ctx.exit(1)
         finally:
