@@ -45,9 +45,7 @@ def public_callables() -> Iterator[tuple[str, Callable[..., Any]]]:
 def undocumented(entry: Callable[..., Any]) -> tuple[list[str], list[str]]:
     """The parameters of a callable, and those that its docstring does not name under ``Args``."""
     try:
-        parameters = [
-            name for name in inspect.signature(entry).parameters if name not in ("self", "cls", "args", "kwargs")
-        ]
+        given = inspect.signature(entry).parameters
     except (TypeError, ValueError):
         return [], []
     parameters = [name for name in given if name not in ("self", "cls", "args", "kwargs")]
@@ -55,9 +53,7 @@ def undocumented(entry: Callable[..., Any]) -> tuple[list[str], list[str]]:
     if inspect.isclass(entry):
         text += "\n" + (inspect.getdoc(entry.__init__) or "")
     sections = re.findall(r"^Args:\n((?:[ \t]+.*\n?|\n)*)", text, flags=re.MULTILINE)
-    named = {
-        name for part in sections for name in re.findall(r"^\s+\*{0,2}(\w+)(?: \([^)]*\))?:", part, flags=re.MULTILINE)
-    }
+    named = {name for part in sections for name in NAMED.findall(part)}
     return parameters, [name for name in parameters if name not in named]
 
 
