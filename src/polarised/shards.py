@@ -135,7 +135,9 @@ class Totals:
         if not len(order):
             return
         if self._rows and self._rows.keys() != rows.keys():
-            raise DataError("expected factors (or the prior of each input) in every part or in none, got them in some only")
+            raise DataError(
+                "expected factors (or the prior of each input) in every part or in none, got them in some only"
+            )
         together = np.concatenate([self._order, order])
         most = min(SAMPLE, max(64, SAMPLE_NUMBERS // max(rows["mean"].shape[1], 1)))
         kept = np.sort(np.argsort(together, kind="stable")[:most])

@@ -114,7 +114,14 @@ def _keeping_torch(network: Any) -> Iterator[None]:
 
     modes = [(module, module.training) for module in network.modules()]
     tensors = [
-        (held, name, tensor, tensor.device, None if tensor.is_inference() else tensor._version, tensor.detach().to("cpu", copy=True))
+        (
+            held,
+            name,
+            tensor,
+            tensor.device,
+            None if tensor.is_inference() else tensor._version,
+            tensor.detach().to("cpu", copy=True),
+        )
         for module in network.modules()
         for held in (module._parameters, module._buffers)
         for name, tensor in held.items()

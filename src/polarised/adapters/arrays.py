@@ -89,7 +89,19 @@ def as_variance(values: Array, scale_kind: ScaleKind, *, trust_scale: bool = Fal
     return variance
 
 
-MEAN = ("mean", "means", "mu", "z_mean", "mean_representation", "loc", "qz_m", "embedding", "z_mu", "posterior_mean", "q_mean")
+MEAN = (
+    "mean",
+    "means",
+    "mu",
+    "z_mean",
+    "mean_representation",
+    "loc",
+    "qz_m",
+    "embedding",
+    "z_mu",
+    "posterior_mean",
+    "q_mean",
+)
 
 SCALE_NAMES: dict[ScaleKind, tuple[str, ...]] = {
     "variance": ("variance", "variances", "var", "z_var", "qz_v", "qz_var", "sigma2", "sigma_squared"),
@@ -163,6 +175,7 @@ class Names:
             factors=next((by_name[name] for name in FACTORS if name in by_name), None),
         )
 
+
 LARGEST_CHUNK = 1 << 28
 
 
@@ -217,7 +230,9 @@ def chunks_of_file(
     names = Names.among(file.names, str(path), scale_kind=scale_kind)
     length = file.rows(names.mean)
     if axis in (0, (0,)):
-        raise DataError(f"expected a row for each input in {path}, which is read row by row; save the arrays transposed")
+        raise DataError(
+            f"expected a row for each input in {path}, which is read row by row; save the arrays transposed"
+        )
     if length < 1 or len(file.shape(names.mean)) < 2:
         raise DataError(
             f"expected {names.mean} of {path} as (inputs, variables), got {file.shape(names.mean)}; "
@@ -259,9 +274,7 @@ def _of_all_inputs(file: ArrayFile, shape: tuple[int, ...]) -> tuple[Array | Non
     return kl, checked_repeats(file.whole("repeats"), shape[0])
 
 
-def chunk_of_arrays(
-    parts: Mapping[str, Array], names: Names, *, axis: Axis = None, trust_scale: bool = False
-) -> Chunk:
+def chunk_of_arrays(parts: Mapping[str, Array], names: Names, *, axis: Axis = None, trust_scale: bool = False) -> Chunk:
     """Return arrays that go by known names as one chunk.
 
     Args:
@@ -295,7 +308,9 @@ def laid_out(
 ) -> Chunk:
     """Return posteriors with any number of axes as a chunk of tables; priors of their shape go along."""
     table, repeats = as_table(mean, axis)
-    priors = [as_table(prior, axis)[0] if np.shape(prior) == mean.shape else prior for prior in (prior_mean, prior_variance)]
+    priors = [
+        as_table(prior, axis)[0] if np.shape(prior) == mean.shape else prior for prior in (prior_mean, prior_variance)
+    ]
     return Chunk(table, as_table(variance, axis)[0], priors[0], priors[1], factors, repeats=repeats)
 
 

@@ -12,12 +12,22 @@ from numpy.typing import ArrayLike, NDArray
 from polarised.adapters._untouched import models_behind, untouched
 from polarised.adapters.arrays import Chunk, ScaleKind, as_variance, gather, laid_out
 from polarised.adapters.batches import Batches, InputBatch, Range, batches_of, first_and_rest, pixel_fit
-from polarised.adapters.outputs import AmbiguousTuple, Posterior, names_returned, read_output
+from polarised.adapters.outputs import AmbiguousTupleError, Posterior, names_returned, read_output
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
 from polarised.regime.encodings import Axis, as_array, as_table
 
-__all__ = ["CodedInputs", "Model", "Reading", "encode_batches", "from_callable", "model_of_callable"]
+__all__ = [
+    "CodedInputs",
+    "Model",
+    "Reading",
+    "call",
+    "encode_batches",
+    "from_callable",
+    "gathered",
+    "model_of_callable",
+    "tensors_for",
+]
 
 Array = NDArray[Any]
 Encode = Callable[[Any], Any]
@@ -88,7 +98,9 @@ class CodedInputs(NamedTuple):
     chunks: tuple[tuple[Chunk, ...], ...]
 
 
-def encode_batches(model: Model, batches: Batches, reading: Reading, *, named: bool = False, seed: int = 0) -> Iterator[CodedInputs]:
+def encode_batches(
+    model: Model, batches: Batches, reading: Reading, *, named: bool = False, seed: int = 0
+) -> Iterator[CodedInputs]:
     """Encode batch by batch in evaluation mode without gradients, and leave the model as it was.
 
     The first batch settles what the outputs are. It is encoded again, whole and in halves: a mean that changes is a
@@ -206,21 +218,24 @@ def _understood(
     for encode in model.encoders:
         names = getattr(encode, "output_names", None) or names_returned(encode)
         try:
-            output = _call(encode, inputs)
+            output = call(encode, inputs)
             chosen = _settled(encode, inputs, output, names)
         except DataError as error:
             refused = refused or error
             continue
 
-        def asked(x: Any, encode: Encode = encode, chosen: Callable[[Any], list[Posterior]] = chosen) -> tuple[Posterior, ...]:
-            return tuple(_with_kind(each, model, reading) for each in chosen(_call(encode, x)))
+        def asked(
+            x: Any, encode: Encode = encode, chosen: Callable[[Any], list[Posterior]] = chosen
+        ) -> tuple[Posterior, ...]:
+            return tuple(_with_kind(each, model, reading) for each in chosen(call(encode, x)))
 
         asked(inputs)
         return asked, inputs
     raise refused or DataError("expected a way to encode a batch, got none")
 
 
-def _call(encode: Encode, inputs: Any) -> Any:
+def call(encode: Encode, inputs: Any, what: str = "encoder") -> Any:
+    """Call somebody's function without gradients, with tensors where arrays do not do; its failure is told."""
     try:
         with _without_gradients():
             return encode(inputs)
@@ -231,11 +246,13 @@ def _call(encode: Encode, inputs: Any) -> Any:
             try:
                 with _without_gradients():
                     return encode(home(inputs))
-            except Exception:  # noqa: S110 - the first failure is the one to tell
+            except Exception:
                 pass
         shape = tuple(getattr(inputs, "shape", ())) or type(inputs).__name__
         reason = f"{type(error).__name__}: {error}".strip()
-        raise DataError(f"expected a batch that the encoder takes, it failed on one of shape {shape}: {reason}") from error
+        raise DataError(
+            f"expected a batch that the {what} takes, it failed on one of shape {shape}: {reason}"
+        ) from error
 
 
 def _torch_home(encode: Encode) -> Callable[[Any], Any] | None:
@@ -270,8 +287,8 @@ def _settled(
     """Return how to read an output; of several arrays those that stay the same in a second call are meant."""
     try:
         read_output(output, names=names)
-    except AmbiguousTuple:
-        again = _call(encode, inputs)
+    except AmbiguousTupleError:
+        again = call(encode, inputs)
         parts, others = [as_array(part) for part in output], [as_array(part) for part in again]
         still = [i for i, pair in enumerate(zip(parts, others, strict=True)) if _alike(*pair)]
         pair = _pair_among([parts[i].shape for i in still], tuple(getattr(inputs, "shape", ())))
@@ -308,9 +325,7 @@ def _with_kind(found: Posterior, model: Model, reading: Reading) -> Posterior:
     negative = bool((found.scale < 0).any())
     likely = "'log_variance' or 'log_std'" if negative else "'variance' or 'std' (or 'log_variance', 'log_std')"
     values = "falls below zero" if negative else "is never below zero"
-    raise DataError(
-        f"the second output of the encoder {values}, which leaves open what it is: say scale_kind={likely}"
-    )
+    raise DataError(f"the second output of the encoder {values}, which leaves open what it is: say scale_kind={likely}")
 
 
 def _check_repeated(
@@ -334,7 +349,9 @@ def _check_repeated(
     except (DataError, TypeError):
         return  # An encoder of one fixed batch size cannot be asked.
     for i, whole in enumerate(groups):
-        together = np.concatenate([part[i].mean for part in parts]) if all(len(part) > i for part in parts) else whole.mean
+        together = (
+            np.concatenate([part[i].mean for part in parts]) if all(len(part) > i for part in parts) else whole.mean
+        )
         if not _alike(whole.mean, together):
             raise DataError(
                 "expected the code of an input not to depend on the others in its batch, but half a batch gives other "
@@ -377,7 +394,9 @@ def _coded(
             chunks.append((laid_out(group.mean, variance, prior_mean, prior_variance, factors, own),))
         else:
             mask = _mask_of(reading.mask, batch, start, len(group.mean))
-            chunks.append(_masked(laid_out(group.mean, variance, prior_mean, prior_variance, factors, own), group, own, mask))
+            chunks.append(
+                _masked(laid_out(group.mean, variance, prior_mean, prior_variance, factors, own), group, own, mask)
+            )
     return CodedInputs(inputs, groups, tuple(chunks))
 
 

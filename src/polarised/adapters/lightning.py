@@ -39,7 +39,13 @@ class RegimeCallback(Callback):
         super().__init__()
         if every < 1:
             raise ConfigError(f"expected every of at least 1 step, got {every}")
-        self.encode, self.batches, self.scale_kind, self.every, self.trust_scale = encode, batches, scale_kind, every, trust_scale
+        self.encode, self.batches, self.scale_kind, self.every, self.trust_scale = (
+            encode,
+            batches,
+            scale_kind,
+            every,
+            trust_scale,
+        )
         self.timeline = Timeline() if timeline is None else timeline
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:

@@ -112,7 +112,12 @@ def _of_keras(model: Any) -> Model:
 
     axis = -1 if keras.config.image_data_format() == "channels_last" else 1
     return Model(
-        (encode,), (model,), name=model.name, axis=axis if _keras_convolutional(owner) else None, decode=decode, kind="keras"
+        (encode,),
+        (model,),
+        name=model.name,
+        axis=axis if _keras_convolutional(owner) else None,
+        decode=decode,
+        kind="keras",
     )
 
 

@@ -21,13 +21,13 @@ def train(
 
     Example: [bold]polarised train beta.yaml objective.beta=8 seed=1[/bold]
     """
+    from polarised.diagnosis import diagnose
     from polarised.study import train as train_run
-    from polarised.study.examine import diagnose_run
     from polarised.training import keep_freed_memory
 
     keep_freed_memory()
     directory = train_run(config, settings=settings or [], out=out, progress=not quiet)
-    diagnosis = diagnose_run(directory)
+    diagnosis = diagnose(directory)
     if json:
         print_json({**diagnosis.to_dict(), "directory": str(directory)})
     else:
