@@ -14,7 +14,7 @@ from polarised.data.dataset import Batch, Dataset
 from polarised.errors import DataError
 from polarised.regime.encodings import as_array
 
-__all__ = ["Batches", "InputBatch", "batches_of", "first_and_rest", "pixel_fit"]
+__all__ = ["Batches", "InputBatch", "batches_of", "dataset_at", "first_and_rest", "pixel_fit"]
 
 Array = NDArray[Any]
 Range = tuple[float, float]
@@ -33,12 +33,16 @@ class InputBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches to go through once; `total` is the number of inputs, where it is known."""
+    """Batches to go through once; `total` is the number of inputs, where it is known.
+
+    `named` says that they are those of a dataset of ours or a folder of pictures, whose pixels are in [0, 1].
+    """
 
     batches: Iterable[InputBatch]
     total: int | None = None
     factor_names: tuple[str, ...] | None = None
     name: str = ""
+    named: bool = False
 
     def __iter__(self) -> Iterator[InputBatch]:
         return iter(self.batches)
@@ -69,7 +73,7 @@ def batches_of(
     if batch_size < 1:
         raise DataError(f"expected a batch_size of at least 1, got {batch_size}")
     if isinstance(data, str | Path):
-        data = _named(data, size)
+        data = dataset_at(data, size)
     if isinstance(data, Dataset):
         names = data.factor_space.names if data.factor_space is not None else None
         drawn = data.sample(min(examples or 10_000, len(data)), seed)
@@ -183,7 +187,8 @@ def _rescaled(inputs: Any, before: Range, after: Range) -> Any:
     return share * (after[1] - after[0]) + after[0]
 
 
-def _named(name: str | Path, size: int | None) -> Dataset:
+def dataset_at(name: str | Path, size: int | None = None) -> Dataset:
+    """Return a dataset by its name in the catalogue, the images of an .npz, or the pictures of a folder."""
     from polarised import registry
 
     spec: dict[str, Any]

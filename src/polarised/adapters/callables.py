@@ -12,12 +12,22 @@ from numpy.typing import ArrayLike, NDArray
 from polarised.adapters._untouched import models_behind, untouched
 from polarised.adapters.arrays import Chunk, ScaleKind, as_variance, gather, laid_out
 from polarised.adapters.batches import Batches, InputBatch, Range, batches_of, first_and_rest, pixel_fit
-from polarised.adapters.outputs import AmbiguousTuple, Posterior, names_returned, read_output
+from polarised.adapters.outputs import AmbiguousTupleError, Posterior, names_returned, read_output
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
 from polarised.regime.encodings import Axis, as_array, as_table
 
-__all__ = ["CodedInputs", "Model", "Reading", "encode_batches", "from_callable", "model_of_callable"]
+__all__ = [
+    "CodedInputs",
+    "Model",
+    "Reading",
+    "call",
+    "encode_batches",
+    "from_callable",
+    "gathered",
+    "model_of_callable",
+    "tensors_for",
+]
 
 Array = NDArray[Any]
 Encode = Callable[[Any], Any]
@@ -208,7 +218,7 @@ def _understood(
     for encode in model.encoders:
         names = getattr(encode, "output_names", None) or names_returned(encode)
         try:
-            output = _call(encode, inputs)
+            output = call(encode, inputs)
             chosen = _settled(encode, inputs, output, names)
         except DataError as error:
             refused = refused or error
@@ -217,14 +227,15 @@ def _understood(
         def asked(
             x: Any, encode: Encode = encode, chosen: Callable[[Any], list[Posterior]] = chosen
         ) -> tuple[Posterior, ...]:
-            return tuple(_with_kind(each, model, reading) for each in chosen(_call(encode, x)))
+            return tuple(_with_kind(each, model, reading) for each in chosen(call(encode, x)))
 
         asked(inputs)
         return asked, inputs
     raise refused or DataError("expected a way to encode a batch, got none")
 
 
-def _call(encode: Encode, inputs: Any) -> Any:
+def call(encode: Encode, inputs: Any, what: str = "encoder") -> Any:
+    """Call somebody's function without gradients, with tensors where arrays do not do; its failure is told."""
     try:
         with _without_gradients():
             return encode(inputs)
@@ -240,7 +251,7 @@ def _call(encode: Encode, inputs: Any) -> Any:
         shape = tuple(getattr(inputs, "shape", ())) or type(inputs).__name__
         reason = f"{type(error).__name__}: {error}".strip()
         raise DataError(
-            f"expected a batch that the encoder takes, it failed on one of shape {shape}: {reason}"
+            f"expected a batch that the {what} takes, it failed on one of shape {shape}: {reason}"
         ) from error
 
 
@@ -276,8 +287,8 @@ def _settled(
     """Return how to read an output; of several arrays those that stay the same in a second call are meant."""
     try:
         read_output(output, names=names)
-    except AmbiguousTuple:
-        again = _call(encode, inputs)
+    except AmbiguousTupleError:
+        again = call(encode, inputs)
         parts, others = [as_array(part) for part in output], [as_array(part) for part in again]
         still = [i for i, pair in enumerate(zip(parts, others, strict=True)) if _alike(*pair)]
         pair = _pair_among([parts[i].shape for i in still], tuple(getattr(inputs, "shape", ())))

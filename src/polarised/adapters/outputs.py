@@ -16,7 +16,7 @@ from polarised.adapters.arrays import MEAN, SCALE_NAMES, ScaleKind
 from polarised.errors import DataError
 from polarised.regime.encodings import as_array
 
-__all__ = ["Posterior", "kind_of_name", "names_returned", "read_output"]
+__all__ = ["AmbiguousTupleError", "Posterior", "decoded_by_name", "kind_of_name", "names_returned", "read_output"]
 
 Array = NDArray[Any]
 
@@ -92,6 +92,26 @@ def read_output(output: Any, *, names: Sequence[str | None] | None = None) -> li
     raise DataError(
         f"expected the encoder to return a pair, a distribution or named arrays, got {type(output).__name__}; {_ASK}"
     )
+
+
+def decoded_by_name(output: Any) -> Any:
+    """Return the array of what a decoder returned: by its name, the mean of a distribution, or the first of a tuple.
+
+    Raises:
+        DataError: If there is none.
+
+    >>> decoded_by_name({"reconstruction": np.zeros(2), "loss": 0.0})
+    array([0., 0.])
+    """
+    if _is_array(output):
+        return output
+    if isinstance(output, tuple | list) and output:
+        return decoded_by_name(output[0])
+    for name in ("reconstruction", "recon", "recon_x", "x_hat", "x_recon", "sample", "logits", "mean", "loc"):
+        found = output.get(name) if isinstance(output, Mapping) else _number(output, name)
+        if found is not None and _is_array(found):
+            return found
+    raise DataError(f"expected the decoder to return an array, got {type(output).__name__}; wrap it with decode=")
 
 
 def kind_of_name(name: str | None) -> ScaleKind | None:
@@ -322,12 +342,12 @@ def _of_arrays(parts: list[Any], names: Sequence[str | None] | None) -> Posterio
     if len(parts) == 2:
         return Posterior(*_alike(*parts))
     shapes = ", ".join(str(as_array(part).shape) for part in parts)
-    raise AmbiguousTuple(
+    raise AmbiguousTupleError(
         f"the encoder returned {len(parts)} arrays of shapes {shapes}: which are mean and scale? {_ASK}"
     )
 
 
-class AmbiguousTuple(DataError):
+class AmbiguousTupleError(DataError):
     """A tuple of several arrays of which two are meant; calling the encoder again may tell which are samples."""
 
 

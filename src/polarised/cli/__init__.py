@@ -18,11 +18,21 @@ from polarised.cli.failures import listening, sentence_of
 from polarised.cli.forecast import forecast
 from polarised.cli.prune import prune
 from polarised.cli.report import explore, report
+from polarised.cli.screen import as_flags
 from polarised.cli.study import app as study
 from polarised.cli.train import train
 from polarised.errors import ConfigError, PolarisedError
 
 __all__ = ["app", "main"]
+
+# How to get what some commands or targets need and the package itself does not.
+EXTRAS = {
+    "torch": "pip install 'polarised[train]'",
+    "ray": "pip install 'polarised[ray]'",
+    "lightning": "pip install 'polarised[lightning]'",
+    **{name: f"pip install {name}" for name in ("diffusers", "pythae", "anndata", "pandas")},
+    "scvi": "pip install scvi-tools",
+}
 
 
 class _Commands(TyperGroup):
@@ -33,9 +43,15 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except PolarisedError as error:
-            typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+            typer.secho(f"error: {as_flags(str(error))}", fg=typer.colors.RED, err=True)
             # A setting that does not exist is wrong use, as an option that does not exist is.
             ctx.exit(2 if isinstance(error, ConfigError) else 1)
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRAS:
+                raise
+            install = f"error: this needs {error.name}, which is not installed: {EXTRAS[error.name]}"
+            typer.secho(install, fg=typer.colors.RED, err=True)
+            ctx.exit(1)
         except BrokenPipeError:
             # Whoever reads what we print has seen enough: the frame around the commands ends without a word.
             raise

@@ -25,8 +25,8 @@ class Encodings:
 
     Arrays are (n, d): a row an input, a column a latent variable. Latents with more axes (feature maps, sequences) need
     `axis`, the one that is the variable; every position along the others is an observation. In a table of them
-    `repeats` consecutive rows are the positions of one input. The prior defaults to N(0, I); give `prior_mean` and `prior_variance` as numbers, (d,) or (n, d)
-    arrays where it is learned or depends on the input. Where it is no Gaussian they are the Gaussian to compare with,
+    `repeats` consecutive rows are the positions of one input. The prior defaults to N(0, I); give `prior_mean` and
+    `prior_variance` as numbers, (d,) or (n, d) arrays where it is learned or depends on the input. Where it is no Gaussian they are the Gaussian to compare with,
     and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs, which they do not tell. `rest_ratio` (d,) is where
     the objective lets an unused variable rest, as variance over prior variance (NaN: nowhere; None: not known).
 
@@ -107,6 +107,11 @@ class Encodings:
         prior = "N(0, I)" if self.has_standard_prior else "given prior"
         known = f", factors {', '.join(self.factor_names)}" if self.factors is not None else ""
         return f"Encodings({describe(len(self), self.latents, self.repeats)}, {prior}{known})"
+
+    def _repr_html_(self) -> str:
+        from polarised.regime.notebook import encodings_html
+
+        return encodings_html(self)
 
     @property
     def latents(self) -> int:
@@ -277,6 +282,22 @@ def as_table(array: NDArray[Any], axis: Axis = None) -> tuple[NDArray[Any], int]
     rest = tuple(a for a in range(1, array.ndim) if a not in axes)
     table = array.transpose(0, *rest, *axes).reshape(-1, int(np.prod([array.shape[a] for a in axes])))
     return table, int(np.prod([array.shape[a] for a in rest], dtype=np.int64))
+
+
+def from_table(table: NDArray[Any], shape: tuple[int, ...], axis: Axis = None) -> NDArray[Any]:
+    """Return a table as latents (n, *shape): the way back from `as_table`.
+
+    >>> latents = np.arange(24.0).reshape(2, 3, 4)
+    >>> bool((from_table(as_table(latents, axis=-1)[0], (3, 4), axis=-1) == latents).all())
+    True
+    """
+    if axis is None or len(shape) == 1:
+        return table
+    axes = tuple(a + len(shape) + 1 if a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,)))
+    rest = tuple(a for a in range(1, len(shape) + 1) if a not in axes)
+    order = (0, *rest, *axes)
+    laid = table.reshape(-1, *(shape[a - 1] for a in (*rest, *axes)))
+    return laid.transpose(np.argsort(order))
 
 
 def prior_of(prior_mean: ArrayLike, prior_variance: ArrayLike, rows: int, latents: int) -> tuple[Floats, Floats]:

@@ -7,12 +7,9 @@ the same call after a kill goes on where it stopped, and new measurements on an 
 import functools
 import hashlib
 import json
-import shlex
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +19,7 @@ import yaml
 from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.text import parse_json, read_small
+from polarised.adapters.runs import made_here
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError, PolarisedError
 from polarised.regime import Encodings
@@ -249,12 +247,6 @@ def write_config(run: Run, directory: Path, command: str | None = None) -> None:
     _stage(config, lambda path: _write_made(run, path, command))
 
 
-def made_here(command: str | None = None) -> dict[str, Any]:
-    """Return the command, this process's own unless given, and the versions that what is made now is made with."""
-    own = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    return {"command": command or own, "versions": {name: _version(name) for name in _PACKAGES}}
-
-
 def _write_made(run: Run, path: Path, command: str | None) -> None:
     config = {**run.to_config(), "made": made_here(command)}
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
@@ -294,13 +286,3 @@ def _training_seconds(directory: Path) -> float:
         return float(parse_json(read_small(directory / TIME), where=directory / TIME)["seconds"])
     except (FileNotFoundError, DataError, KeyError, TypeError, ValueError):
         return 0.0
-
-
-_PACKAGES = ("polarised", "torch", "numpy", "scipy", "polars")
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
