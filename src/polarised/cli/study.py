@@ -105,17 +105,20 @@ def run(
 
 @app.command()
 def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs = 0, json: Json = False) -> None:
-    """Say what a study will cost, from a short calibration on this machine; nothing is started.
+    """Say what a study will cost, by a short calibration here, and what its seeds can decide; nothing is started.
 
     Example: [bold]polarised study plan be_more_active --scale paper --jobs 64[/bold]
     """
     import os
 
+    from polarised.study.claims import chosen_claims
+    from polarised.study.claims.power import decidable
     from polarised.study.grid import load_study
     from polarised.study.plan import plan as planned
     from polarised.study.runner import duration
 
     study = load_study(name, scale=scale, settings=settings or [])
+    powers = decidable(chosen_claims(study.claims), study.points)
     result, workers = planned(study), jobs or os.cpu_count() or 1
     if json:
         print_json(
@@ -125,6 +128,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
                 "core_hours": result.core_hours,
                 "workers": workers,
                 "days": result.days(workers),
+                "decidable": [power.to_dict() for power in powers],
             }
         )
         return
@@ -146,6 +150,9 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
         f"{_many(result.runs, 'run')}, {_many(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
+    if powers:
+        told = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.words) for one in powers]
+        screen.print(table("What the seeds can decide", ("claim", "statistic", "seeds", "decided in 4 of 5"), told))
 
 
 @app.command()

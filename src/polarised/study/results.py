@@ -68,9 +68,9 @@ def results_of(
         paths = [directory / name for name in TABLES if (directory / name).exists()]
         tables = [polars.read_parquet(path, glob=False) for path in paths]
         table = polars.concat([*tables, *dynamics_of(directory)], how="diagonal")
-        mine = polars.col("rule").is_null() | (polars.col("rule") == rule) | polars.lit(rule is None)
+        mine = polars.col("rule").is_null() | (polars.col("rule") == (rule or ""))
         labels = [polars.lit(_number(value)).alias(name) for name, value in point.labels.items()]
-        kept = table.filter(mine) if rule is None else table.filter(mine).drop("rule")
+        kept = table if rule is None else table.filter(mine).drop("rule")
         parts.append(kept.with_columns(polars.lit(directory.name).alias("run"), *labels))
     if not parts:
         place = named or root
