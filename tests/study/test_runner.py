@@ -9,6 +9,7 @@ import pytest
 from polarised.study.verify import verify
 
 from polarised.errors import ConfigError, DataError
+from polarised.study.claims.verify import verify
 from polarised.study.config import Run
 from polarised.study.executors import Event, _work
 from polarised.study.grid import Study, load_study

@@ -113,16 +113,22 @@ def _page(material: Material, found: "Verification", stems: Sequence[str], notes
     parts.append(_provenance(material))
     if notes:
         parts += ["## Notes", notes]
-    if found.verdicts:
-        counts = [_line([row["method"], *(str(row[word]) for word in WORDS)]) for row in found.summary]
-        parts += ["## Claims", "\n".join([_line(["method", *WORDS]), "|---" * (1 + len(WORDS)) + "|", *counts])]
-        head = "| verdict | claim | evidence |\n|---|---|---|"
-        told = [v for v in found.verdicts if v.verdict != "not testable"]
-        lines = [_line([f"**{v.verdict}**", _in_cell(v.statement), _in_cell(v.evidence)]) for v in told]
-        parts.append("\n".join([head, *lines]))
+    parts += _claims(found)
     parts += ["## Tables", CELLS, *tables(material.table)]
     parts += ["## Figures", FIGURES, *(f"![{stem.replace('_', ' ')}]({stem}.png)" for stem in stems)]
     return "\n\n".join(parts) + "\n"
+
+
+def _claims(found: "Verification") -> list[str]:
+    """Return the verdicts by method, and each that was decided on its own line."""
+    if not found.verdicts:
+        return []
+    counts = [_line([row["method"], *(str(row[word]) for word in WORDS)]) for row in found.summary]
+    head = [_line(["method", *WORDS]), "|---" * (1 + len(WORDS)) + "|"]
+    told = [v for v in found.verdicts if v.verdict != "not testable"]
+    lines = [_line([f"**{v.verdict}**", _in_cell(v.statement), _in_cell(v.evidence)]) for v in told]
+    by_claim = ["| verdict | claim | evidence |", "|---|---|---|", *lines]
+    return ["## Claims", "\n".join([*head, *counts]), "\n".join(by_claim)]
 
 
 def _provenance(material: Material) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from polarised import registry
 from polarised.study import measures
+from polarised.study.claims import chosen_claims
+from polarised.study.claims.power import Power, decidable
 from polarised.study.config import Run
 from polarised.study.further import further_scores
 from polarised.study.grid import Study
@@ -40,11 +42,12 @@ class Cost:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a study, kind by kind."""
+    """The cost of a study, kind by kind, and what its seeds can decide about its claims."""
 
     costs: tuple[Cost, ...]
     title: str = ""
     outlook: str = ""
+    powers: tuple[Power, ...] = ()
 
     @property
     def runs(self) -> int:
@@ -91,7 +94,8 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     finally:
         torch.set_num_threads(threads)
     steps = {kind: [run.training.steps for run in runs] for kind, runs in groups.items()}
-    return Plan(tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items()), study.title)
+    costs = tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items())
+    return Plan(costs, study.title, decidable(chosen_claims(study.claims), study.points))
 
 
 def _kind(run: Run) -> str:

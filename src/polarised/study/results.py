@@ -70,9 +70,9 @@ def results_of(
         table = polars.concat([*tables, *dynamics_of(directory)], how="diagonal")
         # Runs measured before there was the rule "used" were typed by the relative one.
         own = "relative" if rule == "used" and rule not in table["rule"].to_list() else rule
-        mine = polars.col("rule").is_null() | (polars.col("rule") == own) | polars.lit(rule is None)
+        mine = polars.col("rule").is_null() | (polars.col("rule") == (own or ""))
         labels = [polars.lit(_number(value)).alias(name) for name, value in point.labels.items()]
-        kept = table.filter(mine) if rule is None else table.filter(mine).drop("rule")
+        kept = table if rule is None else table.filter(mine).drop("rule")
         parts.append(kept.with_columns(polars.lit(directory.name).alias("run"), *labels))
     if not parts:
         place = named or root
