@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from polarised._io import plain
 from polarised.errors import DataError
 from polarised.metrics.evaluation import compare, without_passive_by_standard
 from polarised.regime.advice import advice, headline
@@ -181,10 +182,4 @@ def concluded(name: str, encodings: Encodings, regime: Regime, scores: "polars.D
 
 
 def _records(table: "polars.DataFrame") -> list[dict[str, Any]]:
-    return [
-        {
-            key: str(value) if isinstance(value, float) and not np.isfinite(value) else value
-            for key, value in row.items()
-        }
-        for row in table.iter_rows(named=True)
-    ]
+    return [plain(row) for row in table.iter_rows(named=True)]
