@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polarised._io import plain
 from polarised.adapters.arrays import Chunk, Names, ScaleKind, as_variance, chunk_of_arrays, gather
 from polarised.adapters.batches import Range, batches_of, dataset_at
 from polarised.adapters.callables import CodedInputs, Mask, Model, Reading, encode_batches
@@ -735,10 +736,4 @@ def _shown(coded: Iterator[CodedInputs], total: int | None, progress: bool | Non
 
 
 def _records(table: "polars.DataFrame") -> list[dict[str, Any]]:
-    return [
-        {
-            key: str(value) if isinstance(value, float) and not np.isfinite(value) else value
-            for key, value in row.items()
-        }
-        for row in table.iter_rows(named=True)
-    ]
+    return [plain(row) for row in table.iter_rows(named=True)]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import polars
 import pytest
-from polarised.study.verify import verify
 
 from polarised.errors import ConfigError, DataError
 from polarised.study.claims.verify import verify

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from polarised._io import plain
 from polarised.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -120,15 +121,7 @@ def as_flags(sentence: str) -> str:
 
 def print_json(values: Mapping[str, Any]) -> None:
     """Print one JSON object on standard output; numbers JSON does not know are the texts "inf", "-inf" and "nan"."""
-    typer.echo(json.dumps(_known_to_json(values), indent=2, default=str, allow_nan=False))
-
-
-def _known_to_json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _known_to_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_known_to_json(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    typer.echo(json.dumps(plain(values), indent=2, allow_nan=False))
 
 
 def table(

@@ -129,13 +129,13 @@ def mutual_information(
         Output(
             "mutual_information",
             unit="nats",
-            reading="What two variables share on average, in nats; independent ones show a floor of about "
-            "200/n from the 20 bins, so compare with 'mutual_information_corrected'.",
+            reading="What two variables share on average, in nats; independent ones still show about 200/n, the floor "
+            "of the 20 bins.",
         ),
         Output(
             "mutual_information_corrected",
             unit="nats",
-            reading="The same with the floor of shuffled variables taken off: zero means zero.",
+            reading="Mutual information less the floor that shuffled variables show: zero means zero.",
             settings={"correction": "permutation"},
         ),
     ),
@@ -302,7 +302,7 @@ def wasserstein_correlation(codes: npt.ArrayLike, *, normalised: bool = ..., err
         Output(
             "wasserstein_correlation_normalised",
             "normalised Wasserstein correlation",
-            reading="The same as a share of the total variance: free of units.",
+            reading="Wasserstein correlation as a share of the total variance: free of units.",
             settings={"normalised": True},
         ),
     ),

@@ -6,6 +6,7 @@ differs; nothing rests on colour alone.
 
 import base64
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = [
     "SUBSET_LOOKS",
     "TYPES",
     "Look",
+    "described",
     "metric_name",
     "png",
     "strength_name",
@@ -124,6 +126,25 @@ def metric_name(metric: str, *, unit: bool = True) -> str:
     """
     output = registry.output(metric)
     return output.label if unit else output.title
+
+
+def described(metrics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return how a page names and explains metrics, from their records, those of the catalogue in its order.
+
+    Args:
+        metrics: Names of metrics, as often as they come.
+
+    Returns:
+        Title, unit and reading by name.
+
+    >>> list(described(["rate", "mig", "total_correlation", "rate"]))
+    ['total_correlation', 'mig', 'rate']
+    """
+    known = [output.name for record in registry.records("metric") for output in record.outputs]
+    asked = dict.fromkeys(metrics)
+    names = [*(name for name in known if name in asked), *(name for name in asked if name not in known)]
+    outputs = {name: registry.output(name) for name in names}
+    return {name: {"title": of.title, "unit": of.unit, "reading": of.reading} for name, of in outputs.items()}
 
 
 def strength_name(panel: str) -> str:

@@ -9,7 +9,17 @@ from numpy.typing import NDArray
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
 from polarised.registry import register
-from polarised.report.drawing import MUTED, SMALL, TEXT, clean, colour_bar, diverging, legend, panels
+from polarised.report.drawing import (
+    MUTED,
+    SMALL,
+    TEXT,
+    clean,
+    colour_bar,
+    diverging,
+    legend,
+    panels,
+    shown_correlations,
+)
 from polarised.report.theme import REPRESENTATIONS, TYPES, Look
 
 if TYPE_CHECKING:
@@ -242,8 +252,7 @@ def heatmap(axis: "Axes", codes: NDArray[Any], regime: Regime) -> Any:
         The image, for a colour bar.
     """
     order = ranked(regime)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        correlations = np.corrcoef(codes[:, order].astype(np.float64), rowvar=False).reshape(len(order), len(order))
+    correlations = shown_correlations(codes[:, order])
     clean(axis, grid="none")
     axis.set_facecolor("#e9e7e1")
     image = axis.imshow(correlations, cmap=diverging(), vmin=-1, vmax=1, interpolation="nearest")
