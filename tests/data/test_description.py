@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import polarised.data.published
 from data import published
 from polarised.cli.datasets import app
 from polarised.data import Dataset, contact_sheet, describe, from_arrays, preparation, prepare
@@ -66,7 +67,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         file = place / Path(source.file).name
         digest = hashlib.md5(file.read_bytes()).hexdigest() if file.exists() else source.md5
         own.append(replace(source, md5=digest))
-    for page in (preparation.SOURCES, published_data.DIGIT_SOURCES):
+    for page in (preparation.SOURCES, polarised.data.published.DIGIT_SOURCES):
         monkeypatch.setitem(page, "fashion_mnist", tuple(own))
     return place
 
@@ -83,7 +84,7 @@ def test_prepare_downloads_from_a_mirror_and_reports(folder: Path, mirror: Path)
 
 def test_wrong_content_from_a_mirror_is_refused(folder: Path, tmp_path: Path) -> None:
     published.write_digits(tmp_path / "mirror", "mnist")
-    with pytest.raises(DownloadError, match="SHA256"):
+    with pytest.raises(DownloadError, match="does not match the digest sha256:440fcabf"):
         prepare("mnist", mirror=(tmp_path / "mirror" / "mnist").as_uri())
     assert "mnist" not in ready()
 

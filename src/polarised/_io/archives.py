@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from polarised._io.files import contained
 from polarised._io.readers import refusing
 from polarised.errors import DataError
 
@@ -47,6 +48,9 @@ class Folder:
         else:
             with refusing(self.path, "a zip archive"), zipfile.ZipFile(self.path) as archive:
                 names = [member.filename for member in archive.infolist() if not member.is_dir()]
+                for name in names[:MOST_MEMBERS]:
+                    # Nothing is unpacked; but who writes such names means harm, and they appear in errors as paths.
+                    contained(self.path, name, source=self.path)
         if len(names) > MOST_MEMBERS:
             raise DataError(
                 f"expected at most {MOST_MEMBERS} files in {self.path}, it has more; give one model's folder"

@@ -20,6 +20,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised._io.files import contained
 from polarised.errors import DataError
 
 __all__ = ["Rows", "idx", "mat_array", "norb_matrix", "npz_member", "refusing", "tar_members", "zip_members"]
@@ -165,6 +166,7 @@ def tar_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
         for member in archive:
             if not member.isreg() or not member.name.endswith(suffix):
                 continue
+            contained(path, member.name, source=path)
             if member.size > LARGEST_MEMBER:
                 raise refusal(path, "a tar archive", f"{member.name} of {member.size} bytes")
             file = archive.extractfile(member)
@@ -176,6 +178,7 @@ def zip_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
     with refusing(path, "a zip archive"), zipfile.ZipFile(path) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(suffix)]
         for member in sorted(members, key=lambda member: member.filename):
+            contained(path, member.filename, source=path)
             if member.file_size > LARGEST_MEMBER:
                 raise refusal(path, "a zip archive", f"{member.filename} of {member.file_size} bytes")
             with archive.open(member) as file:

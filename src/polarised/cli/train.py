@@ -21,18 +21,19 @@ def train(
 
     Example: [bold]polarised train beta.yaml objective.beta=8 seed=1[/bold]
     """
-    from polarised.study import Run, execute
-    from polarised.study.config import overridden, read_config
+    from polarised.study import train as train_run
     from polarised.study.examine import diagnose_run
-    from polarised.study.outlook import outlook
     from polarised.training import keep_freed_memory
 
     keep_freed_memory()
-    run = Run.from_config(overridden(read_config(config), settings or []))
     screen = console(quiet=quiet or json)
-    if not (quiet or json or (out / run.name / "model.safetensors").exists()):
-        screen.print(f"[dim]{as_it_is(outlook(run))}[/dim]", soft_wrap=True)
-    directory = execute(run, out, progress=not quiet)
+    directory = train_run(
+        config,
+        settings=settings or [],
+        out=out,
+        progress=not quiet,
+        tell=None if quiet or json else lambda line: screen.print(f"[dim]{as_it_is(line)}[/dim]", soft_wrap=True),
+    )
     diagnosis = diagnose_run(directory)
     if json:
         print_json({**diagnosis.to_dict(), "directory": str(directory)})

@@ -2,25 +2,33 @@
 
 One folder holds them: `POLARISED_DATA` if set, else `polarised` in the user's cache. Files that disentanglement_lib has
 already fetched (`DISENTANGLEMENT_LIB_DATA`) are found as well; both use its names of folders and files.
+
+What is downloaded has to have the digest that is pinned here. Where none is known, the first copy is trusted, its
+digest written down beside it, and a later copy that differs is refused.
 """
 
+import gzip
+import hashlib
 import json
 import os
 import re
 import shutil
 import tempfile
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised._io.files import contained, replacing
 from polarised.errors import DataError, DownloadError
 
 __all__ = [
@@ -53,18 +61,27 @@ SECONDS_WITHOUT_A_BYTE = 30
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a dataset: its place below the data folder, where it can be had, and its digest where published."""
+    """A file of a dataset: its place below the data folder, where it can be had, and its digests where they are known.
+
+    `content` is the digest of what a .gz holds, as ``algorithm:value``: mirrors compress the same bytes otherwise.
+    """
 
     file: str
     urls: tuple[str, ...] = ()
     page: str = ""
     sha256: str | None = None
     md5: str | None = None
+    content: str | None = None
 
     @property
     def digest(self) -> str | None:
-        """The strongest published digest as pooch writes it, ``algorithm:value``."""
+        """The strongest known digest of the file, ``algorithm:value``."""
         return f"sha256:{self.sha256}" if self.sha256 else f"md5:{self.md5}" if self.md5 else None
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it is known which bytes the file has to have."""
+        return self.digest is not None or self.content is not None
 
 
 def data_folder() -> Path:
@@ -94,11 +111,19 @@ def find(file: str) -> Path | None:
 def obtain(source: Source, *, mirror: str | None = None) -> Path:
     """Return the path of a file, downloading it if it is not here; an interrupted download goes on where it stopped.
 
-    `mirror` is the address or path of a folder that holds the file, asked before the published addresses.
+    Args:
+        source: The file, its addresses and digests.
+        mirror: The address or path of a folder that holds the file, asked before the published addresses.
+
+    Returns:
+        Where the file is.
+
+    Raises:
+        DownloadError: It cannot be had, or only with other bytes than those pinned or first downloaded.
     """
     if (here := find(source.file)) is not None:
         return here
-    target = data_folder() / source.file
+    target = contained(data_folder(), source.file, source="the list of datasets")
     if mirror and "://" not in mirror:
         mirror = Path(mirror).expanduser().absolute().as_uri()
     urls = ([f"{mirror.rstrip('/')}/{target.name}"] if mirror else []) + list(source.urls)
@@ -107,7 +132,7 @@ def obtain(source: Source, *, mirror: str | None = None) -> Path:
     refusals = []
     for url in urls:
         try:
-            return _retrieved(url, target, source.digest)
+            return _retrieved(url, target, source)
         except (OSError, HTTPException, ValueError) as error:
             refusals.append(f"{url}: {_in_one_line(error)}")
     raise missing(source, "; ".join(refusals))
@@ -148,23 +173,36 @@ def report_progress(doing: str, done: int, total: int) -> None:
         listener(doing, done, total)
 
 
-def _retrieved(url: str, target: Path, digest: str | None) -> Path:
-    import pooch
-
-    pooch.get_logger().setLevel("WARNING")
+def _retrieved(url: str, target: Path, source: Source) -> Path:
+    """Fetch `url` into a partial file that survives interruption; it becomes `target` once its bytes are checked."""
+    _check_safe(url, source)
     target.parent.mkdir(parents=True, exist_ok=True)
-    pooch.retrieve(url, digest, fname=target.name, path=target.parent, downloader=_download)
+    partial = target.parent / f".{target.name}.{zlib.crc32(url.encode()):08x}.part"
+    _download(url, partial, source)
+    try:
+        news = _check_content(partial, target, source)
+    except ValueError:
+        partial.unlink()
+        raise
+    partial.replace(target)
+    if news:
+        warnings.warn(news, stacklevel=3)
     return target
 
 
-def _download(url: str, output_file: str | os.PathLike[str], pooch: Any) -> None:
-    """Fetch `url` into a partial file that survives interruption, then move it to `output_file`; called by pooch."""
+def _check_safe(url: str, source: Source) -> None:
+    """Refuse addresses at which anybody on the way may answer, unless the digest tells who did."""
+    place = urlsplit(url)
+    here = place.hostname in ("127.0.0.1", "::1", "localhost")
+    if not source.pinned and place.scheme not in ("https", "file") and not here:
+        raise ValueError("expected an https address, since no digest of the file is known")
+
+
+def _download(url: str, partial: Path, source: Source) -> None:
     import urllib.error
     import urllib.request
 
-    output = Path(output_file)
     name = url.rpartition("/")[2]
-    partial = output.parent / f".{name}.{zlib.crc32(url.encode()):08x}.part"
     have = partial.stat().st_size if partial.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "polarised", "Accept-Encoding": "identity"})
     if have:
@@ -179,6 +217,8 @@ def _download(url: str, output_file: str | os.PathLike[str], pooch: Any) -> None
         partial.unlink()
         answer = urllib.request.urlopen(url, timeout=SECONDS_WITHOUT_A_BYTE)
     with answer:
+        # An https address may have sent us on to one that is not.
+        _check_safe(answer.geturl(), source)
         have = have if getattr(answer, "status", None) == 206 else 0
         total = have + int(answer.headers.get("Content-Length") or 0)
         with partial.open("ab" if have else "wb") as file:
@@ -188,7 +228,54 @@ def _download(url: str, output_file: str | os.PathLike[str], pooch: Any) -> None
                 report_progress(f"downloading {name}", have, total)
     if have < total:
         raise ConnectionError(f"the connection ended after {have} of {total} bytes; try again to continue")
-    shutil.move(partial, output)
+
+
+def _check_content(partial: Path, target: Path, source: Source) -> str:
+    """Refuse other bytes than those pinned or first downloaded; return what a user should know, if anything."""
+    if source.pinned:
+        if not _has_digest(partial, source):
+            raise ValueError(f"the file does not match the digest {source.digest or source.content} that is pinned")
+        return ""
+    record = target.with_name(f"{target.name}.sha256")
+    with partial.open("rb") as file:
+        came = hashlib.file_digest(file, "sha256").hexdigest()
+    if record.exists():
+        first = record.read_text(encoding="ascii", errors="replace").partition(" ")[0]
+        if came != first:
+            raise ValueError(
+                f"the file does not match the first download of it: SHA-256 {first[:64]} was recorded in {record}, "
+                f"{came} came; if its publisher has changed it, delete that record"
+            )
+        return ""
+    with replacing(record) as temporary:
+        temporary.write_text(f"{came}  {target.name}\n", encoding="ascii")
+    return (
+        f"no digest of {target.name} is known, so this first copy is trusted; its SHA-256 {came} is recorded in "
+        f"{record}, and a later copy that differs is refused"
+    )
+
+
+def _has_digest(path: Path, source: Source) -> bool:
+    with path.open("rb") as file:
+        if source.digest is not None and _digest_is(file, source.digest):
+            return True
+        file.seek(0)
+        if source.content is None or file.read(2) != b"\x1f\x8b":
+            return False
+        file.seek(0)
+        try:
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                return _digest_is(unpacked, source.content)
+        except (OSError, EOFError, zlib.error):
+            return False
+
+
+def _digest_is(file: IO[bytes] | gzip.GzipFile, digest: str) -> bool:
+    algorithm, _, value = digest.partition(":")
+    found = hashlib.new(algorithm, usedforsecurity=False)
+    while block := file.read(CHUNK):
+        found.update(block)
+    return found.hexdigest() == value
 
 
 def _in_one_line(error: Exception) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.readers import npz_member, refusing
+from polarised._io.readers import npz_member, refusal, refusing
 from polarised.data.cache import Pictures, as_unit_interval, decoded, name_of
 from polarised.data.dataset import Dataset, FactorSpace, check_choice
 from polarised.errors import DataError
@@ -18,9 +18,9 @@ from polarised.registry import register
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["from_arrays", "from_folder", "from_npz", "picture", "resized", "thumbnail"]
+__all__ = ["from_arrays", "from_folder", "from_npz", "open_picture", "picture", "resized", "thumbnail"]
 
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 
 
 def from_arrays(
@@ -174,14 +174,60 @@ def _columns(u: NDArray[Any], count: int, name: str) -> NDArray[np.float32]:
     return u.astype(np.float32)
 
 
+# Told by content, never by name: readers of other formats start programs (EPS) or are seldom looked at by anybody.
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")
+
+
+# A picture of so many pixels takes 256 MiB in colour.
+MOST_PIXELS = (1 << 28) // 3
+
+
 Filter = Literal["lanczos", "bilinear"]
+
+
+def open_picture(content: bytes | Path, path: Path, *, mode: Literal["L", "RGB"]) -> "Image.Image":
+    """Return a picture decoded; the one place where Pillow opens anything.
+
+    Args:
+        content: The picture's bytes, or the file they are in.
+        path: What an error calls it.
+        mode: Grey ("L") or colour ("RGB").
+
+    Returns:
+        The decoded picture, without its file.
+
+    Raises:
+        DataError: It is damaged, of another format than PNG, JPEG, WebP, BMP and TIFF, or claims too many pixels.
+
+    >>> open_picture(b"%!PS-Adobe-3.0 EPSF-3.0", Path("cat.png"), mode="RGB")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    polarised.errors.DataError: expected a picture (PNG, JPEG, WebP, BMP or TIFF) in cat.png, got another format ...
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    kind = "a picture (PNG, JPEG, WebP, BMP or TIFF)"
+    source = io.BytesIO(content) if isinstance(content, bytes) else content
+    with refusing(path, kind), warnings.catch_warnings():
+        # A picture that claims far more pixels than it has bytes is refused, not decoded with a warning.
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            with Image.open(source, formats=FORMATS) as image:
+                width, height = image.size
+                # Pillow's own limit can be switched off for a whole process by anybody.
+                if width * height > MOST_PIXELS:
+                    raise Image.DecompressionBombError(f"{width}x{height} pixels")
+                return image.convert(mode)
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+            raise refusal(path, f"{kind} of at most {MOST_PIXELS:,} pixels", "a larger one") from error
+        except UnidentifiedImageError as error:
+            raise refusal(path, kind, "another format or a damaged file") from error
 
 
 def picture(
     content: bytes | Path, path: Path, *, size: int, channels: int, crop: int | None = None
 ) -> NDArray[np.uint8]:
     """Return a picture's central square, `crop` pixels wide if given, as bytes (channels, size, size)."""
-    image = _opened(content, path, "L" if channels == 1 else "RGB")
+    image = open_picture(content, path, mode="L" if channels == 1 else "RGB")
     width, height = image.size
     side = min(width, height, crop or width)
     left, top = (width - side) // 2, (height - side) // 2
@@ -206,17 +252,6 @@ def resized(image: NDArray[Any], size: int, *, filter: Filter) -> NDArray[Any]:
 
 def thumbnail(path: Path, *, width: int, height: int) -> NDArray[np.float32]:
     """Return a picture in colour shrunk into width x height with its aspect kept, (3, H, W) in [0, 1]."""
-    image = _opened(path, path, "RGB")
+    image = open_picture(path, path, mode="RGB")
     image.thumbnail((width, height))
     return np.ascontiguousarray(np.asarray(image, dtype=np.float32).transpose(2, 0, 1)) / np.float32(255)
-
-
-def _opened(content: bytes | Path, path: Path, mode: str) -> "Image.Image":
-    from PIL import Image
-
-    source = io.BytesIO(content) if isinstance(content, bytes) else content
-    with refusing(path, "a picture"), warnings.catch_warnings():
-        # A picture that claims far more pixels than it has bytes is refused, not decoded with a warning.
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with Image.open(source) as image:
-            return image.convert(mode)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised._io.files import contained
 from polarised._io.readers import idx, mat_array, norb_matrix, refusal, refusing, tar_members, zip_members
 from polarised.data.cache import Decoded, Pictures, Source, as_unit_interval, decoded, find, missing
 from polarised.data.dataset import Dataset, FactorSpace, check_choice, check_counts
@@ -25,7 +26,7 @@ NORB_PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
 NORB_CHUNKS = ("5x46789x9x18x6x2x96x96-training", "5x01235x9x18x6x2x96x96-testing")
 
 
-CARS_ADDRESS = "http://www.scottreed.info/files/nips2015-analogy-data.tar.gz"
+CARS_ADDRESS = "https://www.scottreed.info/files/nips2015-analogy-data.tar.gz"
 
 
 CELEBA_PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
@@ -34,17 +35,47 @@ CELEBA_PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 SHAPES_ADDRESS = "https://storage.googleapis.com/3d-shapes/3dshapes.h5"
 
 
+# MD5 of each file of smallNORB as published, and of what it holds, by chunk and part.
+NORB_MD5 = {
+    "training-dat": ("66054832f9accfe74a0f4c36a75bc0a2", "8138a0902307b32dfa0025a36dfa45ec"),
+    "training-cat": ("23c8b86101fbf0904a000b43d3ed2fd9", "fd5120d3f770ad57ebe620eb61a0b633"),
+    "training-info": ("51dee1210a742582ff607dfd94e332e3", "19faee774120001fc7e17980d6960451"),
+    "testing-dat": ("e4ad715691ed5a3a5f138751a4ceb071", "e9920b7f7b2869a8f1a12e945b2c166c"),
+    "testing-cat": ("5aa791cd7e6016cf957ce9bdb93b8603", "fd5120d3f770ad57ebe620eb61a0b633"),
+    "testing-info": ("a9454f3864d7fd4bb3ea7fc3eb84924e", "7c5b871cc69dcadec1bf6a18141f5edc"),
+}
+
+
+def _norb_source(chunk: str, part: str) -> Source:
+    name = f"smallnorb-{chunk}-{part}.mat.gz"
+    published, held = NORB_MD5[f"{chunk.rpartition('-')[2]}-{part}"]
+    return Source(f"small_norb/{name}", (f"{NORB_PAGE}{name}",), NORB_PAGE, md5=published, content=f"md5:{held}")
+
+
 SOURCES = {
-    "smallnorb": tuple(
-        Source(f"small_norb/{name}.gz", (f"{NORB_PAGE}{name}.gz",), NORB_PAGE)
-        for name in (f"smallnorb-{chunk}-{part}.mat" for chunk in NORB_CHUNKS for part in ("dat", "cat", "info"))
+    "smallnorb": tuple(_norb_source(chunk, part) for chunk in NORB_CHUNKS for part in ("dat", "cat", "info")),
+    "cars3d": (
+        Source(
+            "cars/nips2015-analogy-data.tar.gz",
+            # Published without https, which is asked first all the same; the digest tells who has answered.
+            (CARS_ADDRESS, CARS_ADDRESS.replace("https://", "http://")),
+            CARS_ADDRESS,
+            md5="4e866a7919c1beedf53964e6f7a23686",
+        ),
     ),
-    "cars3d": (Source("cars/nips2015-analogy-data.tar.gz", (CARS_ADDRESS,), CARS_ADDRESS),),
-    "shapes3d": (Source("3dshapes/3dshapes.h5", (SHAPES_ADDRESS,), SHAPES_ADDRESS),),
+    "shapes3d": (
+        Source(
+            "3dshapes/3dshapes.h5",
+            (SHAPES_ADDRESS,),
+            SHAPES_ADDRESS,
+            sha256="0a0f6ed98baff276a50f3a081a7434d788da63cb135a98189b2a5b5769be1785",
+            md5="099a2078d58cec4daad0702c55d06868",
+        ),
+    ),
     # Published behind a form: to be fetched by hand.
     "celeba": (
-        Source("celeba/img_align_celeba.zip", page=CELEBA_PAGE),
-        Source("celeba/list_attr_celeba.txt", page=CELEBA_PAGE),
+        Source("celeba/img_align_celeba.zip", page=CELEBA_PAGE, md5="00d2c5bc6d35e252742224ab0c1e8fcb"),
+        Source("celeba/list_attr_celeba.txt", page=CELEBA_PAGE, md5="75e246fa4810816ffd6ee81facbd244c"),
     ),
 }
 
@@ -236,7 +267,7 @@ def _faces(paths: list[Path], size: int, crop: int) -> Pictures:
     place, attributes = paths
     names, files, table = _attributes(attributes)
     contents: Iterable[tuple[str, bytes | Path]] = (
-        ((name, place / name) for name in files)
+        ((name, contained(place, name, source=attributes)) for name in files)
         if place.is_dir()
         else ((PurePosixPath(name).name, content) for name, content in zip_members(place, ".jpg"))
     )
@@ -275,6 +306,15 @@ SHA256 = {
 }
 
 
+# Of what the files hold: mirrors compress it otherwise.
+CONTENT = {
+    "train-images-idx3-ubyte.gz": "sha256:ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train-labels-idx1-ubyte.gz": "sha256:65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "t10k-images-idx3-ubyte.gz": "sha256:0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "t10k-labels-idx1-ubyte.gz": "sha256:ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+
+
 # Fashion-MNIST's publisher gives MD5 sums only.
 FASHION_MD5 = {
     "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
@@ -284,7 +324,7 @@ FASHION_MD5 = {
 }
 
 
-MNIST_PAGE = "http://yann.lecun.com/exdb/mnist/"
+MNIST_PAGE = "https://yann.lecun.com/exdb/mnist/"
 
 
 MNIST_FOLDERS = (
@@ -296,6 +336,7 @@ MNIST_FOLDERS = (
 FASHION_PAGE = "https://github.com/zalandoresearch/fashion-mnist"
 
 
+# The second has no https; the digests tell whether somebody on the way has answered.
 FASHION_FOLDERS = (
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -304,7 +345,13 @@ FASHION_FOLDERS = (
 
 DIGIT_SOURCES = {
     "mnist": tuple(
-        Source(f"mnist/{name}", tuple(folder + name for folder in MNIST_FOLDERS), MNIST_PAGE, sha256=digest)
+        Source(
+            f"mnist/{name}",
+            tuple(folder + name for folder in MNIST_FOLDERS),
+            MNIST_PAGE,
+            sha256=digest,
+            content=CONTENT[name],
+        )
         for name, digest in SHA256.items()
     ),
     "fashion_mnist": tuple(

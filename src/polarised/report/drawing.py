@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.files import replacing
+from polarised.data.own import open_picture
 from polarised.errors import DataError
 from polarised.report.theme import SERIES, TYPES, Look
 
@@ -238,8 +239,8 @@ def save(
         with matplotlib.rc_context({"svg.hashsalt": "polarised", "pdf.fonttype": 42}), replacing(path) as temporary:
             figure.savefig(temporary, format=kind, dpi=150 if small else 200, metadata=dateless[kind])
             if small and kind == "png":
-                with Image.open(temporary) as drawn:
-                    few = drawn.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+                drawn = open_picture(temporary, path, mode="RGB")
+                few = drawn.quantize(256, dither=Image.Dither.NONE)
                 few.save(temporary, format="png", optimize=True)
         written.append(path)
     return tuple(written)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polarised._io.files import contained
 from polarised.errors import ConfigError
 from polarised.report.page import write_report
 from polarised.study.examine import diagnose_target, unused
@@ -99,13 +100,14 @@ def _study_page(path: Path, page: Path, title: str | None) -> Path:
     results = collect(folder) if path.is_dir() and known else folder / "results.parquet"
     table = polars.read_parquet(results, glob=False)
     verdicts = [] if known is None else [verdict.to_dict() for verdict in check_claims(table, known.claims)]
+    runs = {str(run): contained(folder, str(run), source=results) for run in table["run"].unique(maintain_order=True)}
     links = {
-        str(run): Path(os.path.relpath(folder / str(run) / PAGE, page.parent)).as_posix()
-        for run in table["run"].unique()
-        if (folder / str(run) / PAGE).is_file()
+        run: Path(os.path.relpath(directory / PAGE, page.parent)).as_posix()
+        for run, directory in runs.items()
+        if (directory / PAGE).is_file()
     }
     rule = "relative" if known is None else known.rule
-    seen = {str(run): timeline_of(folder / str(run), rule=rule) for run in table["run"].unique(maintain_order=True)}
+    seen = {run: timeline_of(directory, rule=rule) for run, directory in runs.items()}
     timelines = {run: timeline for run, timeline in seen.items() if timeline is not None}
     words = None if known is None else ", ".join(part for part in (known.name.replace("_", " "), known.scale) if part)
     return write_report(

@@ -11,7 +11,7 @@ import polars
 import yaml
 
 from polarised import registry
-from polarised._io.files import replacing
+from polarised._io.files import contained, replacing
 from polarised.report.drawing import save
 from polarised.report.material import Material
 from polarised.report.theme import SUBSETS, metric_name
@@ -89,7 +89,8 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
     entry = material.study.name if material.study.name in registry.names("gallery") else "any_study"
     stems = []
     for stem, figure in registry.build("gallery", entry, material):
-        save(figure, out / stem, formats=formats, small=True)
+        # Some are named after methods, and those come from the study's own file.
+        save(figure, contained(out, stem, source=folder), formats=formats, small=True)
         stems.append(stem)
     verdicts = check_claims(material.table, material.study.claims)
     with replacing(out / "results.parquet") as temporary:

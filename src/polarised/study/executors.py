@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections import Counter, deque
@@ -21,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from polarised._io.files import private_folder
 from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError
 from polarised.registry import register
 from polarised.study.config import Run
-from polarised.study.run import execute, is_done
+from polarised.study.stages import execute, is_done
 from polarised.study.storage import (
     FAILED,
     BusyError,
@@ -274,8 +274,8 @@ def _told(error: Exception) -> str:
 def work_at(run: Run, root: str, command: str) -> None:
     """Do a run and leave its directory at `root`; at an address, a finished run is copied there, ``done.json`` last.
 
-    Until then it lives in a folder of this machine named after the address, so that a second attempt continues. Of a
-    failed one the reason is copied.
+    Until then it lives in a folder of this user alone, named after the address, so that a second attempt continues. Of
+    a failed one the reason is copied.
     """
     if not is_address(root):
         if not is_done(run, root):
@@ -283,7 +283,7 @@ def work_at(run: Run, root: str, command: str) -> None:
         return
     system, base = open_filesystem(root)
     target = f"{base}/{run.name}"
-    desk = Path(tempfile.gettempdir()) / f"polarised-{hashlib.sha256(root.encode()).hexdigest()[:12]}"
+    desk = private_folder(hashlib.sha256(root.encode()).hexdigest()[:12])
     if system.exists(f"{target}/done.json"):
         desk_run = desk / run.name
         desk_run.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from typing import Any
 from polarised.errors import ConfigError, DataError
 from polarised.regime.forecast import Forecast, forecast
 from polarised.study.config import Run
-from polarised.study.run import dataset_of
+from polarised.study.stages import dataset_of
 
 __all__ = ["forecast_run", "forecast_settings", "outlook", "outlook_of_runs"]
 

@@ -14,7 +14,7 @@ from polarised.errors import ConfigError, DataError
 from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.grid import Point, Study, titled
-from polarised.study.run import finished_at
+from polarised.study.stages import finished_at
 from polarised.study.storage import (
     FAILED,
     at_hand,
@@ -193,11 +193,14 @@ def read_models(root: str | Path) -> Path | None:
 
 
 def read_executor(root: str | Path) -> dict[str, Any]:
-    """Return the executor the runs of a folder or address were last done with."""
+    """Return the executor the runs of a folder or address were last done with, never the cluster it worked on.
+
+    An address in a file of somebody else would have this machine connect to, and be answered by, theirs.
+    """
     chosen = _read(root).get("executor") or "local"
     spec = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
     registry.refuse_code(spec["name"], f"study.json of {root}")
-    return spec
+    return _without_address(spec)
 
 
 def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
@@ -237,10 +240,14 @@ def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: 
         "references": list(study.references),
         "rule": study.rule,
         "claims": list(study.claims),
-        "executor": executor,
+        "executor": _without_address(executor) if isinstance(executor, Mapping) else executor,
         "models": None if models is None else str(Path(models).resolve()),
         "runs": {**earlier, **own},
     }
+
+
+def _without_address(executor: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in executor.items() if key != "address"}
 
 
 def _key(labels: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from polarised._io.files import replacing
+from polarised._io.files import contained, replacing
 from polarised.errors import ConfigError, PolarisedError
 
 __all__ = [
@@ -128,14 +128,17 @@ def listed(root: str | Path) -> set[str]:
 def fetch(
     root: str, folder: Path, name: str = "", *, only: Collection[str] | None = None, without: Collection[str] = ()
 ) -> None:
-    """Copy what lies at an address (or one run of it) into a folder: files of some names, or all but some."""
+    """Copy what lies at an address (or one run of it) into a folder: files of some names, or all but some.
+
+    Where the list of the address has one name that leads out of the folder, nothing of it is copied.
+    """
     system, base = open_filesystem(root)
     found = [
         path
         for path in system.find(f"{base}/{name}".rstrip("/"))
         if (only is None or Path(path).name in only) and Path(path).name not in without
     ]
-    targets = [folder / path.removeprefix(base).lstrip("/") for path in found]
+    targets = [contained(folder, path.removeprefix(base).lstrip("/"), source=root) for path in found]
     for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
     if found:

@@ -11,7 +11,8 @@ from polarised.study import measures
 from polarised.study.config import Run
 from polarised.study.further import further_scores
 from polarised.study.grid import Study
-from polarised.study.run import dataset_of
+from polarised.study.outlook import outlook_of_runs
+from polarised.study.stages import dataset_of
 
 __all__ = ["Cost", "Plan", "plan"]
 
@@ -40,9 +41,11 @@ class Cost:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a study, kind by kind."""
+    """The cost of a study, kind by kind, and how many of its runs are to be expected to collapse."""
 
     costs: tuple[Cost, ...]
+    title: str = ""
+    outlook: str = ""
 
     @property
     def runs(self) -> int:
@@ -89,7 +92,8 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     finally:
         torch.set_num_threads(threads)
     steps = {kind: [run.training.steps for run in runs] for kind, runs in groups.items()}
-    return Plan(tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items()))
+    costs = tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items())
+    return Plan(costs, study.title, outlook_of_runs(study.runs))
 
 
 def _kind(run: Run) -> str:

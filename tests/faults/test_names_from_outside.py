@@ -1,0 +1,139 @@
+"""Names that come from files, archives, addresses and tables of others never lead out of their folder."""
+
+import io
+import json
+import tarfile
+import warnings
+import zipfile
+from pathlib import Path
+
+import polars
+import pytest
+from typer.testing import CliRunner
+
+from polarised._io.archives import Folder
+from polarised._io.files import contained
+from polarised._io.readers import tar_members, zip_members
+from polarised.cli import app
+from polarised.errors import DataError
+from polarised.report.folders import report_on
+from polarised.study.grid import load_study
+from polarised.study.runner import enrol
+from polarised.study.storage import at_hand, fetch
+
+HOSTILE = [
+    "../evil.json",
+    "run/../../evil.json",
+    "/evil.json",
+    "..",
+    "",
+    ".",
+    "..\\evil.json",
+    "C:evil.json",
+    "a\x1b[2Jb",
+    "a\nb",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_that_leads_out_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match="expected names of files inside the folder in the list") as caught:
+        contained(tmp_path, name, source="the list")
+    assert str(caught.value).isprintable()
+
+
+def test_a_link_inside_the_folder_leads_nowhere_else(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "out").symlink_to(tmp_path)
+    (tmp_path / "folder" / "within").symlink_to(tmp_path / "folder")
+    with pytest.raises(DataError, match="inside the folder"):
+        contained(tmp_path / "folder", "out/evil.json", source="the list")
+    assert contained(tmp_path / "folder", "within/a", source="the list") == tmp_path / "folder" / "within" / "a"
+
+
+def test_an_endless_name_is_shown_in_part(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        contained(tmp_path, "../" * 100_000, source="the list")
+    assert len(str(caught.value)) < 400
+
+
+def archive(path: Path, names: list[str]) -> Path:
+    with zipfile.ZipFile(path, "w") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in names:
+            file.writestr(name, "{}")
+    return path
+
+
+@pytest.mark.parametrize("name", ["../../evil/done.json", "run/../../../evil/done.json"])
+def test_the_list_of_an_address_writes_nothing_outside(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("fsspec")
+    path = archive(tmp_path / "results.zip", ["run/done.json", name])
+    folder = tmp_path / "a" / "b" / "c"
+    folder.mkdir(parents=True)
+    with pytest.raises(DataError, match=r"results\.zip, got"):
+        fetch(f"zip://::file://{path}", folder)
+    assert sorted(file.name for file in tmp_path.rglob("*") if file.is_file()) == ["results.zip"]
+
+
+def test_the_command_that_collects_an_archive_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    study = load_study("be_more_active", scale="smoke", settings=["axes.seed=1"])
+    enrol(study, tmp_path / "study")
+    path = tmp_path / "evil.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        file.write(tmp_path / "study" / "study.json", "study.json")
+        file.writestr("../planted.txt", "planted")
+    said = CliRunner().invoke(app, ["study", "collect", f"zip://::file://{path}"])
+    assert said.exit_code == 1
+    assert "got '../planted.txt'" in str(said.exception) + said.output
+    assert not list(tmp_path.rglob("planted.txt"))
+
+
+def test_what_is_at_hand_of_a_good_address_is_all_of_it(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    path = archive(tmp_path / "results.zip", ["study.json", "run/done.json"])
+    with at_hand(f"zip://::file://{path}") as folder:
+        assert sorted(str(file.relative_to(folder)) for file in folder.rglob("*.json")) == [
+            "run/done.json",
+            "study.json",
+        ]
+
+
+def test_archives_with_such_names_are_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path / "model.zip", ["model/specs.json", "../model.pt"])
+    with pytest.raises(DataError, match=r"got '\.\./model\.pt'"):
+        _ = Folder(path).files
+    pictures = archive(tmp_path / "faces.zip", ["../000001.jpg"])
+    with pytest.raises(DataError, match="inside the folder"):
+        list(zip_members(pictures, ".jpg"))
+    with tarfile.open(tmp_path / "cars.tar", "w") as file:
+        file.addfile(tarfile.TarInfo("../cars/car_1.mat"), io.BytesIO())
+    with pytest.raises(DataError, match="inside the folder"):
+        list(tar_members(tmp_path / "cars.tar", ".mat"))
+
+
+def test_a_table_of_results_cannot_point_outside_its_study(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "report.html").write_text("secret")
+    (tmp_path / "study").mkdir()
+    row = {"run": "../elsewhere", "seed": 0, "method": "VAE", "strength": 1.0, "dataset": "dsprites"}
+    row |= {"representation": "mean", "variables": "full", "metric": "sap", "value": 0.5}
+    polars.DataFrame([row]).write_parquet(tmp_path / "study" / "results.parquet")
+    with pytest.raises(DataError, match=r"results\.parquet, got '\.\./elsewhere'"):
+        report_on([tmp_path / "study"], tmp_path / "page.html")
+
+
+def test_the_name_in_a_study_file_cannot_choose_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = {"name": "../../planted", "base": {"training": {"steps": 1}}, "axes": {"seed": 1}}
+    (tmp_path / "mine.yaml").write_text(json.dumps(config))
+    monkeypatch.setattr("polarised.study.runner.conduct", lambda *_, **__: iter(()))
+    said = CliRunner().invoke(app, ["study", "run", str(tmp_path / "mine.yaml"), "--quiet"])
+    assert said.exit_code == 1
+    assert "got '../../planted'" in str(said.exception) + said.output

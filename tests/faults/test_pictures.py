@@ -1,0 +1,101 @@
+"""Pictures of others: only formats of pictures are read, told by content, and none larger than memory allows."""
+
+import io
+import os
+import re
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from PIL import EpsImagePlugin, Image
+
+import polarised
+from polarised.data import from_folder
+from polarised.data.own import MOST_PIXELS, open_picture
+from polarised.errors import DataError
+
+EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
+%%BoundingBox: 0 0 16 16
+%%EndComments
+0 0 16 16 rectfill
+showpage
+%%EOF
+"""
+
+
+def saved(kind: str) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (16, 16), "orange").save(buffer, format=kind)
+    return buffer.getvalue()
+
+
+def chunk(name: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+
+def announced(width: int, height: int) -> bytes:
+    """A PNG of a hundred bytes that announces many pixels."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def test_postscript_named_png_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, started = tmp_path / "bin" / "gs", tmp_path / "started"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {started}\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    (pictures / "cat.png").write_bytes(EPS)
+    with pytest.raises(DataError, match=r"a picture .* in .*cat\.png, got another format"):
+        from_folder(path=str(pictures))
+    assert not started.exists()
+
+
+@pytest.mark.parametrize("kind", ["GIF", "ICO", "PPM", "TGA", "PCX", "SGI", "DDS", "SPIDER", "PDF"])
+def test_other_formats_are_refused_whatever_they_are_called(tmp_path: Path, kind: str) -> None:
+    if kind == "SPIDER":
+        buffer = io.BytesIO()
+        Image.new("F", (16, 16)).save(buffer, format=kind)
+        content = buffer.getvalue()
+    else:
+        content = saved(kind)
+    (tmp_path / "cat.jpg").write_bytes(content)
+    with pytest.raises(DataError, match=r"PNG, JPEG, WebP, BMP or TIFF.*cat\.jpg") as caught:
+        from_folder(path=str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP", "TIFF"])
+def test_formats_of_pictures_are_told_by_content(kind: str) -> None:
+    image = open_picture(saved(kind), Path("cat.eps"), mode="RGB")
+    assert image.size == (16, 16)
+    assert max(abs(a - b) for a, b in zip(image.getpixel((8, 8)), (255, 165, 0), strict=True)) < 8
+
+
+@pytest.mark.parametrize("limit", [None, 1 << 40])
+def test_a_bomb_is_refused_also_where_pillow_was_told_not_to_care(
+    monkeypatch: pytest.MonkeyPatch, limit: int | None
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+    with pytest.raises(DataError, match=rf"at most {MOST_PIXELS:,} pixels in cat\.png, got a larger one"):
+        open_picture(announced(40_000, 40_000), Path("cat.png"), mode="L")
+
+
+@pytest.mark.parametrize("side", [10_000, 40_000])
+def test_a_bomb_is_one_sentence(side: int) -> None:
+    with pytest.raises(DataError, match="got a larger one"):
+        open_picture(announced(side, side), Path("cat.png"), mode="L")
+
+
+def test_pillow_opens_files_in_one_place_only() -> None:
+    home = Path(polarised.__file__).parent
+    opening = {
+        path.relative_to(home).as_posix()
+        for path in home.rglob("*.py")
+        if re.search(r"Image\.open\(|\bimread\(|image\.imread", path.read_text(encoding="utf-8"))
+    }
+    assert opening == {"data/own.py"}
