@@ -435,13 +435,8 @@ class _Clinic:
         raised = BetaVAE(beta=best.beta, warm_up=self.steps // 2)
         likelihood = self._likelihood(best.variance)
         plans = [
-            _Plan(
-                "fresh weights", "fresh", raised, likelihood, rate, f"start from fresh weights with {setting}, {slow}."
-            ),
-            _Plan(
-                "new decoder", "decoder", raised, likelihood, rate, f"start the decoder afresh with {setting}, {slow}."
-            ),
-            _Plan("continued", "none", raised, likelihood, rate, f"train on with {setting}, {slow}."),
+            _Plan(name, weights, raised, likelihood, rate, f"{begin} with {setting}, {slow}.")
+            for name, weights, begin in STARTS
         ]
         if cause in ("diverged", "learning rate"):
             plans = plans[:1]

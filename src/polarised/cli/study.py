@@ -125,6 +125,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
                 "workers": workers,
                 "days": result.days(workers),
                 "decidable": [power.to_dict() for power in result.powers],
+                "outlook": result.outlook,
             }
         )
         return

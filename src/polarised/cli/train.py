@@ -32,7 +32,7 @@ def train(
         settings=settings or [],
         out=out,
         progress=not quiet,
-        tell=lambda line: screen.print(f"[dim]{as_it_is(line)}[/dim]", soft_wrap=True),
+        tell=None if quiet or json else lambda line: screen.print(f"[dim]{as_it_is(line)}[/dim]", soft_wrap=True),
     )
     diagnosis = diagnose(directory)
     if json:
