@@ -7,6 +7,7 @@ import numpy as np
 import polars
 import torch
 from matplotlib.figure import Figure
+from polarised.study.claims.verdict import Verdict
 from torch import Tensor
 
 from polarised.data import Dataset, from_arrays
@@ -15,12 +16,12 @@ from polarised.models.likelihoods import Likelihood
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import StandardNormal
 from polarised.objectives import Objective, Step
+from polarised.objectives.schedules import Schedule
 from polarised.objectives.terms import distortion, rate
 from polarised.registry import register
-from polarised.study.claims.verdict import Verdict
 from polarised.study.config import Run
 from polarised.study.executors import Event
-from polarised.study.run import execute
+from polarised.study.stages import execute
 
 WORK = "@misc{{Guest2026{0},\n  title = {{The {0} of a guest}},\n  author = {{A. Guest}},\n  year = {{2026}},\n}}"
 
@@ -45,7 +46,11 @@ def guest_dots() -> Dataset:
 
 @register("architecture", title="guest's network", summary="dense layers", references=(WORK.format("Network"),))
 def guest_network(shape, latents, outputs_per_value=1, auxiliary_size=0, *, width: int = 12):
-    """Build dense layers of one width."""
+    """Build dense layers of one width.
+
+    Args:
+        width: Units of the hidden layer.
+    """
     return mlp(shape, latents, outputs_per_value, auxiliary_size, widths=(width,))
 
 
@@ -62,7 +67,11 @@ class GuestLikelihood(Likelihood):
 
 @register("prior", summary="N(0, variance I)", references=(WORK.format("Prior"),), example=({}, {"variance": 2.0}))
 class GuestPrior(StandardNormal):
-    """Place p(z) = N(0, variance I) on the codes."""
+    """Place p(z) = N(0, variance I) on the codes.
+
+    Args:
+        variance: The variance of every variable.
+    """
 
     def __init__(self, latents: int, auxiliary_size: int = 0, *, variance: float = 1.5) -> None:
         super().__init__(latents)
@@ -100,12 +109,30 @@ class GuestPrior(StandardNormal):
 )
 @dataclass(frozen=True, kw_only=True)
 class GuestVAE(Objective):
-    """Weigh the rate."""
+    """Weigh the rate.
+
+    Args:
+        weight: The weight.
+    """
 
     weight: float = 2.0
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         return {"distortion": distortion(step), "rate": self.weight * rate(step)}
+
+
+@register("schedule", title="guest's rate", references=(WORK.format("Schedule"),))
+def guest_rate(steps: int, *, share: float = 0.5) -> Schedule:
+    """Keep a share of the rate.
+
+    Args:
+        steps: The length of the run.
+        share: The share.
+
+    Returns:
+        The schedule.
+    """
+    return Schedule(lambda number, losses: share)
 
 
 @register("metric", title="guest's score", reading="Larger is wider.", references=(WORK.format("Metric"),))
@@ -136,7 +163,11 @@ def guest_measure(vae, dataset, encodings, seed: int, *, scale: float = 1.0):
 
 @register("executor", summary="one run after the other", example={"jobs": 1})
 def guest_executor(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 1) -> Iterator[Event]:
-    """Do the runs in this very process."""
+    """Do the runs in this very process.
+
+    Args:
+        jobs: How many at a time; there is one process.
+    """
     for run in runs:
         yield Event("started", run)
         execute(run, root, command=command)
