@@ -26,6 +26,7 @@ ENTRIES = {
     "likelihood": "GuestLikelihood",
     "prior": "GuestPrior",
     "objective": "GuestVAE",
+    "schedule": "guest_rate",
     "metric": "guest_score",
     "estimator": "guest_estimate",
     "adapter": "from_guest",
@@ -131,10 +132,10 @@ def study_file(folder: Path, prefix: str) -> Path:
                 "likelihood": named["likelihood"],
             },
             "objective": named["objective"],
-            "training": {"steps": 4, "batch_size": 8},
+            "training": {"steps": 4, "batch_size": 8, "schedule": named["schedule"]},
             "evaluation": {"examples": 40, "further": [{"name": named["measure"], "scale": 2.0}]},
         },
-        "axes": {"strength": {"objective.weight": [1.0, 2.0]}},
+        "axes": {"seed": 6, "strength": {"objective.weight": [1.0, 2.0]}},
         "claims": [named["claim"]],
     }
     file = folder / "guest.yaml"
@@ -185,7 +186,7 @@ def test_a_study_of_them_is_run_listed_cited_judged_and_drawn(
     assert "guest_figure.png" in {path.name for path in page.rglob("*.png")}
 
 
-LAWS = {"datasets": 8, "architectures": 8, "likelihoods": 4, "priors": 10, "objectives": 15}
+LAWS = {"records": 20, "datasets": 8, "architectures": 8, "likelihoods": 4, "priors": 10, "objectives": 15}
 
 
 def test_the_laws_cover_them(site: Path, tmp_path: Path) -> None:

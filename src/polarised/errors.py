@@ -1,4 +1,4 @@
-"""Everything that can go wrong by a user's hand, each with a sentence of what to do about it.
+"""The errors raised on purpose, each with a sentence of what to do about it.
 
 A message has four parts: what was expected, what came, where, and what to do.
 """
@@ -36,11 +36,11 @@ class ConfigError(PolarisedError, ValueError):
 
 
 class DataError(PolarisedError, ValueError):
-    """An array or a file that is not what its caller says it is."""
+    """An array or a file that is not what it was said to be."""
 
 
 class DownloadError(PolarisedError, OSError):
-    """A dataset that is neither here nor to be had."""
+    """A file of a dataset that is not on this machine and cannot be downloaded."""
 
 
 class TrainingError(PolarisedError, RuntimeError):

@@ -7,7 +7,6 @@ import numpy as np
 import polars
 import torch
 from matplotlib.figure import Figure
-from polarised.study.claims.verdict import Verdict
 from torch import Tensor
 
 from polarised.data import Dataset, from_arrays
@@ -16,8 +15,12 @@ from polarised.models.likelihoods import Likelihood
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import StandardNormal
 from polarised.objectives import Objective, Step
+from polarised.objectives.schedules import Schedule
 from polarised.objectives.terms import distortion, rate
 from polarised.registry import register
+from polarised.study.claims.claim import Claim, Statistic
+from polarised.study.claims.decisions import above
+from polarised.study.claims.expressions import number
 from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.stages import execute
@@ -45,7 +48,11 @@ def guest_dots() -> Dataset:
 
 @register("architecture", title="guest's network", summary="dense layers", references=(WORK.format("Network"),))
 def guest_network(shape, latents, outputs_per_value=1, auxiliary_size=0, *, width: int = 12):
-    """Build dense layers of one width."""
+    """Build dense layers of one width.
+
+    Args:
+        width: Units of the hidden layer.
+    """
     return mlp(shape, latents, outputs_per_value, auxiliary_size, widths=(width,))
 
 
@@ -62,7 +69,11 @@ class GuestLikelihood(Likelihood):
 
 @register("prior", summary="N(0, variance I)", references=(WORK.format("Prior"),), example=({}, {"variance": 2.0}))
 class GuestPrior(StandardNormal):
-    """Place p(z) = N(0, variance I) on the codes."""
+    """Place p(z) = N(0, variance I) on the codes.
+
+    Args:
+        variance: The variance of every variable.
+    """
 
     def __init__(self, latents: int, auxiliary_size: int = 0, *, variance: float = 1.5) -> None:
         super().__init__(latents)
@@ -100,12 +111,30 @@ class GuestPrior(StandardNormal):
 )
 @dataclass(frozen=True, kw_only=True)
 class GuestVAE(Objective):
-    """Weigh the rate."""
+    """Weigh the rate.
+
+    Args:
+        weight: The weight.
+    """
 
     weight: float = 2.0
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         return {"distortion": distortion(step), "rate": self.weight * rate(step)}
+
+
+@register("schedule", title="guest's rate", references=(WORK.format("Schedule"),))
+def guest_rate(steps: int, *, share: float = 0.5) -> Schedule:
+    """Keep a share of the rate.
+
+    Args:
+        steps: The length of the run.
+        share: The share.
+
+    Returns:
+        The schedule.
+    """
+    return Schedule(lambda number, losses: share)
 
 
 @register("metric", title="guest's score", reading="Larger is wider.", references=(WORK.format("Metric"),))
@@ -136,19 +165,27 @@ def guest_measure(vae, dataset, encodings, seed: int, *, scale: float = 1.0):
 
 @register("executor", summary="one run after the other", example={"jobs": 1})
 def guest_executor(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 1) -> Iterator[Event]:
-    """Do the runs in this very process."""
+    """Do the runs in this very process.
+
+    Args:
+        jobs: How many at a time; there is one process.
+    """
     for run in runs:
         yield Event("started", run)
         execute(run, root, command=command)
         yield Event("done", run, seconds=1.0)
 
 
-@register("claim", references=(WORK.format("Claim"),))
-def guest_claim(table: polars.DataFrame, *, metric: str = "guest_measure") -> list[Verdict]:
-    """Claim that the guest's measure is positive."""
-    effect = float(table.filter(polars.col("metric") == metric)["value"].min())
-    word = "confirmed" if effect > 0 else "not confirmed"
-    return [Verdict("guest_claim", "the measure is positive", word, effect, f"smallest {effect:.3g}")]
+guest_claim = register("claim", name="guest_claim", references=(WORK.format("Claim"),))(
+    Claim(
+        id="guest_claim",
+        paper="own",
+        place="the guest's own paper",
+        quotation=("The guest's measure is positive",),
+        scope="every model",
+        statistics=(Statistic("the guest's measure", number("guest_measure"), above(0.0), "a sign", kind="sign"),),
+    )
+)
 
 
 @register("figure", references=(WORK.format("Figure"),))

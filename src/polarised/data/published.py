@@ -1,4 +1,4 @@
-"""Pictures of toys, cars, rooms and faces: published files, decoded once."""
+"""PictureStream of toys, cars, rooms and faces: published files, decoded once."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from polarised._io.files import contained
 from polarised._io.hdf5 import hdf5_array
 from polarised._io.readers import idx, mat_array, norb_matrix, refusal, refusing, tar_members, zip_members
-from polarised.data.cache import Decoded, Pictures, Source, as_unit_interval, decoded, find, missing
+from polarised.data.cache import Decoded, PictureStream, Source, as_unit_interval, decoded, find, missing
 from polarised.data.dataset import Dataset, FactorSpace, check_choice, check_counts
 from polarised.data.own import picture, resized
 from polarised.errors import DataError
@@ -103,9 +103,20 @@ SHAPES_FACTORS = {"floor_hue": 10, "wall_hue": 10, "object_hue": 10, "scale": 8,
 def smallnorb(*, clipped: bool = True, partial: bool = False) -> Dataset:
     """Return smallNORB: 48,600 grey pictures of 50 toys, both published parts joined, camera 0 [LeCun2004].
 
-    Shrunk from 96 to 64 pixels by Lanczos. `clipped=False` is the path of the reference implementation, which keeps the
-    overshoot of the filter, so that pixels leave [0, 1] [Locatello2019]. The ten instances of a category are
-    nuisance: combinations of the four factors have ten pictures each. `partial` accepts fewer pictures.
+    Shrunk from 96 to 64 pixels by Lanczos. The ten instances of a category are nuisance: combinations of the four
+    factors have ten pictures each.
+
+    Args:
+        clipped: Whether pixels are held to [0, 1]; False is the path of the reference implementation, which keeps the
+            overshoot of the filter [Locatello2019].
+        partial: Accept fewer pictures than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If a file is not here and cannot be downloaded.
+        DataError: If a file is damaged, or pictures are missing.
     """
     found = decoded("smallnorb" if clipped else "smallnorb-unclipped", NORB_FILES, lambda paths: _norb(paths, clipped))
     _check_count("smallnorb", len(found.images), 48_600, partial)
@@ -141,7 +152,17 @@ def cars3d(*, partial: bool = False) -> Dataset:
     """Return Cars3D: 183 car models seen from 4 elevations and 24 azimuths, in colour, 64x64 [Reed2015].
 
     The object index follows the sorted names of the files; the reference implementation takes them as the folder
-    lists them, so its objects are numbered otherwise on some machines. `partial` accepts fewer cars.
+    lists them, so its objects have other numbers on some machines.
+
+    Args:
+        partial: Accept fewer cars than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If the file is not here and cannot be downloaded.
+        DataError: If a file is damaged, or cars are missing.
     """
     folder = find("cars")
     files = sorted(folder.glob("*.mat")) if folder is not None else []
@@ -167,7 +188,17 @@ def cars3d(*, partial: bool = False) -> Dataset:
 def shapes3d(*, partial: bool = False) -> Dataset:
     """Return Shapes3D: 480,000 pictures of a solid in a room, in colour, 64x64 [Burgess2018Shapes].
 
-    The published .h5 is read piece by piece, never whole. `partial` accepts fewer pictures.
+    The published .h5 is read piece by piece, never whole.
+
+    Args:
+        partial: Accept fewer pictures than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If the file is not here and cannot be downloaded.
+        DataError: If the file is damaged, or pictures are missing.
     """
     found = decoded("shapes3d", (SHAPES_FILE,), _shapes)
     _check_count("shapes3d", len(found.images), 480_000, partial)
@@ -197,8 +228,19 @@ def shapes3d(*, partial: bool = False) -> Dataset:
 def celeba(*, size: int = 64, crop: int = 148, partial: bool = False) -> Dataset:
     """Return CelebA: 202,599 aligned faces in colour with 40 attributes as factors of size 2 [Liu2015].
 
-    The central square of `crop` pixels, shrunk to `size`. Pictures come from `img_align_celeba.zip` or a folder of the
-    same name, attributes from `list_attr_celeba.txt`. `partial` accepts fewer pictures.
+    PictureStream come from `img_align_celeba.zip` or a folder of the same name, attributes from `list_attr_celeba.txt`.
+
+    Args:
+        size: The side of the pictures in pixels.
+        crop: The side of the central square to cut out first, in pixels of the published pictures.
+        partial: Accept fewer pictures than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If a file is not here: they have to be fetched by hand.
+        DataError: If a file is damaged, or pictures are missing.
     """
     check_counts(size=size, crop=crop)
     folder, attributes = find("celeba/img_align_celeba"), find("celeba/list_attr_celeba.txt")
@@ -230,7 +272,7 @@ def _check_count(name: str, came: int, published: int, partial: bool) -> None:
         )
 
 
-def _norb(paths: list[Path], clipped: bool) -> Pictures:
+def _norb(paths: list[Path], clipped: bool) -> PictureStream:
     triples = [paths[:3], paths[3:]]
     tables = []
     count = 0
@@ -254,10 +296,10 @@ def _norb(paths: list[Path], clipped: bool) -> Pictures:
                 small = np.stack([resized(image, 64, filter="lanczos") for image in first])
                 yield small[:, None].astype(np.uint8 if clipped else np.int16)
 
-    return Pictures((count, 1, 64, 64), np.uint8 if clipped else np.int16, chunks(), np.concatenate(tables))
+    return PictureStream((count, 1, 64, 64), np.uint8 if clipped else np.int16, chunks(), np.concatenate(tables))
 
 
-def _cars(paths: list[Path]) -> Pictures:
+def _cars(paths: list[Path]) -> PictureStream:
     members = _members_of_tar(paths[0]) if paths[0].suffix != ".mat" else ((p.name, p.read_bytes(), p) for p in paths)
     cars: dict[str, NDArray[np.uint8]] = {}
     for name, content, path in members:
@@ -272,7 +314,7 @@ def _cars(paths: list[Path]) -> Pictures:
         raise refusal(paths[0], "car_*_mesh.mat files", "none")
     by_name = [cars[name] for name in sorted(cars)]
     chunks = (np.stack([car[view] for car in by_name]) for view in range(96))
-    return Pictures((96 * len(cars), 3, 64, 64), np.uint8, chunks)
+    return PictureStream((96 * len(cars), 3, 64, 64), np.uint8, chunks)
 
 
 def _members_of_tar(path: Path) -> Iterator[tuple[str, bytes, Path]]:
@@ -281,7 +323,7 @@ def _members_of_tar(path: Path) -> Iterator[tuple[str, bytes, Path]]:
             yield PurePosixPath(name).name, content, path
 
 
-def _shapes(paths: list[Path]) -> Pictures:
+def _shapes(paths: list[Path]) -> PictureStream:
     path = paths[0]
     names = tuple(SHAPES_FACTORS)
     images, labels = (hdf5_array(path, key) for key in ("images", "labels"))
@@ -296,10 +338,10 @@ def _shapes(paths: list[Path]) -> Pictures:
     chunks = (rows.transpose(0, 3, 1, 2) for rows in images.in_rows(1000))
     factors = np.stack(table, axis=1).astype(np.min_scalar_type(count))
     known = {name: of.tolist() for name, of in zip(names, values, strict=True)}
-    return Pictures((count, 3, 64, 64), np.uint8, chunks, factors, known)
+    return PictureStream((count, 3, 64, 64), np.uint8, chunks, factors, known)
 
 
-def _faces(paths: list[Path], size: int, crop: int) -> Pictures:
+def _faces(paths: list[Path], size: int, crop: int) -> PictureStream:
     place, attributes = paths
     names, files, table = _attributes(attributes)
     contents: Iterable[tuple[str, bytes | Path]] = (
@@ -317,7 +359,7 @@ def _faces(paths: list[Path], size: int, crop: int) -> Pictures:
             where = content if isinstance(content, Path) else place / name
             yield picture(content, where, size=size, channels=3, crop=crop)[None]
 
-    return Pictures((len(files), 3, size, size), np.uint8, chunks(), table, {name: [-1, 1] for name in names})
+    return PictureStream((len(files), 3, size, size), np.uint8, chunks(), table, {name: [-1, 1] for name in names})
 
 
 def _attributes(path: Path) -> tuple[list[str], list[str], NDArray[np.uint8]]:
@@ -342,7 +384,7 @@ SHA256 = {
 }
 
 
-# Of what the files hold: mirrors compress it otherwise.
+# Of what the files hold: mirrors compress it in other ways.
 CONTENT = {
     "train-images-idx3-ubyte.gz": "sha256:ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte.gz": "sha256:65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -417,9 +459,21 @@ Split = Literal["train", "test"]
     example={"partial": True},
 )
 def mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> Dataset:
-    """Return MNIST: 60,000 (test: 10,000) handwritten digits, grey, resized from 28 pixels to `size` [LeCun1998].
+    """Return MNIST: 60,000 (test: 10,000) handwritten digits, grey, resized from 28 pixels [LeCun1998].
 
-    Read from the four published idx files, compressed or not. `partial` accepts fewer pictures.
+    Read from the four published idx files, compressed or not.
+
+    Args:
+        size: The side of the pictures in pixels; 28 is the original.
+        split: The 60,000 pictures for training or the 10,000 for testing.
+        partial: Accept fewer pictures than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If a file is not here and cannot be downloaded.
+        DataError: If a file is damaged, or pictures are missing.
     """
     return _labelled("mnist", MNIST_FILES, [str(digit) for digit in range(10)], size, split, partial)
 
@@ -438,9 +492,21 @@ def mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> D
     example={"partial": True},
 )
 def fashion_mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> Dataset:
-    """Return Fashion-MNIST: 60,000 (test: 10,000) pieces of clothing, grey, resized to `size` [Xiao2017].
+    """Return Fashion-MNIST: 60,000 (test: 10,000) pieces of clothing, grey, resized [Xiao2017].
 
     [Mathieu2019] trains on 32x32. The files bear the names of MNIST's in a folder of their own.
+
+    Args:
+        size: The side of the pictures in pixels; 28 is the original.
+        split: The 60,000 pictures for training or the 10,000 for testing.
+        partial: Accept fewer pictures than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If a file is not here and cannot be downloaded.
+        DataError: If a file is damaged, or pictures are missing.
     """
     return _labelled("fashion_mnist", FASHION_FILES, CLOTHES, size, split, partial)
 
@@ -463,7 +529,7 @@ def _labelled(
     return Dataset(name, (1, size, size), len(found.images), as_unit_interval(found.images), factor_space=space)
 
 
-def _digits(paths: list[Path], size: int) -> Pictures:
+def _digits(paths: list[Path], size: int) -> PictureStream:
     images, labels = idx(paths[0]), idx(paths[1])
     count = images.shape[0]
     if len(images.shape) != 3 or images.shape[1:] != (28, 28):
@@ -474,4 +540,4 @@ def _digits(paths: list[Path], size: int) -> Pictures:
     if table.max() > 9:
         raise refusal(paths[1], "labels 0 to 9", f"{table.max()}")
     chunks = (np.stack([resized(one, size, filter="bilinear") for one in rows])[:, None] for rows in images.chunks)
-    return Pictures((count, 1, size, size), np.uint8, chunks, table)
+    return PictureStream((count, 1, size, size), np.uint8, chunks, table)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.readers import npz_member, refusal
-from polarised.data.cache import Pictures, Source, decoded, name_of, obtain
+from polarised.data.cache import PictureStream, Source, decoded, name_of, obtain
 from polarised.data.dataset import Dataset, FactorSpace, check_choice
 from polarised.data.own import thumbnail
 from polarised.errors import DataError, DownloadError
@@ -72,7 +72,16 @@ SPACE = FactorSpace(
 
 
 def draw(indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return the images of these indices, (n, 1, 64, 64), lit pixels 1 and the others 0.
+    """Return the images of some indices, lit pixels 1 and the others 0.
+
+    Args:
+        indices: Indices of the 737,280 images.
+
+    Returns:
+        Bytes 0 and 1, (n, 1, 64, 64).
+
+    Raises:
+        DataError: If an index is out of range.
 
     >>> int(draw(np.array([0])).sum())
     100
@@ -81,7 +90,13 @@ def draw(indices: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def unpacked(bits: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """Return images (n, 1, 64, 64) from rows of bits (n, 64).
+    """Return images from rows of bits.
+
+    Args:
+        bits: Rows of bits, (n, 64): bit j of row i is the pixel in column j.
+
+    Returns:
+        Bytes 0 and 1, (n, 1, 64, 64).
 
     >>> unpacked(np.full((1, 64), 2, dtype=np.uint64))[0, 0, 0, :3]
     array([0, 1, 0], dtype=uint8)
@@ -91,7 +106,13 @@ def unpacked(bits: NDArray[np.uint64]) -> NDArray[np.uint8]:
 
 
 def halved(bits: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Return images (n, 1, 32, 32) from rows of bits (n, 64): the mean of every 2x2 pixels.
+    """Return images of half the side from rows of bits: the mean of every 2x2 pixels.
+
+    Args:
+        bits: Rows of bits, (n, 64).
+
+    Returns:
+        Images of 0, 1/4, 1/2, 3/4 and 1, (n, 1, 32, 32).
 
     >>> halved(np.uint64(1) << np.arange(64, dtype=np.uint64)[None])[0, 0, 0, :2]
     array([0.5, 0. ], dtype=float32)
@@ -118,6 +139,15 @@ def rows(indices: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the images as rows of bits, (n, 64): bit j of row i is the pixel in column j.
 
     A row is the sum over its crossings of +2^column on the way down and -2^column on the way up, modulo 2^64.
+
+    Args:
+        indices: Indices of the 737,280 images.
+
+    Returns:
+        Rows of bits, (n, 64).
+
+    Raises:
+        DataError: If an index is out of range.
 
     >>> bin(rows(np.array([0]))[0, 16])
     '0b111111111100000000000'
@@ -222,6 +252,12 @@ CHUNK = 8192
 def rows_packed(indices: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the same rows of bits as `rows`, from a table of 87 MB that is made when it is first used.
 
+    Args:
+        indices: Indices of the 737,280 images.
+
+    Returns:
+        Rows of bits, (n, 64).
+
     >>> indices = np.array([0, 400_000, 737_279])
     >>> bool((rows_packed(indices) == rows(indices)).all())
     True
@@ -311,9 +347,19 @@ def dsprites(
 ) -> Dataset:
     """Return dSprites: 737,280 binary images of a square, an ellipse or a heart [Matthey2017].
 
-    The images are drawn when asked for; `source` "packed" keeps a table of 87 MB, "file" reads the published .npz (or
-    the one at `path`), of which some tens of images differ from the drawn ones by a pixel. `size` 32 takes the
-    mean of every 2x2 pixels. `partial` accepts a file with fewer images.
+    Args:
+        size: The side of the images; 32 takes the mean of every 2x2 pixels.
+        source: "drawn" draws the images when they are asked for; "packed" keeps a table of 87 MB; "file" reads the
+            published .npz, of which some tens of images differ from the drawn ones by a pixel.
+        path: The published .npz, where it is not in the data folder.
+        partial: Accept a file with fewer images.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        ConfigError: If a setting is none of its choices.
+        DataError: If the file is damaged, or images are missing.
 
     >>> dataset = dsprites()
     >>> dataset.shape, len(dataset), dataset.factor_space.names
@@ -345,7 +391,10 @@ def dsprites(
 def color_dsprites() -> Dataset:
     """Return dSprites in a random colour on black [Locatello2019; Matthey2017].
 
-    x = mask * u, u ~ Uniform(0.5, 1) a channel
+    x = mask * u, u ~ Uniform(0.5, 1) for each channel
+
+    Returns:
+        The dataset.
 
     >>> color_dsprites().images[[0]].max(axis=(2, 3)).round(2)
     array([[0.71, 0.74, 0.61]], dtype=float32)
@@ -366,7 +415,10 @@ def color_dsprites() -> Dataset:
 def noisy_dsprites() -> Dataset:
     """Return dSprites in white on noise [Locatello2019; Matthey2017].
 
-    x = min(mask + u, 1), u ~ Uniform(0, 1) a pixel and channel
+    x = min(mask + u, 1), u ~ Uniform(0, 1) for each pixel and channel
+
+    Returns:
+        The dataset.
 
     >>> noisy_dsprites().batch(0, 2, 0).images.shape
     (2, 3, 64, 64)
@@ -391,8 +443,17 @@ def scream_dsprites(*, path: str | None = None) -> Dataset:
 
     background = (crop + tint) / 2, sprite = 1 - background
 
-    The picture comes from `path` or the data folder, is shrunk into 350x274 and cropped anywhere, tint ~ Uniform(0, 1)
-    a channel.
+    The picture is shrunk into 350x274 and cropped anywhere; tint ~ Uniform(0, 1) for each channel.
+
+    Args:
+        path: The picture, where it is not in the data folder.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If the picture is not here and cannot be downloaded.
+        DataError: If it is damaged, or too small.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -467,7 +528,7 @@ def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[
     return (space if table is None else FactorSpace(space.names, space.sizes, values=space.values, table=table)), bits
 
 
-def _bits(paths: list[Path]) -> Pictures:
+def _bits(paths: list[Path]) -> PictureStream:
     path = paths[0]
     images, classes = npz_member(path, "imgs"), npz_member(path, "latents_classes")
     count = images.shape[0]
@@ -486,4 +547,4 @@ def _bits(paths: list[Path]) -> Pictures:
                 raise refusal(path, "pixels 0 and 1", f"{rows.max()}")
             yield np.packbits(rows.reshape(len(rows), -1), axis=1)
 
-    return Pictures((count, 512), np.uint8, chunks(), None if published else table.astype(np.uint8))
+    return PictureStream((count, 512), np.uint8, chunks(), None if published else table.astype(np.uint8))

@@ -22,7 +22,7 @@ from polarised.objectives.terms import (
     covariance_penalty,
     critic_loss,
     critic_network,
-    density_ratio,
+    critic_total_correlation,
     distortion,
     inclusive_kl,
     maximum_mean_discrepancy,
@@ -199,7 +199,7 @@ class FactorVAE(Objective):
         return {
             "distortion": distortion(step),
             "rate": rate(step),
-            "total_correlation": self.gamma * density_ratio(step),
+            "total_correlation": self.gamma * critic_total_correlation(step),
             "critic": critic_loss(step, clip=0.0 if self.compatibility == "none" else 1e-6),
         }
 
@@ -363,7 +363,7 @@ class RTCVAE(Objective):
         return {
             "distortion": distortion(step),
             "rate": rate(step),
-            "total_correlation": self.beta * density_ratio(step),
+            "total_correlation": self.beta * critic_total_correlation(step),
             "noise": eta * posterior_noise(step),
             "critic": critic_loss(step),
         }

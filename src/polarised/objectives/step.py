@@ -26,6 +26,21 @@ class Step:
     `prior` is p(z|u) already; `generator` serves every further draw of the objective, which so is
     a pure function of (seed, step number). `steps` is the length of the run, which shares of it refer to;
     `memory` is what the objective carries from step to step, if it does.
+
+    Args:
+        x: The images, (B, *shape).
+        u: Their auxiliary variables, (B, k), or None.
+        posterior: q(z|x, u).
+        z: One sample of it for each image, (B, d).
+        outputs: What the decoder made of z.
+        prior: p(z|u) of this batch.
+        likelihood: What the outputs mean.
+        number: The number of the step, from 0.
+        dataset_size: The number of images in the dataset.
+        steps: The length of the run.
+        generator: The source of every further draw of the objective.
+        critic: The network the objective trains beside the VAE, if it has one.
+        memory: What the objective carries from step to step, if it does.
     """
 
     x: Tensor
@@ -59,8 +74,22 @@ def take_step(
 ) -> Step:
     """Run encoder, sampler and decoder once: the one forward pass of every objective.
 
-    With `precision` "bfloat16" the layers of the two networks multiply in it; weights, posterior, sample and every
-    term of the loss stay as they are.
+    Args:
+        vae: The model.
+        x: The images, (B, *shape).
+        u: Their auxiliary variables, (B, k), or None.
+        number: The number of the step, from 0.
+        dataset_size: The number of images in the dataset.
+        steps: The length of the run.
+        generator: The source of the draws; torch's own if none.
+        critic: The network the objective trains beside the VAE, if it has one.
+        memory: What the objective carries from step to step, if it does.
+        noise: The noise of the sample, where it is given.
+        precision: "bfloat16" lets the layers of the two networks multiply in it; weights, posterior, sample and every
+            term of the loss stay as they are.
+
+    Returns:
+        The step.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": "mlp", "latents": 3}, shape=(1, 16, 16))
@@ -116,11 +145,22 @@ class Objective(ABC):
         """Return the named terms of the loss."""
 
     def critic(self, latents: int) -> nn.Module | None:
-        """Return the network this objective trains beside the VAE, if it needs one."""
+        """Return the network this objective trains beside the VAE, if it needs one.
+
+        Args:
+            latents: The number of latent variables.
+
+        Returns:
+            The network, or None.
+        """
         return None
 
     def memory(self) -> nn.Module | None:
-        """Return what this objective carries from step to step, as buffers of a module that a checkpoint saves."""
+        """Return what this objective carries from step to step, as buffers of a module that a checkpoint saves.
+
+        Returns:
+            The module, or None.
+        """
         return None
 
     def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
@@ -133,5 +173,13 @@ class Objective(ABC):
         return prior.moments(count)[1]
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        """Return one sentence for every setting that cannot do in this run what it promises."""
+        """Return one sentence for every setting that cannot do in this run what it promises.
+
+        Args:
+            steps: The length of the run.
+            dataset_size: The number of images in the dataset.
+
+        Returns:
+            One sentence for each such setting.
+        """
         return []
