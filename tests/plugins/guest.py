@@ -7,7 +7,6 @@ import numpy as np
 import polars
 import torch
 from matplotlib.figure import Figure
-from polarised.study.claims.verdict import Verdict
 from torch import Tensor
 
 from polarised.data import Dataset, from_arrays
@@ -19,6 +18,9 @@ from polarised.objectives import Objective, Step
 from polarised.objectives.schedules import Schedule
 from polarised.objectives.terms import distortion, rate
 from polarised.registry import register
+from polarised.study.claims import Claim, Statistic
+from polarised.study.claims.decisions import above
+from polarised.study.claims.expressions import number
 from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.stages import execute
@@ -174,12 +176,16 @@ def guest_executor(runs: Sequence[Run], root: str, command: str = "", *, jobs: i
         yield Event("done", run, seconds=1.0)
 
 
-@register("claim", references=(WORK.format("Claim"),))
-def guest_claim(table: polars.DataFrame, *, metric: str = "guest_measure") -> list[Verdict]:
-    """Claim that the guest's measure is positive."""
-    effect = float(table.filter(polars.col("metric") == metric)["value"].min())
-    word = "confirmed" if effect > 0 else "not confirmed"
-    return [Verdict("guest_claim", "the measure is positive", word, effect, f"smallest {effect:.3g}")]
+guest_claim = register("claim", name="guest_claim", references=(WORK.format("Claim"),))(
+    Claim(
+        id="guest_claim",
+        paper="own",
+        place="guest_study",
+        quotation=("the measure of a guest is positive",),
+        scope="every method",
+        statistics=(Statistic("the measure", number("guest_measure"), above(0.0), "any positive number"),),
+    )
+)
 
 
 @register("figure", references=(WORK.format("Figure"),))
