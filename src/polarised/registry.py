@@ -19,7 +19,7 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,9 +33,11 @@ __all__ = [
     "Record",
     "build",
     "complete",
+    "describe",
     "entry",
     "names",
     "nearest",
+    "output",
     "record",
     "records",
     "reference_key",
@@ -121,6 +123,8 @@ PLUGINS = "polarised.plugins"
 # The code of others that this process was told to use, by a config or a call of its user.
 _used: set[str] = set()
 _records: dict[str, dict[str, "Record"]] = {kind: {} for kind in KINDS}
+# Numbers of a run's tables that belong to no entry, such as its rate.
+_described: dict[str, "Output"] = {}
 
 
 @dataclass(frozen=True)
@@ -132,12 +136,16 @@ class Output:
         title: The name as people write it; the name with spaces if empty.
         unit: The unit, such as ``nats``, or nothing.
         reading: One plain sentence on how to read the number.
+        part: Which part of the entry's result it is; the result itself, or the first part of a tuple, if empty.
+        settings: The settings it is computed with, where they are not the entry's defaults.
     """
 
     name: str
     title: str = ""
     unit: str = ""
     reading: str = ""
+    part: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -410,6 +418,40 @@ def entry(kind: str, name: str) -> Callable[..., Any]:
     return typing.cast(Callable[..., Any], found)
 
 
+def describe(*outputs: Output) -> None:
+    """Say how to name and read numbers that no single entry gives, such as the rate of every run.
+
+    Args:
+        *outputs: The numbers.
+
+    >>> describe(Output("rate_of_nothing", unit="nats"))
+    >>> output("rate_of_nothing").label
+    'rate of nothing, nats'
+    >>> del _described["rate_of_nothing"]
+    """
+    _described.update({each.name: _titled(each) for each in outputs})
+
+
+def output(name: str) -> Output:
+    """Return how to name and read a number of a table, by its name there.
+
+    Metrics and measures describe the numbers they give; where several give the same one, the metric's words count, and
+    the others need only name it.
+
+    Args:
+        name: The name in tables, such as ``dci_completeness``.
+
+    Returns:
+        Its title, unit and reading; a number nobody described is called by its name.
+
+    >>> output("total_correlation").label, output("accuracy_of_cats").title
+    ('total correlation, nats', 'accuracy of cats')
+    """
+    every = [each for kind in ("metric", "measure") for entry in records(kind) for each in entry.outputs]
+    own = [each for each in (*every, *_described.values()) if each.name == name]
+    return next((each for each in own if each.reading), own[0] if own else _titled(Output(name)))
+
+
 def settings(callable_: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Return the keyword-only parameters of a catalogue entry: what a config may set.
 
@@ -566,7 +608,7 @@ def _origin(call: Callable[..., Any]) -> tuple[Any, ...]:
 
 
 def _titled(output: Output) -> Output:
-    return output if output.title else Output(output.name, output.name.replace("_", " "), output.unit, output.reading)
+    return output if output.title else replace(output, title=output.name.replace("_", " "))
 
 
 def _first_sentence(call: Callable[..., Any]) -> str:

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from polarised import registry
+from polarised.bibliography import bibliography
 from polarised.registry import Record
-from polarised.study.citations import bibliography
 
 # The kinds whose records say in a few words what an entry is.
 SUMMARISED = ("dataset", "architecture", "likelihood", "prior", "objective", "executor")

@@ -80,7 +80,9 @@ class _Child:
     def __init__(self) -> None:
         # The current folder may be a stranger's: it is no place to import from.
         places = [place for place in sys.path if place]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "POLARS_MAX_THREADS": "2"}
+        # Every thread maps room of its own, which counts towards the limit though it is hardly used.
+        few = {"POLARS_MAX_THREADS": "2", "MALLOC_ARENA_MAX": "2"}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), **few}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _CODE],
             stdin=subprocess.PIPE,
@@ -159,10 +161,14 @@ def serve() -> None:
     # What a library prints must not come between the answers.
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
-    questions = sys.stdin.buffer
+    questions, prepared = sys.stdin.buffer, set[str]()
     while len(header := questions.read(_HEADER.size)) == _HEADER.size:
         function, args, options, held = pickle.loads(questions.read(_HEADER.unpack(header)[0]))
+        module = function.__module__
         try:
+            if module not in prepared:
+                prepared.add(module)
+                getattr(sys.modules[module], "prepare", _nothing)()
             with _limited(held):
                 answer = "done", function(*args, **options)
             data = pickle.dumps(answer, protocol=5)
@@ -176,6 +182,10 @@ def serve() -> None:
             data = pickle.dumps(("failed", f"could not read it: {reason}"))
         answers.write(_HEADER.pack(len(data)) + data)
         answers.flush()
+
+
+def _nothing() -> None:
+    """Prepare nothing."""
 
 
 @contextlib.contextmanager

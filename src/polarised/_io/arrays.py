@@ -246,9 +246,8 @@ class Parquet(ArrayFile):
         array = frame.select(columns).to_numpy()
         # Empty cells of whole numbers, and numbers of other kinds, come as objects.
         if array.dtype.kind not in "fiub":
-            raise DataError(
-                f"expected a number in every row of {', '.join(columns)[:300]} of {self.path}, some have none"
-            )
+            named = ", ".join(columns)[:300]
+            raise DataError(f"expected a number in every row of {named} of {self.path}, some have none")
         return array
 
 

@@ -108,8 +108,8 @@ def size_on_disk(path: str | Path) -> int:
     0
     """
     try:
-        if not os.path.isdir(path):
-            return os.stat(path).st_size
+        if not Path(path).is_dir():
+            return Path(path).stat().st_size
         with os.scandir(path) as entries:
             return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
     except OSError:

@@ -33,6 +33,7 @@ __all__ = [
     "npy_header",
     "npz_member",
     "npz_names",
+    "read_npz",
     "refusal",
     "refusing",
     "tar_members",
@@ -245,6 +246,32 @@ def npz_member(path: Path, name: str) -> Rows:
     return Rows(path, rows.shape[::-1], rows.dtype, transposed)
 
 
+def read_npz(path: Path, *, largest: int | None = None) -> dict[str, NDArray[Any]]:
+    """Return every array of an .npz, all of them within one budget.
+
+    Args:
+        path: The .npz.
+        largest: How many bytes they may have together, where that is known.
+
+    Returns:
+        The arrays by name.
+
+    Raises:
+        DataError: It is damaged, of objects, or unpacks to more than its size on disk allows.
+        FileNotFoundError: It is not there.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.npz"
+    >>> np.savez(file, a=np.arange(3), b=np.ones((2, 2)))
+    >>> sorted(read_npz(file))
+    ['a', 'b']
+    """
+    budget = Budget.of(path)
+    if largest is not None:
+        budget.held = min(budget.held, largest)
+    return {name: npz_member(path, name).whole(budget) for name in npz_names(path)}
+
+
 def mat_array(content: bytes, name: str, path: Path, *, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Return an array of bytes from a MATLAB file, whose declared shape is looked at before it is read."""
     from scipy.io import loadmat, whosmat
@@ -327,9 +354,7 @@ def _array(path: Path, kind: str, header: Header, *, member: str | None = None, 
         _fits(path, member, begins + math.prod(shape) * dtype.itemsize)
         row = math.prod(shape[1:]) * dtype.itemsize
         if row > LARGEST_ROW:
-            raise DataError(
-                f"expected rows of at most {LARGEST_ROW >> 20} MiB in {path}, one of shape {shape} is larger"
-            )
+            raise DataError(f"expected rows of at most {LARGEST_ROW >> 20} MiB in {path}, its shape is {shape}")
 
     def in_rows(count: int) -> Iterator[NDArray[Any]]:
         budget = Budget.of(path)

@@ -1,5 +1,6 @@
-"""Parquet files: small tables of runs, and large ones in slices; read apart, for their parser cannot be bounded here."""
+"""Parquet files: small tables of runs, and large ones in slices; read apart, since their parser has no bounds."""
 
+import io
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from polarised.errors import DataError
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["read_table", "read_tables", "table_about", "table_slice"]
+__all__ = ["prepare", "read_table", "read_tables", "table_about", "table_slice"]
 
 KIND = "a parquet file"
 
@@ -78,7 +79,8 @@ def table_about(path: str | Path) -> "tuple[polars.Schema, int]":
     Raises:
         DataError: It is damaged.
     """
-    return call_apart(Budget.of(path), KIND, _about, str(path))
+    about: tuple[polars.Schema, int] = call_apart(Budget.of(path), KIND, _about, str(path))
+    return about
 
 
 def table_slice(path: str | Path, start: int, count: int, columns: Collection[str]) -> "polars.DataFrame":
@@ -96,7 +98,20 @@ def table_slice(path: str | Path, start: int, count: int, columns: Collection[st
     Raises:
         DataError: It is damaged, or the slice takes more memory than its size on disk allows.
     """
-    return call_apart(Budget.of(path), KIND, _slice, str(path), start, count, list(columns))
+    rows: polars.DataFrame = call_apart(Budget.of(path), KIND, _slice, str(path), start, count, list(columns))
+    return rows
+
+
+def prepare() -> None:
+    """Let the library start its threads before memory is limited: they map far more than they use."""
+    import polars
+
+    file = io.BytesIO()
+    polars.DataFrame({"a": [1.0]}).write_parquet(file)
+    file.seek(0)
+    polars.read_parquet(file)
+    file.seek(0)
+    polars.scan_parquet(file).select(polars.len()).collect()
 
 
 def _read(paths: list[str], columns: dict[str, str]) -> Any:

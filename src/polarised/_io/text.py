@@ -95,7 +95,7 @@ def parse_yaml(text: str, *, where: str | Path) -> Any:
         where: What an error calls it.
 
     Returns:
-        Mappings, lists, strings, numbers, dates, truth values and None.
+        Mappings, lists, strings, finite numbers, truth values and None.
 
     Raises:
         DataError: It is no YAML, nested too deeply or in a circle, or its aliases stand for too many values.
@@ -110,7 +110,9 @@ def parse_yaml(text: str, *, where: str | Path) -> Any:
         if node is None:
             return None
         _measure(node, {}, 0, where)
-        return loader.construct_document(node)
+        value = loader.construct_document(node)
+        _check_plain(value, "", where)
+        return value
     except DataError:
         raise
     except RecursionError:
@@ -122,6 +124,25 @@ def parse_yaml(text: str, *, where: str | Path) -> Any:
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _check_plain(value: Any, place: str, where: str | Path) -> None:
+    """Refuse what a setting can never be: dates, bytes, sets and numbers that are not finite."""
+    if isinstance(value, dict):
+        for key, below in value.items():
+            if not isinstance(key, str | int | float | bool) and key is not None:
+                raise DataError(f"expected names of settings in {where}, got {str(key)[:80]!r}; put it in quotes")
+            _check_plain(below, f"{place}.{key}" if place else str(key), where)
+    elif isinstance(value, list):
+        for number, below in enumerate(value):
+            _check_plain(below, f"{place}[{number}]", where)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise DataError(f"expected a finite number as {place or 'the value'} in {where}, got {value}")
+    elif value is not None and not isinstance(value, str | int | float):
+        kind = type(value).__name__
+        raise DataError(
+            f"expected a number, a text or a list as {place or 'the value'} in {where}, got a {kind}; put it in quotes"
+        )
 
 
 def _measure(node: Any, known: dict[int, int], depth: int, where: str | Path) -> int:

@@ -105,7 +105,7 @@ def run(
 
 @app.command()
 def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs = 0, json: Json = False) -> None:
-    """Say what a study will cost, from a short calibration on this machine; nothing is started.
+    """Say what a study will cost, by a short calibration here, and what its seeds can decide; nothing is started.
 
     Example: [bold]polarised study plan be_more_active --scale paper --jobs 64[/bold]
     """
@@ -124,6 +124,8 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
                 "core_hours": result.core_hours,
                 "workers": workers,
                 "days": result.days(workers),
+                "decidable": [power.to_dict() for power in result.powers],
+                "outlook": result.outlook,
             }
         )
         return
@@ -146,6 +148,9 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
     screen.print(as_it_is(result.outlook), soft_wrap=True)
+    if result.powers:
+        told = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.words) for one in result.powers]
+        screen.print(table("What the seeds can decide", ("claim", "statistic", "seeds", "decided in 4 of 5"), told))
 
 
 @app.command()
@@ -218,7 +223,7 @@ def retry(
 @app.command()
 def collect(
     folder: Folder,
-    rule: Annotated[str | None, typer.Option(help="standard or relative, instead of the study's own rule.")] = None,
+    rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
     json: Json = False,
 ) -> None:
     """Write the tidy table of what is done so far: results.parquet.
@@ -228,9 +233,9 @@ def collect(
     from polarised.errors import ConfigError
     from polarised.study.results import collect as collected
 
-    rules: dict[str | None, Rule | None] = {None: None, "standard": "standard", "relative": "relative"}
+    rules: dict[str | None, Rule | None] = {None: None, "used": "used", "standard": "standard", "relative": "relative"}
     if rule not in rules:
-        raise ConfigError(f"expected --rule standard or relative, got {rule!r}")
+        raise ConfigError(f"expected --rule used, relative or standard, got {rule!r}")
     path = collected(folder, rule=rules[rule])
     if json:
         print_json({"results": str(path)})

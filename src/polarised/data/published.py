@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.files import contained
+from polarised._io.hdf5 import hdf5_array
 from polarised._io.readers import idx, mat_array, norb_matrix, refusal, refusing, tar_members, zip_members
 from polarised.data.cache import Decoded, PictureStream, Source, as_unit_interval, decoded, find, missing
 from polarised.data.dataset import Dataset, FactorSpace, check_choice, check_counts
@@ -323,40 +324,21 @@ def _members_of_tar(path: Path) -> Iterator[tuple[str, bytes, Path]]:
 
 
 def _shapes(paths: list[Path]) -> PictureStream:
-    import h5py
-
     path = paths[0]
     names = tuple(SHAPES_FACTORS)
-    with refusing(path, "Shapes3D in HDF5"), h5py.File(path, "r") as file:
-        images, labels = (_own_array(file, key, path) for key in ("images", "labels"))
-        count = images.shape[0]
-        if images.shape != (count, 64, 64, 3) or images.dtype != np.uint8 or labels.shape != (count, 6) or not count:
-            came = f"images {images.dtype} {images.shape}, labels {labels.shape}"
-            raise refusal(path, "bytes (n, 64, 64, 3) and labels (n, 6)", came)
-        columns = np.asarray(labels[()], dtype=np.float64)
+    images, labels = (hdf5_array(path, key) for key in ("images", "labels"))
+    count = images.shape[0]
+    if images.shape != (count, 64, 64, 3) or images.dtype != np.uint8 or labels.shape != (count, 6) or not count:
+        came = f"images {images.dtype} {images.shape}, labels {labels.shape}"
+        raise refusal(path, "bytes (n, 64, 64, 3) and labels (n, 6)", came)
+    columns = labels.whole().astype(np.float64)
     if not np.isfinite(columns).all():
         raise refusal(path, "finite labels", "NaN or infinite ones")
     values, table = zip(*(np.unique(column, return_inverse=True) for column in columns.T), strict=True)
-
-    def chunks() -> Iterator[NDArray[np.uint8]]:
-        with refusing(path, "Shapes3D in HDF5"), h5py.File(path, "r") as file:
-            for start in range(0, count, 1000):
-                yield np.asarray(file["images"][start : start + 1000]).transpose(0, 3, 1, 2)
-
+    chunks = (rows.transpose(0, 3, 1, 2) for rows in images.in_rows(1000))
     factors = np.stack(table, axis=1).astype(np.min_scalar_type(count))
     known = {name: of.tolist() for name, of in zip(names, values, strict=True)}
-    return PictureStream((count, 3, 64, 64), np.uint8, chunks(), factors, known)
-
-
-def _own_array(file: Any, key: str, path: Path) -> Any:
-    """Return an array that lies in the file itself: HDF5 can point to any other file of the machine."""
-    import h5py
-
-    if not isinstance(file.get(key, getlink=True), h5py.HardLink) or not isinstance(file[key], h5py.Dataset):
-        raise refusal(path, f"the array {key!r}", "none, or a link")
-    if file[key].is_virtual or file[key].external:
-        raise refusal(path, f"the array {key!r}", "a reference to other files")
-    return file[key]
+    return PictureStream((count, 3, 64, 64), np.uint8, chunks, factors, known)
 
 
 def _faces(paths: list[Path], size: int, crop: int) -> PictureStream:

@@ -52,6 +52,14 @@ class Likelihood(nn.Module, ABC):
             The images, (B, *shape).
         """
 
+    def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
+        """Return -log p(x|z) of every image for a decoder whose mean is x itself, its spread as in `outputs`, (B,).
+
+        What lies above it is all that a better mean could gain; a density's normaliser or the entropy of grey
+        values is not. 0 unless a likelihood knows better.
+        """
+        return torch.zeros(len(x), dtype=x.dtype, device=x.device)
+
     def check(self, x: Tensor) -> list[str]:
         """Say what about the data this likelihood does not allow.
 
@@ -117,6 +125,11 @@ class Bernoulli(Likelihood):
         # The sign is turned once an image, not once a pixel.
         return -self.weight * _per_image(values)
 
+    def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
+        if self.subtract_entropy:
+            return super().floor(x, outputs)
+        return -self.weight * _per_image(torch.xlogy(x, x) + torch.xlogy(1 - x, 1 - x))
+
     def mean(self, outputs: Tensor) -> Tensor:
         return _squashed(outputs, self.activation)
 
@@ -144,6 +157,9 @@ class ContinuousBernoulli(Likelihood):
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
         values: Tensor = self._distribution(outputs).log_prob(x)  # type: ignore[no-untyped-call]
         return _per_image(values)
+
+    def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
+        return -self.log_prob(x, torch.logit(x, CLIP))
 
     def mean(self, outputs: Tensor) -> Tensor:
         mean: Tensor = self._distribution(outputs).mean
@@ -220,6 +236,15 @@ class Gaussian(Likelihood):
         values = squared * (-log_variance).exp() + log_variance + LOG_TWO_PI
         return -0.5 * _per_image(values)
 
+    def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
+        squared = (x - self.mean(outputs)) ** 2
+        if self.scale == "per-image":
+            return -self.log_prob(x, outputs) - 0.5 * squared[0].numel()
+        log_variance = self.log_variance.expand_as(squared)
+        if self.scale == "learned":
+            log_variance = 2 * (softplus(outputs.chunk(2, dim=1)[1]) + 1e-6).log()
+        return 0.5 * _per_image(log_variance + LOG_TWO_PI)
+
     def mean(self, outputs: Tensor) -> Tensor:
         return _squashed(outputs.chunk(self.outputs_per_value, dim=1)[0], self.activation)
 
@@ -254,6 +279,9 @@ class Laplace(Likelihood):
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
         values = (x - outputs).abs() / self.scale + math.log(2 * self.scale)
         return -_per_image(values)
+
+    def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
+        return _per_image(torch.full_like(x, math.log(2 * self.scale)))
 
     def mean(self, outputs: Tensor) -> Tensor:
         return outputs

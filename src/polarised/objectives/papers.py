@@ -8,9 +8,12 @@ loss is the sum of the terms returned.
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError
+from polarised.models.priors import Prior
+from polarised.models.priors.prior import nearest_gaussian_variance
 from polarised.objectives.schedules import Length, Ramp, in_steps, level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
@@ -119,6 +122,11 @@ class AnnealedVAE(Objective):
 
     The rate is averaged over the batch before the absolute value, as in disentanglement_lib.
 
+    An unused variable rests nowhere. Below the capacity the gradient of each KL_j is reversed, -gamma m in the mean and
+    -gamma (s - 1) / 2 in log s: the prior is where it leaves from, the mean twice as fast as the variance. A constant
+    mean m buys m^2 / 2 nats of rate at no distortion. At the capacity all codes of the same total rate cost alike,
+    so what was parked on a mean stays there.
+
     Args:
         gamma: The weight of the distance from the capacity.
         c_max: The capacity reached at last, in nats.
@@ -137,6 +145,9 @@ class AnnealedVAE(Objective):
     def __call__(self, step: Step) -> dict[str, Tensor]:
         capacity = self.c_max * level(step.number, step.steps, ramp=self.ramp, length=self.iteration_threshold)
         return {"distortion": distortion(step), "capacity": self.gamma * (rate(step) - capacity).abs()}
+
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        return None if self.gamma > 0 else super().rest_variance(prior, count)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unfinished("the capacity", self.c_max, self.iteration_threshold, steps) if self.ramp is None else []
@@ -160,6 +171,8 @@ class FactorVAE(Objective):
     critic loss = -E[log D(z)] / 2 - E[log(1 - D(shuffled z))] / 2
 
     The critic is frozen in the first line and z in the second, so one backward serves both, at the old weights.
+    An unused variable rests at the prior's variance: it is independent of the rest whatever its mean and variance, so
+    the total correlation is flat in both and the rate alone holds it; the critic's errors move it about.
     Differs from the paper, as disentanglement_lib does, by shuffling the same batch instead of a second one. That
     library's shared step counter makes its 300,000 steps 150,000 updates.
 
@@ -216,6 +229,8 @@ class BetaTCVAE(Objective):
 
     The second line is used, with the rate in closed form: the same in expectation, less noisy, and at weights of 1
     the ELBO to the last bit.
+    An unused variable rests at the prior's variance: log q(z_ij|x_k) of a posterior that is the same for all k is a
+    common term of both logsumexps and cancels in TC for every batch, whatever the weights.
 
     Args:
         alpha: The weight of the mutual information of x and z.
@@ -269,6 +284,9 @@ class DIPVAE(Objective):
     loss = distortion + rate + lambda_od sum_{i != j} C_ij^2 + lambda_d sum_i (C_ii - 1)^2  [Kumar2018, eq. 6 and 7]
     C = Cov[E[z|x]] (I), or + E[Cov[z|x]] (II)
 
+    An unused variable rests at variance 1. Of variant I its mean does not: KL + lambda_d (v - 1)^2 is least at
+    Var(mean) = v = 1 - 1 / (4 lambda_d) for lambda_d > 1/4, half noise, and the decoder uses what varies anyway. Of
+    II KL + lambda_d (v + s - 1)^2 is least at s = 1, v = 0.
     The covariance is over the batch, divided by its size.
 
     Args:
@@ -315,6 +333,8 @@ class RTCVAE(Objective):
 
     loss = distortion + rate + beta E[log D(z) / (1 - D(z))] + eta E[tr Cov[z|x]]  [Cheng2021, eq. 4]
 
+    An unused variable rests at s = 1 / (1/s_p + 2 eta), s_p the prior's variance: the root of the derivative of
+    (s/s_p - log s)/2 + eta s. The total correlation is flat in it.
     Equation 6 of the paper prints the ratio without its logarithm; this is with. The critic is trained as that of
     `FactorVAE`, with its frozen halves, but has 5 hidden layers of 1000 units, as in the paper's
     appendix, where FactorVAE has 6.
@@ -339,7 +359,7 @@ class RTCVAE(Objective):
     critic_betas: tuple[float, float] = (0.5, 0.9)
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        eta = max(10.0, self.beta) if self.eta is None else self.eta
+        eta = self._eta()
         return {
             "distortion": distortion(step),
             "rate": rate(step),
@@ -351,8 +371,14 @@ class RTCVAE(Objective):
     def critic(self, latents: int) -> nn.Module:
         return critic_network(latents, layers=self.critic_layers, width=self.critic_width)
 
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        return 1 / (1 / prior.moments(count)[1] + 2 * self._eta())
+
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unused("beta", self.beta, 0.0, "the total correlation")
+
+    def _eta(self) -> float:
+        return max(10.0, self.beta) if self.eta is None else self.eta
 
 
 # The weight of total correlation is the strength; the others tell a VAE from a beta-VAE.
@@ -375,6 +401,9 @@ class IVAE(Objective):
 
     Weights of 1 are the ELBO of the paper. Written as in `BetaTCVAE`, with the rate in closed form. The released
     settings are a=100, b=1, c=0, d=10 for data and decoder of variance 0.1.
+
+    An unused variable rests at the prior p(z|u) where the weights b, c, d are 1. If the others give u away, its loss is
+    d KL - (d - c) I(z; u): for d > c nothing holds the prior's scale, though the posterior follows it.
 
     Args:
         a: The weight of the distortion.
@@ -458,6 +487,11 @@ class Decomposition(Objective):
 
     loss = distortion + beta rate + alpha D(q(z), p(z))  [Mathieu2019, eq. 7]
 
+    An unused variable rests at the variance of a Gaussian prior: beta KL(q || p) and alpha KL(p || q) are both least
+    there. Under another prior it rests between the Gaussian nearest to it (alpha = 0) and its own variance
+    (alpha large): at the least of beta KL(N(0, s) || p) + alpha (v_p / s + log s) / 2. The MMD of the whole code has
+    it make up for used variables that are too narrow or too wide: it is not held alone.
+
     Args:
         alpha: The weight of the divergence D.
         beta: The weight of the rate.
@@ -485,6 +519,19 @@ class Decomposition(Objective):
         per_variable = self.compatibility == "released-code"
         discrepancy = maximum_mean_discrepancy(step, per_variable=per_variable, distance=self.distance)
         return terms | {"divergence": self.alpha * discrepancy}
+
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        nearest = prior.moments(count)[1]
+        if self.alpha == 0 or self.divergence == "mmd" or prior.gaussian:
+            return nearest
+        own = prior.deviation(count) ** 2
+        if not prior.factorised:
+            return own
+        settled = [
+            nearest_gaussian_variance(prior.kept([j]).log_density, inclusive=(self.alpha / self.beta, variance))
+            for j, variance in enumerate(own[0].tolist())
+        ]
+        return torch.tensor(settled).to(nearest).expand(count, -1)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unused("alpha", self.alpha, 0.0, "the divergence of the aggregate posterior")

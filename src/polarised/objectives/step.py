@@ -163,6 +163,15 @@ class Objective(ABC):
         """
         return None
 
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        """Return the posterior variance at which a variable rests that the decoder ignores, (count, d).
+
+        `prior` is p(z|u) of `count` inputs. Of such a variable only the rate is left, and what the objective adds to
+        it: unless that moves it, it rests on the Gaussian nearest to the prior, argmin_s KL(N(m, s) || p). None where
+        nothing holds it.
+        """
+        return prior.moments(count)[1]
+
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         """Return one sentence for every setting that cannot do in this run what it promises.
 

@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-import yaml
-
 from polarised import registry
-from polarised.errors import ConfigError
+from polarised._io.text import parse_yaml, read_small
+from polarised.errors import ConfigError, DataError
 
 __all__ = [
     "Evaluation",
@@ -29,6 +28,7 @@ S = TypeVar("S")
 
 # The schedule of every run that names none, written out.
 CONSTANT = {"name": "constant", "warm_up": 0}
+LARGEST_CONFIG = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,15 +191,15 @@ class Run:
 def read_config(path: str | Path) -> dict[str, Any]:
     """Read a YAML mapping of settings."""
     try:
-        config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        config = parse_yaml(read_small(path, largest=LARGEST_CONFIG), where=path)
     except FileNotFoundError:
         raise ConfigError(f"expected a config file, {path} does not exist") from None
     except IsADirectoryError:
         raise ConfigError(f"expected a file of settings, {path} is a folder; name a YAML file in it") from None
     except OSError as error:
         raise ConfigError(f"expected a config file, could not read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"expected YAML in {path}, could not read it: {error}") from error
+    except DataError as error:
+        raise ConfigError(str(error)) from error
     if config is None:
         return {}
     if not isinstance(config, dict):
@@ -267,7 +267,10 @@ def overridden(config: Mapping[str, Any], assignments: Sequence[str]) -> dict[st
                 child = {"name": child}
             section[parent] = child if isinstance(child, dict) else {}
             section = section[parent]
-        value = yaml.safe_load(text)
+        try:
+            value = parse_yaml(text, where=f"the value of {path}")
+        except DataError as error:
+            raise ConfigError(str(error)) from error
         if last == "name" and parents and section.get("name") != value:
             section.clear()  # the settings of another entry mean nothing to this one
         section[last] = value

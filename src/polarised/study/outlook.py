@@ -10,7 +10,7 @@ from polarised.regime.forecast import Forecast, forecast
 from polarised.study.config import Run
 from polarised.study.stages import dataset_of
 
-__all__ = ["forecast_run", "outlook", "outlook_of_runs"]
+__all__ = ["forecast_run", "forecast_settings", "outlook", "outlook_of_runs"]
 
 # Objectives whose rate has one constant weight, and the setting it is; their further terms are not in the forecast.
 WEIGHTS: dict[str, str | None] = {
@@ -46,7 +46,7 @@ def forecast_run(run: Run, *, examples: int = EXAMPLES) -> Forecast:
     >>> forecast_run(run).alive
     4
     """
-    settings = _settings(run)
+    settings = forecast_settings(run)
     learned = settings.pop("learned")
     dataset = dataset_of(run)
     images = dataset.images if len(dataset) <= examples else dataset.sample(examples, run.seed).images
@@ -97,7 +97,7 @@ def outlook_of_runs(runs: Iterable[Run], *, examples: int = EXAMPLES) -> str:
     cases: Counter[str] = Counter()
     for run in runs:
         try:
-            settings = _settings(run)
+            settings = forecast_settings(run)
             # All seeds and strengths of a model see the same spectrum.
             key = json.dumps([run.dataset, run.model["likelihood"], run.model["latents"]], sort_keys=True)
             if key not in known:
@@ -110,7 +110,21 @@ def outlook_of_runs(runs: Iterable[Run], *, examples: int = EXAMPLES) -> str:
     return f"Forecast: of {sum(cases.values())} runs {counted}."
 
 
-def _settings(run: Run) -> dict[str, Any]:
+def forecast_settings(run: Run) -> dict[str, Any]:
+    """Return what `forecast` is to be told of a run, and whether its decoder variance is `learned`.
+
+    Args:
+        run: The run, trained or not.
+
+    Returns:
+        The settings `beta`, `variance` or `likelihood`, and `learned`.
+
+    Raises:
+        ConfigError: Where there is no forecast for the run's objective, prior or likelihood, with the reason.
+
+    >>> forecast_settings(Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}}))
+    {'likelihood': 'bernoulli', 'beta': 4.0, 'learned': False}
+    """
     objective, prior, likelihood = run.objective, run.model["prior"], run.model["likelihood"]
     name = objective["name"]
     if name not in WEIGHTS:

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from polarised._io.files import contained
 from polarised.errors import ConfigError
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.grid import Study, load_study, study_scales
-from polarised.study.outlook import outlook, outlook_of_runs
+from polarised.study.outlook import outlook
 from polarised.study.planning import Plan
 from polarised.study.planning import plan as calibrate
 from polarised.study.results import collect
@@ -184,8 +184,7 @@ def plan(name: str | Path, *, scale: str | None = None, settings: Sequence[str] 
     Raises:
         ConfigError: If the study, its scale or a setting is wrong.
     """
-    study = load_study(name, scale=scale, settings=settings)
-    return replace(calibrate(study), outlook=outlook_of_runs(study.runs))
+    return calibrate(load_study(name, scale=scale, settings=settings))
 
 
 def status(folder: str | Path) -> StudyStatus:
@@ -218,7 +217,7 @@ def train(
         settings: ``key=value`` on top of them.
         out: The folder that holds run directories.
         progress: Whether to show a progress bar.
-        tell: Called before a training begins with one line of what to expect of it.
+        tell: Called before a training begins with the forecast of the run in one line.
 
     Returns:
         The run directory.

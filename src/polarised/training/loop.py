@@ -237,6 +237,9 @@ def _placed(values: np.ndarray[Any, Any], device: torch.device) -> Tensor:
     tensor = torch.from_numpy(values)
     if device.type == "cuda":
         tensor = tensor.pin_memory()
+    if values.ndim == 4 and values.shape[1] == 1:
+        # One channel is last as it lies: nothing is copied.
+        return tensor.reshape(*values.shape[:1], *values.shape[2:], 1).permute(0, 3, 1, 2).to(device, non_blocking=True)
     layout = torch.channels_last if values.ndim == 4 else torch.contiguous_format
     return tensor.to(device, memory_format=layout, non_blocking=True)
 

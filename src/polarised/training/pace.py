@@ -198,9 +198,9 @@ class Pace:
     def restore(self, state: Arrays, device: str) -> None:
         """Go back to a saved state."""
         self._losses = state["losses"].tolist() if "losses" in state else []
-        self._open = torch.from_numpy(state["open"]).to(device) if "open" in state else None
+        self._open = torch.from_numpy(state["open"]).reshape(()).to(device) if "open" in state else None
         if self._looks is not None:
             self._looks.restore({k.removeprefix("looks."): v for k, v in state.items() if k.startswith("looks.")})
-            settled = int(state["settled"])
+            settled = int(state["settled"].item())
             if settled:
                 self.settled_step = self._phase = settled

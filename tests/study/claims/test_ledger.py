@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 IDS = (HERE / "ids.txt").read_text(encoding="utf-8").split("\n")[:-1]
 EXAMPLES: dict[str, Any] = json.loads((HERE / "examples.json").read_text(encoding="utf-8"))
 STRENGTHS = [1.0, 2.0, 4.0, 8.0]
-TESTED = [claim.id for claim in LEDGER.values() if claim.statistics and claim.paper != "own"]
+TESTED = [claim.id for claim in LEDGER.values() if claim.statistics]
 PARTS = [(name, k) for name in TESTED for k in range(len(LEDGER[name].statistics))]
 ROOT = HERE.parents[2]
 

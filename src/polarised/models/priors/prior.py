@@ -214,11 +214,14 @@ def uniform(n: int, latents: int, generator: torch.Generator | None) -> Tensor:
     return torch.rand(n, latents, generator=generator, device=device_of(generator))
 
 
-def nearest_gaussian_variance(log_density: Callable[[Tensor], Tensor]) -> float:
+def nearest_gaussian_variance(
+    log_density: Callable[[Tensor], Tensor], *, inclusive: tuple[float, float] | None = None
+) -> float:
     """Return argmin_s KL(N(0, s) || p) for a symmetric density of one variable, by quadrature.
 
     Args:
         log_density: From values (n, 1) to log p of each, (n, 1).
+        inclusive: (a, v) with v the variance of p, to minimise KL(N(0, s) || p) + a KL(p || N(0, s)) instead.
 
     Returns:
         The variance s of the nearest Gaussian.
@@ -230,7 +233,11 @@ def nearest_gaussian_variance(log_density: Callable[[Tensor], Tensor]) -> float:
     weight = torch.softmax(-(noise**2) / 2, 0)
 
     def divergence(log_std: float) -> float:
-        return -log_std - (weight * log_density(noise[:, None] * math.exp(log_std))[:, 0]).sum().item()
+        own = -log_std - (weight * log_density(noise[:, None] * math.exp(log_std))[:, 0]).sum().item()
+        if inclusive is None:
+            return own
+        share, variance = inclusive
+        return own + share * (0.5 * variance * math.exp(-2 * log_std) + log_std)
 
     grid = np.linspace(math.log(1e-3), math.log(1e2), 101)
     best = int(np.argmin([divergence(log_std) for log_std in grid]))

@@ -87,13 +87,22 @@ class Verification:
 
     @property
     def headline(self) -> str:
-        """The counts in one sentence.
+        """The counts in one sentence, laws on arrays apart: no run of a study bears on them.
 
-        >>> Verification((Verdict("A", "a", "confirmed", ""), Verdict("B", "b", "undecided", ""))).headline
-        '1 confirmed, 0 refuted, 1 undecided, 0 not testable'
+        >>> law = Verdict("C", "c", "refuted", "", method="laws on arrays")
+        >>> Verification((Verdict("A", "a", "confirmed", ""), Verdict("B", "b", "undecided", ""), law)).headline
+        '1 confirmed, 0 refuted, 1 undecided, 0 not testable; of the laws on arrays 0 hold and 1 fails'
         """
-        counts = Counter(verdict.verdict for verdict in self.verdicts)
-        return ", ".join(f"{counts[word]} {word}" for word in WORDS)
+        counts = Counter(verdict.verdict for verdict in self.verdicts if verdict.method != LAWS)
+        said = ", ".join(f"{counts[word]} {word}" for word in WORDS)
+        laws = [verdict.verdict for verdict in self.verdicts if verdict.method == LAWS]
+        if not laws:
+            return said
+        hold, fail = laws.count("confirmed"), laws.count("refuted")
+        return (
+            f"{said}; of the laws on arrays {hold} {'holds' if hold == 1 else 'hold'} "
+            f"and {fail} {'fails' if fail == 1 else 'fail'}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON types, the summary first."""

@@ -45,14 +45,14 @@ def chosen_claims(names: Iterable[Any]) -> tuple[Claim, ...]:
     """
     found: dict[str, Claim] = {}
     for name in names:
-        if name in PAPERS:
-            found |= {claim.id: claim for claim in LEDGER.values() if claim.paper == name}
-            continue
         if not isinstance(name, str):
             raise ConfigError(
                 f"expected the id of a claim, one of the papers {', '.join(PAPERS)}, or module:name of a claim, "
                 f"got {name!r}"
             )
+        if name in PAPERS:
+            found |= {claim.id: claim for claim in LEDGER.values() if claim.paper == name}
+            continue
         claim = registry.entry("claim", name)
         if not isinstance(claim, Claim):
             raise ConfigError(f"expected {name} to be a Claim, got {type(claim).__name__}")

@@ -11,7 +11,7 @@ from polarised.study.claims.check import Verdict, Verification, check_claims
 from polarised.study.claims.choose import chosen_claims
 from polarised.study.claims.claim import Claim
 from polarised.study.grid import Study, study_claims, study_names
-from polarised.study.results import COLUMNS, LARGE, collect, results_of
+from polarised.study.results import COLUMNS, LARGE, results_of
 from polarised.study.runner import FILE, read_study
 from polarised.study.storage import at_hand, is_address
 
@@ -23,7 +23,7 @@ LARGEST = 32_000_000
 
 
 def verify(results: str | Path, *, study: str | None = None) -> Verification:
-    """Check the claims of a study on its folder or address (collected anew) or on a table of results.
+    """Check the claims of a study on the runs of its folder or address, or on a table of results.
 
     A folder knows the types of variables by either rule, and claims about types are decided under both; a table has
     them by the one rule it was collected with.
@@ -48,6 +48,8 @@ def verify(results: str | Path, *, study: str | None = None) -> Verification:
             "name the study, such as be_more_active"
         )
     claims = chosen_claims(study_claims(study)) if study else _claims_of(read_study(results if whole else path.parent))
+    if not claims:
+        return Verification(())
     return check_claims(_by_both_rules(results) if whole else _read(path), claims)
 
 
@@ -91,7 +93,6 @@ def _verdict(record: dict[str, Any]) -> Verdict:
 
 
 def _by_both_rules(folder: str | Path) -> polars.DataFrame:
-    collect(folder)
     with at_hand(folder, without=LARGE) as here:
         return results_of(read_study(folder).points, here, rule=None, named=folder)
 
