@@ -135,7 +135,7 @@ def study_file(folder: Path, prefix: str) -> Path:
             "training": {"steps": 4, "batch_size": 8, "schedule": named["schedule"]},
             "evaluation": {"examples": 40, "further": [{"name": named["measure"], "scale": 2.0}]},
         },
-        "axes": {"strength": {"objective.weight": [1.0, 2.0]}},
+        "axes": {"seed": 6, "strength": {"objective.weight": [1.0, 2.0]}},
         "claims": [named["claim"]],
     }
     file = folder / "guest.yaml"
@@ -170,7 +170,8 @@ def test_a_study_of_them_is_run_listed_cited_judged_and_drawn(
     ]
     told = json.loads(run(["-c", WALK, json.dumps(commands)], packages=stray if prefix else site))
     folders = sorted(path.parent.name for path in out.glob("*/done.json"))
-    assert [name.partition("-GuestPrior")[0] for name in folders] == ["guest_VAE-weight1", "guest_VAE-weight2"]
+    assert {name.partition("-GuestPrior")[0] for name in folders} == {"guest_VAE-weight1", "guest_VAE-weight2"}
+    assert len(folders) == 12
 
     (dots,) = [about for about in json.loads(told[1])["datasets"] if about["name"] == "guest_dots"]
     assert (dots["title"], dots["licence"], dots["images"], dots["ready"]) == ("dots", "made here", 64, True)
@@ -181,7 +182,8 @@ def test_a_study_of_them_is_run_listed_cited_judged_and_drawn(
     assert "The Objective of a guest" in cited["bibtex"]
     assert not {"Higgins2017", "Matthey2017", "Kingma2014"} & set(cited["keys"])
 
-    assert "the measure of a guest is positive" in (page / "verdict.json").read_text()
+    verdicts = json.loads((page / "verdict.json").read_text())["verdicts"]
+    assert {(one["id"], one["verdict"]) for one in verdicts} == {("guest_claim", "confirmed")}
     assert "guest_figure.png" in {path.name for path in page.rglob("*.png")}
 
 

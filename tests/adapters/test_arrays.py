@@ -50,7 +50,7 @@ def test_sigma_is_a_question(tmp_path):
 
 def test_a_spread_that_was_named_is_taken_at_its_word(tmp_path):
     path = npz(tmp_path, mu=MEAN, logvar=VARIANCE)
-    with pytest.raises(DataError, match="scale_kind=.variance"):
+    with pytest.raises(DataError, match=r"scale_kind=.variance"):
         from_arrays(path)
     np.testing.assert_allclose(from_arrays(path, scale_kind="log_variance").variance, np.exp(VARIANCE), rtol=1e-6)
 

@@ -18,7 +18,7 @@ from polarised.objectives import Objective, Step
 from polarised.objectives.schedules import Schedule
 from polarised.objectives.terms import distortion, rate
 from polarised.registry import register
-from polarised.study.claims import Claim, Statistic
+from polarised.study.claims.claim import Claim, Statistic
 from polarised.study.claims.decisions import above
 from polarised.study.claims.expressions import number
 from polarised.study.config import Run
@@ -180,10 +180,10 @@ guest_claim = register("claim", name="guest_claim", references=(WORK.format("Cla
     Claim(
         id="guest_claim",
         paper="own",
-        place="guest_study",
-        quotation=("the measure of a guest is positive",),
-        scope="every method",
-        statistics=(Statistic("the measure", number("guest_measure"), above(0.0), "any positive number"),),
+        place="the guest's own paper",
+        quotation=("The guest's measure is positive",),
+        scope="every model",
+        statistics=(Statistic("the guest's measure", number("guest_measure"), above(0.0), "a sign", kind="sign"),),
     )
 )
 

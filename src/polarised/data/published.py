@@ -1,4 +1,4 @@
-"""Pictures of toys, cars, rooms and faces: published files, decoded once."""
+"""PictureStream of toys, cars, rooms and faces: published files, decoded once."""
 
 import re
 from collections import Counter
@@ -228,7 +228,7 @@ def shapes3d(*, partial: bool = False) -> Dataset:
 def celeba(*, size: int = 64, crop: int = 148, partial: bool = False) -> Dataset:
     """Return CelebA: 202,599 aligned faces in colour with 40 attributes as factors of size 2 [Liu2015].
 
-    Pictures come from `img_align_celeba.zip` or a folder of the same name, attributes from `list_attr_celeba.txt`.
+    PictureStream come from `img_align_celeba.zip` or a folder of the same name, attributes from `list_attr_celeba.txt`.
 
     Args:
         size: The side of the pictures in pixels.
