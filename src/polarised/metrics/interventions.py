@@ -106,6 +106,25 @@ def factor_vae_score(
     (m, F) to codes (m, d). ``reference_stream`` draws in the order of disentanglement_lib from RandomState(seed).
     No variable kept scores 0.
 
+    Args:
+        represent: Maps factor indices (m, F) to codes (m, d).
+        factor_sizes: The number of values of each factor.
+        batch_size: Images of a batch.
+        train_votes: Votes that choose the rule.
+        test_votes: Votes that test it.
+        variance_rows: Codes the variance of each variable is taken from.
+        threshold: Share of `scale` below which a variable does not vote.
+        scale: Standard deviation of the prior, a number or one for each variable.
+        seed: Seed of what is drawn.
+        reference_stream: Whether to draw in the order of disentanglement_lib.
+
+    Returns:
+        The score with its vote tables.
+
+    Raises:
+        ConfigError: The sizes, the batch or the scale make no sense.
+        DataError: `represent` gives something else than finite codes (m, d).
+
     >>> factor_vae_score(lambda f: f + 0.0, (3, 4), train_votes=50, test_votes=50).score
     1.0
     >>> small = factor_vae_score(lambda f: 0.01 * f, (3, 4), scale=0.01, train_votes=50, test_votes=50)

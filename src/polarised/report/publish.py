@@ -83,6 +83,17 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
 
     A file ``notes.md`` in `out`, written by hand, is taken into the README. A study without figures of its own gets
     those of any study. Return the README.
+
+    Args:
+        folder: The folder of the study.
+        out: The folder to write.
+        formats: Formats of the figures.
+
+    Returns:
+        The README.
+
+    Raises:
+        DataError: The folder holds no study.
     """
     material, out = Material(Path(folder)), Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -148,6 +159,13 @@ def _processor() -> str:
 
 def tables(table: polars.DataFrame) -> list[str]:
     """Return headings and Markdown tables of what was measured, a line for each method and strength.
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+
+    Returns:
+        Headings and tables, in turn.
 
     >>> row = {"method": "VAE", "strength": 1.0, "dataset": "dsprites", "seed": 0, "metric": "sap", "value": 0.5}
     >>> print(tables(polars.DataFrame([row | {"representation": "mean", "variables": "full"}]))[1])

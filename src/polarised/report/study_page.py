@@ -42,6 +42,19 @@ def study(
 ) -> dict[str, Any]:
     """Return what the page shows of a study; numbers of single variables are in its charts over training only.
 
+    Args:
+        table: The tidy table of the study.
+        verdicts: Verdicts on its claims.
+        links: The page of each run, relative to this one.
+        title: The title of the page.
+        timelines: What was seen of each run while it trained.
+
+    Returns:
+        What the scripts of the page read, as plain JSON types.
+
+    Raises:
+        DataError: The table lacks columns or rows, or a verdict is none.
+
     >>> import polars
     >>> row = {"run": "a", "seed": 0, "method": "BetaVAE", "strength": 1.0, "dataset": "dsprites", "metric": "mig"}
     >>> row |= {"representation": "mean", "variables": "full", "value": 0.25}
@@ -122,6 +135,12 @@ def learning(timelines: Mapping[str, Timeline]) -> dict[str, Any]:
     Counts and shares of |correlation| > 0.2 are of every moment; what is drawn over time is thinned evenly, and runs
     beyond what a page can hold are left out. Correlations are thousandths, 16-bit little-endian in base64, a moment
     after the other, the pairs (1, 0), (2, 0), (2, 1), ... of the variables shown.
+
+    Args:
+        timelines: What was seen of each run while it trained.
+
+    Returns:
+        What the scripts of the page read, as plain JSON types.
 
     >>> timeline = Timeline()
     >>> for step in (0, 10):

@@ -14,7 +14,7 @@ import yaml
 from polarised import registry
 from polarised.errors import ConfigError
 
-__all__ = ["Evaluation", "Run", "Snapshots", "Training", "overridden", "read_config", "read_evaluation"]
+__all__ = ["Evaluation", "Run", "SnapshotSettings", "Training", "overridden", "read_config", "read_evaluation"]
 
 S = TypeVar("S")
 
@@ -35,7 +35,7 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshots:
+class SnapshotSettings:
     """Looks at the regime while training: every `every` steps (0: never) on `examples` fixed inputs."""
 
     every: int = 0
@@ -80,7 +80,7 @@ class Run:
     objective: Mapping[str, Any]
     auxiliary: Sequence[str] | None = None
     training: Training = field(default_factory=Training)
-    snapshots: Snapshots = field(default_factory=Snapshots)
+    snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
     evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
 
@@ -111,7 +111,7 @@ class Run:
             objective=_completed("objective", config.get("objective", "BetaVAE")),
             auxiliary=None if auxiliary is None else list(auxiliary),
             training=_section(Training, config.get("training", {}), "training", TRAINING),
-            snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
+            snapshots=_section(SnapshotSettings, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
             evaluation=read_evaluation(config.get("evaluation", {})),
             seed=seed,
         )
@@ -147,7 +147,7 @@ class Run:
             "objective": _chosen("objective", self.objective),
             "auxiliary": self.auxiliary,
             "training": _differing(self.identity["training"], Training()),
-            "snapshots": _differing(self.identity["snapshots"], Snapshots()),
+            "snapshots": _differing(self.identity["snapshots"], SnapshotSettings()),
             "seed": self.seed,
         }
         digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:10]

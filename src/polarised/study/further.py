@@ -353,6 +353,23 @@ def axis_alignment(
     other priors the two are the same. Every image is encoded once. Variables whose means vary by less than `threshold`
     of the prior's standard deviation do not vote; `pruned_by="reference"` takes the threshold as it stands, as the
     reference code does, which favours priors of large scale.
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        votes: Votes that choose the rule.
+        test_votes: Votes that test it.
+        batch_size: Images of a batch.
+        threshold: Share of the scale below which a variable does not vote.
+        pruned_by: Whose scale: "prior" or "reference", see above.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
+
+    Raises:
+        DataError: The dataset has no factors.
     """
     if dataset.factor_space is None:
         raise DataError(f"axis_alignment needs a dataset with factors, {dataset.name} has none; leave it out")
@@ -414,6 +431,20 @@ def factor_information(
 
     A factor is disintegrated if several mutually independent variables that are not passive each have R^2 (or
     normalised mutual information) above `threshold` with it [Cheng2021, section 6.3].
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        threshold: R^2 or information from which a variable carries a factor.
+        kind: How SAP predicts.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
+
+    Raises:
+        DataError: The dataset has no factors.
     """
     if encodings.factors is None:
         raise DataError(f"factor_information needs a dataset with factors, {dataset.name} has none; leave it out")

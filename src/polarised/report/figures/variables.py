@@ -1,6 +1,7 @@
-"""Figures of one model's variables: histograms by type, posterior against prior, correlations."""
+"""Figures of one model's variables: histograms by type, posterior against prior, correlations, how many it needs."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -8,16 +9,19 @@ from numpy.typing import NDArray
 
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
+from polarised.regime.dimensions import Fondue, OneShot
 from polarised.registry import register
 from polarised.report.drawing import (
     MUTED,
     SMALL,
     TEXT,
+    band,
     clean,
     colour_bar,
     diverging,
     legend,
     panels,
+    series,
     shown_correlations,
 )
 from polarised.report.theme import REPRESENTATIONS, TYPES, Look
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["correlation_heatmap", "histograms_by_type", "overview", "posterior_and_prior"]
+__all__ = ["correlation_heatmap", "histograms_by_type", "overview", "posterior_and_prior", "sizes"]
 
 MOST_NUMBERS = 16
 LARGEST_MARK = 4.5
@@ -199,6 +203,56 @@ def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure"
         image = heatmap(axis, codes, regime)
         axis.set_title(f"correlations, {name} representation", fontsize=TEXT, pad=16)
     colour_bar(figure, image, axes[1:], "correlation", ticks=CORRELATIONS)
+    return figure
+
+
+@register("figure", title="search for the number of latents", references=("Bonheme2023FONDUE",))
+def sizes(regimes: Sequence[Regime], count: OneShot, search: Fondue | None = None, *, seed: int = 0) -> "Figure":
+    """Draw the KL of each variable of the over-sized runs, largest first, and what FONDUE measured at each size.
+
+    The dashed line is the number found. [Bonheme2023FONDUE]
+
+    Args:
+        regimes: The types of the variables of each over-sized run.
+        count: How many variables are alive in them.
+        search: What FONDUE measured, if it ran.
+        seed: Seed of the first run, for its name.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    >>> from polarised.regime import Encodings, classify
+    >>> from polarised.regime.dimensions import one_shot_count
+    >>> regime = classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]]))
+    >>> len(sizes([regime], one_shot_count([regime])).axes)
+    1
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = panels(1 if search is None else 2, width=3.3, height=2.6)
+    for i, regime in enumerate(regimes):
+        costs = np.sort(regime.statistics.kl)[::-1]
+        label = f"seed {seed + i}"
+        band(
+            axes[0],
+            np.arange(1.0, len(costs) + 1).tolist(),
+            [costs[[j]] for j in range(len(costs))],
+            series(i),
+            label=label,
+        )
+    axes[0].axvline(count.latents + 0.5, color="0.4", linestyle="--", linewidth=0.9)
+    axes[0].set(xlabel="latent variables, by KL", ylabel="KL (nats)", title=f"One shot: {count.latents} are alive")
+    if search is not None:
+        visits = sorted(search.visits)
+        tried = [float(visit.latents) for visit in visits]
+        for name, look in REPRESENTATIONS.items():
+            band(axes[1], tried, [np.array([getattr(visit, name)]) for visit in visits], look, label=name)
+        axes[1].axvline(search.latents, color="0.4", linestyle="--", linewidth=0.9)
+        axes[1].set(xlabel="latents", ylabel="estimate on the codes", title=f"FONDUE: {search.latents}")
+    for axis in axes:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        clean(axis)
+    legend(figure, axes)
     return figure
 
 
