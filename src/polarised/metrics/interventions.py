@@ -14,7 +14,7 @@ from polarised.metrics.information import bin_codes
 from polarised.random import stream
 from polarised.registry import register
 
-__all__ = ["IRS", "BetaVAEScore", "Draw", "FactorVAEScore", "Represent", "beta_vae_score", "factor_vae_score", "irs"]
+__all__ = ["IRS", "BetaVAEScore", "FactorVAEScore", "Represent", "beta_vae_score", "factor_vae_score", "irs"]
 
 Represent = Callable[[Integers], npt.ArrayLike]
 
@@ -131,7 +131,7 @@ def factor_vae_score(
     >>> small.score, factor_vae_score(lambda f: 0.01 * f, (3, 4), scale=1.0, train_votes=50, test_votes=50).score
     (1.0, 0.0)
     """
-    draw = Draw(represent, factor_sizes, batch_size, seed, reference_stream)
+    draw = _Draw(represent, factor_sizes, batch_size, seed, reference_stream)
     variance = draw.codes(draw.rows(variance_rows)).var(axis=0, ddof=1)
     kept = np.flatnonzero((np.sqrt(variance) >= threshold * _scales(scale, len(variance))) & (variance > 0))
     factors = len(draw.sizes)
@@ -196,7 +196,7 @@ def beta_vae_score(
     >>> beta_vae_score(lambda f: f + 0.0, (3, 4), train_points=60, test_points=50).score
     1.0
     """
-    draw = Draw(represent, factor_sizes, batch_size, seed, reference_stream)
+    draw = _Draw(represent, factor_sizes, batch_size, seed, reference_stream)
     sets = []
     for points in (train_points, test_points):
         x, y = [], []
@@ -269,7 +269,7 @@ def irs(codes: npt.ArrayLike, factors: npt.ArrayLike, *, quantile: float = 0.99,
     return IRS(float((scores * largest).sum() / largest.sum()), scores, matrix.argmax(axis=1), matrix, kept)
 
 
-class Draw:
+class _Draw:
     """Batches of codes with one factor held fixed, from our stream or in the order of the reference code."""
 
     def __init__(

@@ -235,7 +235,7 @@ def legend(figure: "Figure", axes: Panels, *, columns: int | None = None) -> Non
         handles, labels = axis.get_legend_handles_labels()
         for handle, label in zip(handles, labels, strict=True):
             found.setdefault(label, handle)
-    # Types in their own order, whoever was drawn first.
+    # Types in their own order, in whatever order they were drawn.
     found = dict(sorted(found.items(), key=lambda item: list(TYPES).index(item[0]) if item[0] in TYPES else len(TYPES)))
     if found:
         figure.legend(

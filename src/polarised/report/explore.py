@@ -201,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the token is in every path."""
 
     def _asked(self) -> str | None:
-        """Return the path behind the token, or None for whoever does not know it or comes under another name."""
+        """Return the path behind the token, or None without the right token or host."""
         # A foreign page can make a browser ask 127.0.0.1 under its own host name (DNS rebinding).
         if self.headers.get("Host") not in {f"{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost")}:
             return None

@@ -134,7 +134,7 @@ def _provenance(material: Material) -> str:
     for point in material.done:
         directory = material.root / point.run.name
         made = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")).get("made", {})
-        # The folder's place on this machine is nobody's business.
+        # Where the folder lies on this machine is left out.
         commands[str(made.get("command", "")).replace(f"{material.root.resolve().parent}/", "")] = None
         done = json.loads((directory / "done.json").read_text(encoding="utf-8"))
         # A copy from elsewhere has lost when its files were written.

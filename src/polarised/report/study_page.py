@@ -1,4 +1,4 @@
-"""A study's tidy table as plain JSON: a row a run, a column a measurement, compact enough for 1,500 models."""
+"""A study's tidy table as plain JSON, a row for each run, compact enough for 1,500 models."""
 
 import base64
 import math
