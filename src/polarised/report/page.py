@@ -184,7 +184,13 @@ def _rounded(value: Any) -> Any:
 
 def _variables(regime: "Regime") -> dict[str, Any]:
     # Unrounded: the page applies the rule to these very numbers and must come to the same types.
-    frame = regime.table().with_columns(posterior_variance_spread=regime.statistics.variance_variance)
+    used = regime if regime.rule == "used" else regime.at(regime.alpha, rule="used")
+    rest = np.ones(len(regime.types)) if regime.rest_ratio is None else np.nan_to_num(regime.rest_ratio, nan=1.0)
+    frame = regime.table().with_columns(
+        posterior_variance_spread=regime.statistics.variance_variance,
+        is_used=np.array([kind != "passive" for kind in used.types]),
+        rest=rest,
+    )
     return {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.iter_rows()]}
 
 

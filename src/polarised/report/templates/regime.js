@@ -1,5 +1,11 @@
-// The rule of polarised.representations.regime on the same numbers, so that moving alpha here types as Regime.at does.
+// The rules of polarised.regime on the same numbers, so that moving alpha here types as Regime.at does.
 function typeOf(v, alpha, rule, useShift) {
+  if (rule === "used") {
+    if (!v.is_used) return "passive";
+    const level = v.ratio_mean / v.rest, spread = v.ratio_variance / (v.rest * v.rest);
+    const follows = Math.abs(v.ratio_mean - 1) <= alpha && v.shift <= 1 && v.noise_share <= alpha;
+    return !follows && Math.max(Math.min(alpha - spread, alpha - level), alpha - v.noise_share) >= 0 ? "active" : "mixed";
+  }
   if (rule === "standard") {
     const level = v.posterior_variance, still = alpha - v.posterior_variance_spread > 0;
     if (still && alpha - level >= 0) return "active";
@@ -11,7 +17,7 @@ function typeOf(v, alpha, rule, useShift) {
   return calm >= 0 && low >= 0 ? "active" : "mixed";
 }
 
-const state = { index: 0, alpha: 0.1, rule: "relative" };
+const state = { index: 0, alpha: 0.1, rule: "used" };
 let model, variables, types;
 const asMade = () => state.alpha === model.alpha && state.rule === model.rule;
 // What follows alpha itself, and what only a change of some type.
@@ -104,7 +110,8 @@ function drawFlips() {
   find("#flips").textContent = text;
   find("#flips").classList.toggle("hint", asMade());
   const a = number(state.alpha), r = state.rule === "standard" ? "σ²" : "r";
-  const clauses = [["active", `E[${r}] ≤ ${a} and Var[${r}] ${r === "r" ? "≤" : "<"} ${a}${r === "r" ? ", and not all noise" : ""}`], ["mixed", "everything else"],
+  const clauses = state.rule === "used" ? [["active", `used, and E[r] ≤ ${a} of where an unused variable rests with Var[r] likewise, or at most ${percent(state.alpha)} noise`], ["mixed", "used otherwise: on for some inputs, or weak for all"],
+    ["passive", "not used: by the decoder where there is one, else as wide as an unused variable, or all noise; α has no say"]] : [["active", `E[${r}] ≤ ${a} and Var[${r}] ${r === "r" ? "≤" : "<"} ${a}${r === "r" ? ", and not all noise" : ""}`], ["mixed", "everything else"],
     ["passive", `|E[${r}] − 1| ≤ ${a}, Var[${r}] ${r === "r" ? "≤" : "<"} ${a}${r === "r" && model.use_shift ? `, shift ≤ ${a}` : ""}`]];
   find("#clauses").replaceChildren(...clauses.map(([type, clause]) => html("li", {}, badge(type), html("span", {}, clause))));
 }

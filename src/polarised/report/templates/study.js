@@ -3,7 +3,7 @@ const EACH = "*";
 const FILTERS = ["method", "dataset", "seed"];
 const chosen = Object.fromEntries(FILTERS.map((name) => [name, new Set(DATA.runs.map((run) => run[name]))]));
 const rules = unique(DATA.measurements.map((m) => m.rule).filter((rule) => rule !== null));
-let rule = rules.includes("relative") ? "relative" : rules[0] || null;
+let rule = ["used", "relative"].find((name) => rules.includes(name)) || rules[0] || null;
 const column = (metric, representation, variables) => DATA.measurements.findIndex((m) => m.metric === metric && (m.representation || null) === representation && m.variables === variables && (m.rule === null || m.rule === rule));
 const kept = () => DATA.runs.map((run, i) => ({ ...run, i })).filter((run) => FILTERS.every((name) => chosen[name].has(run[name])));
 const byStrength = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
