@@ -24,7 +24,7 @@ from polarised.metrics.evaluation import compare, evaluate, represent_by_lookup,
 from polarised.metrics.gaps import *
 from polarised.metrics.information import bin_codes, entropies, information_between
 from polarised.metrics.interventions import *
-from polarised.metrics.prediction import *  # noqa: F403
+from polarised.metrics.prediction import *
 from polarised.metrics.redundancy import *
 from polarised.metrics.uncertainty import Estimate, bootstrap
 

@@ -120,6 +120,20 @@ def dci(
     does; "auto" takes it for binary factors and fewer than 1,000 training rows, and histograms of each variable, many
     times quicker and within 0.01, elsewhere. ``seed`` is for exact trees alone.
 
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        n_train: Leading rows that train; two thirds if not given.
+        trees: "auto", "histogram" or "exact", see above.
+        seed: Seed of exact trees.
+
+    Returns:
+        The three scores, with the importance they are read from.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: `n_train` leaves too few rows to train or to test.
+
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> result = dci(z, (z > 0).astype(int))
     >>> result.disentanglement > 0.9, result.informativeness > 0.9
