@@ -8,7 +8,7 @@ import pytest
 
 from polarised.regime.classify import Rule
 from polarised.study.claims import LEDGER, check_claims
-from polarised.study.measures import NUMBERS, dynamics_of, timeline_of
+from polarised.study.measures import OVER_TRAINING, dynamics_of, timeline_of
 from polarised.study.results import COLUMNS
 from study.watched import TYPES, made_up, made_up_run
 
@@ -30,7 +30,7 @@ def table(folder: Path, *, seeds: int, turned: bool = False, types: tuple[str, .
 def test_the_numbers_of_a_variable(tmp_path: Path) -> None:
     directory, timeline = made_up_run(tmp_path / "run"), made_up()
     found = polars.concat(dynamics_of(directory))
-    assert set(found["metric"]) == set(NUMBERS)
+    assert set(found["metric"]) == {output.name for output in OVER_TRAINING}
     first = found.filter(variable=0, rule="standard")
     values = dict(first.select("metric", "value").iter_rows())
     assert set(first["variables"]) == {"active"}

@@ -125,6 +125,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
                 "workers": workers,
                 "days": result.days(workers),
                 "decidable": [power.to_dict() for power in result.powers],
+                "outlook": result.outlook,
             }
         )
         return
@@ -146,6 +147,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
         f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
+    screen.print(as_it_is(result.outlook), soft_wrap=True)
     if result.powers:
         told = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.words) for one in result.powers]
         screen.print(table("What the seeds can decide", ("claim", "statistic", "seeds", "decided in 4 of 5"), told))
@@ -221,7 +223,7 @@ def retry(
 @app.command()
 def collect(
     folder: Folder,
-    rule: Annotated[str | None, typer.Option(help="standard or relative, instead of the study's own rule.")] = None,
+    rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
     json: Json = False,
 ) -> None:
     """Write the tidy table of what is done so far: results.parquet.
@@ -231,9 +233,9 @@ def collect(
     from polarised.errors import ConfigError
     from polarised.study.results import collect as collected
 
-    rules: dict[str | None, Rule | None] = {None: None, "standard": "standard", "relative": "relative"}
+    rules: dict[str | None, Rule | None] = {None: None, "used": "used", "standard": "standard", "relative": "relative"}
     if rule not in rules:
-        raise ConfigError(f"expected --rule standard or relative, got {rule!r}")
+        raise ConfigError(f"expected --rule used, relative or standard, got {rule!r}")
     path = collected(folder, rule=rules[rule])
     if json:
         print_json({"results": str(path)})

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import polars
-import yaml
 
 from polarised import registry
 from polarised._io.files import contained, replacing
@@ -17,7 +16,9 @@ from polarised.report.material import Material
 from polarised.report.theme import SUBSETS, metric_name
 from polarised.study.claims.check import WORDS
 from polarised.study.claims.verify import PUBLISHED, verify
+from polarised.study.config import read_config
 from polarised.study.runner import duration
+from polarised.study.stages import read_done
 
 if TYPE_CHECKING:
     from polarised.study.claims import Verification
@@ -134,13 +135,11 @@ def _provenance(material: Material) -> str:
     commands, seconds = dict.fromkeys([""]), 0.0
     for point in material.done:
         directory = material.root / point.run.name
-        made = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")).get("made", {})
+        made = read_config(directory / "config.yaml").get("made", {})
         # The folder's place on this machine is nobody's business.
         commands[str(made.get("command", "")).replace(f"{material.root.resolve().parent}/", "")] = None
-        done = json.loads((directory / "done.json").read_text(encoding="utf-8"))
-        # A copy from elsewhere has lost when its files were written.
-        began = (directory / "config.yaml").stat().st_mtime
-        seconds += done.get("seconds", max(done["time"] - began, 0.0))
+        done = read_done(directory)
+        seconds += 0.0 if done is None else done.seconds
     said = [f"`{command}`" for command in commands if command]
     steps = sum(point.run.training.steps for point in material.done)
     return (

@@ -1,4 +1,4 @@
-"""What a search for the number of latents looks like: the one-shot count beside the models FONDUE trained."""
+"""How many latents: the curve of a forecast, and the one-shot count beside the models FONDUE trained."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -7,13 +7,14 @@ import numpy as np
 
 from polarised.regime import Regime
 from polarised.regime.dimensions import Fondue, OneShot
+from polarised.regime.forecast import Forecast
 from polarised.report.drawing import band, clean, legend, panels, series
-from polarised.report.theme import REPRESENTATIONS
+from polarised.report.theme import REPRESENTATIONS, TYPES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["sizes"]
+__all__ = ["alive_curve", "sizes"]
 
 
 def sizes(regimes: Sequence[Regime], count: OneShot, search: Fondue | None = None, *, seed: int = 0) -> "Figure":
@@ -52,5 +53,49 @@ def sizes(regimes: Sequence[Regime], count: OneShot, search: Fondue | None = Non
     for axis in axes:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         clean(axis)
+    legend(figure, axes)
+    return figure
+
+
+def alive_curve(forecast: Forecast) -> "Figure":
+    """Draw how many variables a linear model keeps at each beta, and where the setting of the forecast is.
+
+    Args:
+        forecast: The forecast, at the setting to mark.
+
+    Returns:
+        The figure: variables alive and active over beta, which is logarithmic.
+
+    >>> from polarised import forecast
+    >>> from polarised.data import linear_gaussian
+    >>> len(alive_curve(forecast(linear_gaussian(), variance=0.3, latents=8)).axes)
+    1
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = panels(1, width=4.6, height=2.8)
+    (axis,) = axes
+    curve = forecast.curve
+    for name, kind, counts in (("active or mixed", "mixed", curve.alive), ("active", "active", curve.active)):
+        look = TYPES[kind]
+        axis.step(curve.beta, counts, where="mid", color=look.light, linestyle=look.dash, linewidth=1.6, label=name)
+    axis.axvline(forecast.beta, color="0.4", linestyle="--", linewidth=0.9)
+    axis.annotate(
+        f"beta {forecast.beta:g}: {forecast.alive} alive",
+        (forecast.beta, forecast.latents),
+        xytext=(4, -2),
+        textcoords="offset points",
+        va="top",
+        fontsize=8,
+    )
+    variance = "" if forecast.variance is None else f", decoder variance {forecast.variance:.3g}"
+    axis.set(
+        xscale="log",
+        xlabel=f"beta{variance}",
+        ylabel="variables of a linear model",
+        title=f"Forecast for {forecast.latents} latents",
+    )
+    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+    clean(axis)
     legend(figure, axes)
     return figure

@@ -27,7 +27,7 @@ __all__ = [
 COLUMNS = ("run", "seed", "method", "strength", "dataset", "representation", "variables", "metric", "value")
 
 
-TABLES = ("scores.parquet", "reconstruction.parquet", "downstream.parquet", "further.parquet")
+TABLES = ("scores.parquet", "reconstruction.parquet", "settling.parquet", "downstream.parquet", "further.parquet")
 
 
 LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.safetensors")
@@ -53,7 +53,7 @@ def collect(root: str | Path, *, rule: Rule | None = None) -> Path:
 
 
 def results_of(
-    points: Sequence[Point], root: str | Path, *, rule: Rule | None = "relative", named: str | Path | None = None
+    points: Sequence[Point], root: str | Path, *, rule: Rule | None = "used", named: str | Path | None = None
 ) -> polars.DataFrame:
     """Return the tidy table of the runs that are done; `named` is what an error calls the folder.
 
@@ -68,7 +68,9 @@ def results_of(
         paths = [directory / name for name in TABLES if (directory / name).exists()]
         tables = [polars.read_parquet(path, glob=False) for path in paths]
         table = polars.concat([*tables, *dynamics_of(directory)], how="diagonal")
-        mine = polars.col("rule").is_null() | (polars.col("rule") == (rule or ""))
+        # Runs measured before there was the rule "used" were typed by the relative one.
+        own = "relative" if rule == "used" and rule not in table["rule"].to_list() else rule
+        mine = polars.col("rule").is_null() | (polars.col("rule") == (own or ""))
         labels = [polars.lit(_number(value)).alias(name) for name, value in point.labels.items()]
         kept = table if rule is None else table.filter(mine).drop("rule")
         parts.append(kept.with_columns(polars.lit(directory.name).alias("run"), *labels))

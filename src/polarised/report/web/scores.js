@@ -1,10 +1,9 @@
-// Mean against sampled: paired bars, one small chart a metric, one pair a subset of variables.
-const METRIC_NAMES = {
-  total_correlation: ["Total correlation", "nats; 0 is independent"], gaussian_total_correlation: ["Total correlation", "Gaussian, nats; 0 is independent"],
-  mutual_information: ["Mutual information", "mean over pairs, nats"], effective_rank: ["Effective rank", "dimensions the code really uses"],
-  wasserstein_correlation: ["Wasserstein correlation", "0 is independent"], mig: ["Mutual information gap", "1 is best"], sap: ["SAP", "1 is best"],
-};
-const metricName = (name) => (METRIC_NAMES[name] || [words(name)[0].toUpperCase() + words(name).slice(1)])[0];
+// Mean against sampled: paired bars, one small chart for each metric, one pair for each subset of variables.
+// Titles, units and readings come with the data, from the records of the metrics.
+const METRICS = DATA.metrics || {};
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+const metricName = (name) => capital((METRICS[name] || { title: words(name) }).title);
+const metricAxis = (name) => (METRICS[name] && METRICS[name].unit ? `${metricName(name)}, ${METRICS[name].unit}` : metricName(name));
 // Known names in their own order, then the others as they come.
 const inOrder = (names, known) => [...known.filter((name) => names.includes(name)), ...names.filter((name) => !known.includes(name))];
 const SUBSET_ORDER = Object.keys(DATA.subsets);
@@ -40,13 +39,13 @@ function grouped(rows, names) {
   return names.map((name) => ({ name: subset(name), ...Object.fromEntries(rows.filter((row) => row.variables === name).map((row) => [row.representation, row.value])) }));
 }
 // Bins leave something even of independent variables; of few inputs so much that no one number tells it.
-const floorNote = (floor) => (floor < 0.5 ? `; independent variables show about ${number(floor, 2)}` : "; of so few inputs far above 0 for independent variables too");
+const floorNote = (floor) => (floor < 0.5 ? ` Here independent variables show about ${number(floor, 2)}.` : " Of so few inputs it is far above 0 for independent variables too.");
 function drawScores() {
-  const rows = records(model.scores), metrics = inOrder(unique(rows.map((row) => row.metric)), Object.keys(METRIC_NAMES));
+  const rows = records(model.scores), metrics = inOrder(unique(rows.map((row) => row.metric)), Object.keys(METRICS));
   const panels = metrics.map((metric) => {
     const own = rows.filter((row) => row.metric === metric && row.value !== null), names = inOrder(unique(own.map((row) => row.variables)), SUBSET_ORDER);
-    const chart = html("div", {}), about = METRIC_NAMES[metric];
-    return [html("div", { class: "panel", "data-metric": metric }, html("h3", {}, metricName(metric)), html("p", { class: "note under" }, about ? about[1] + (metric === "mutual_information" ? floorNote(model.information_floor) : "") : " "), chart), chart, grouped(own, names), metricName(metric)];
+    const chart = html("div", {}), reading = (METRICS[metric] || {}).reading || " ";
+    return [html("div", { class: "panel", "data-metric": metric }, html("h3", {}, metricAxis(metric)), html("p", { class: "note under" }, reading + (metric === "mutual_information" ? floorNote(model.information_floor) : "")), chart), chart, grouped(own, names), metricName(metric)];
   }).filter(([, , groups]) => groups.length);
   find("#scores-charts").replaceChildren(...panels.map(([panel]) => panel));
   find("#scores-legend").replaceChildren(legend());

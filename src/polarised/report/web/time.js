@@ -1,5 +1,4 @@
 // Over time: lines and lanes, with their values under the pointer or by the arrow keys.
-const KINDS = { a: "active", m: "mixed", p: "passive" };
 const TYPE_DASH = { active: "", mixed: "6 3", passive: "2 3" };
 
 // Heights of labels, pushed apart until none covers another.

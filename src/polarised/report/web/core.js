@@ -1,6 +1,10 @@
 "use strict";
-const DATA = JSON.parse(document.getElementById("data").textContent);
+// What JSON lacks is written as text: nothing known, and infinity.
+const LACKING = { nan: null, inf: Infinity, "-inf": -Infinity };
+const revive = (key, value) => (Object.hasOwn(LACKING, value) ? LACKING[value] : value);
+const DATA = JSON.parse(document.getElementById("data").textContent, revive);
 const TYPES = ["active", "mixed", "passive"];
+const KINDS = { a: "active", m: "mixed", p: "passive" };
 const REPRESENTATIONS = ["mean", "sampled"];
 const find = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];

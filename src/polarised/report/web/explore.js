@@ -40,7 +40,7 @@ async function encode(index) {
   try {
     const answer = await fetch(`${here}inputs/${index}`);
     if (!answer.ok) throw new Error(await answer.text());
-    const { mean: centre, original } = await answer.json();
+    const { mean: centre, original } = JSON.parse(await answer.text(), revive);
     current = index;
     find("#original").src = original;
     find("#input-number").textContent = String(index);

@@ -1,24 +1,20 @@
-// The rule of polarised.representations.regime on the same numbers, so that moving alpha here types as Regime.at does.
-function typeOf(v, alpha, rule, useShift) {
-  if (rule === "standard") {
-    const level = v.posterior_variance, still = alpha - v.posterior_variance_spread > 0;
-    if (still && alpha - level >= 0) return "active";
-    return still && level - (1 - alpha) >= 0 && 1 + alpha - level >= 0 ? "passive" : "mixed";
-  }
-  const calm = alpha - v.ratio_variance, low = alpha - v.ratio_mean, noisy = v.noise_share - (1 - alpha);
-  const prior = Math.min(calm, alpha - Math.abs(v.ratio_mean - 1), useShift ? alpha - v.shift : Infinity);
-  if (Math.max(prior, Math.min(calm, low, noisy)) >= 0) return "passive";
-  return calm >= 0 && low >= 0 ? "active" : "mixed";
+// The library has typed the variables at every place of the slider, by every rule: the page looks them up.
+const ruleOf = (own, name) => own.rules.find((rule) => rule.name === name);
+function typesAt(own, alpha, name) {
+  const rule = ruleOf(own, name), place = Math.round(alpha / DATA.alpha.step) - 1;
+  if (alpha === own.alpha) return [...rule.made].map((letter) => KINDS[letter]);
+  const [, letters] = rule.types.reduce((last, change) => (change[0] <= place ? change : last));
+  return [...letters].map((letter) => KINDS[letter]);
 }
 
-const state = { index: 0, alpha: 0.1, rule: "relative" };
+const state = { index: 0, alpha: 0.1, rule: "used" };
 let model, variables, types;
 const asMade = () => state.alpha === model.alpha && state.rule === model.rule;
 // What follows alpha itself, and what only a change of some type.
 const always = [], onChange = [];
 function retype() {
   const before = types;
-  types = variables.map((v) => typeOf(v, state.alpha, state.rule, model.use_shift));
+  types = typesAt(model, state.alpha, state.rule);
   const changed = !before || before.length !== types.length || before.some((type, j) => type !== types[j]);
   [...always, ...(changed ? onChange : [])].forEach((listener) => listener());
 }
@@ -55,22 +51,22 @@ function drawVerdict() {
 // Where each variable stands among the thresholds.
 function drawMap() {
   const host = find("#map"), width = widthOf(host), height = Math.min(420, Math.max(250, width * 0.76));
-  const standard = state.rule === "standard", a = state.alpha;
-  const [level, spread] = standard ? ["posterior_variance", "posterior_variance_spread"] : ["ratio_mean", "ratio_variance"];
-  const right = Math.min(2.2, Math.max(1.25, ...variables.map((v) => v[level] * 1.05))), top = Math.min(1.2, Math.max(0.3, a * 1.25, ...variables.map((v) => v[spread] * 1.1)));
+  const rule = ruleOf(model, state.rule), a = state.alpha, { levels, spreads } = rule, bound = ([constant, slope]) => constant + slope * a;
+  const right = Math.min(2.2, Math.max(1.25, ...levels.map((level) => level * 1.05))), top = Math.min(1.2, Math.max(0.3, a * 1.25, ...spreads.map((spread) => spread * 1.1)));
   const box = { left: 44, right: width - 10, top: 26, bottom: height - 40 };
   const x = scale(0, right, box.left, box.right), y = scale(0, top, box.bottom, box.top);
   const drawing = canvas(host, width, height, `Variance ratio of each variable and its spread, with the thresholds at alpha ${number(a)}`);
-  axes(drawing, box, x, y, ticks(0, right, 6), ticks(0, top, 5), { xLabel: standard ? "E[variance]" : "E[variance / prior variance]", yLabel: standard ? "Var[variance]" : "Var[variance / prior variance]" });
-  for (const [type, from, to] of [["active", 0, a], ["passive", 1 - a, 1 + a]]) {
+  axes(drawing, box, x, y, ticks(0, right, 6), ticks(0, top, 5), { xLabel: rule.level, yLabel: rule.spread });
+  for (const [type, [low, high]] of Object.entries(rule.regions)) {
+    const from = bound(low), to = high === null ? right : bound(high);
     const area = { x: x(from), y: y(Math.min(a, top)), width: x(to) - x(from), height: box.bottom - y(Math.min(a, top)) };
     drawing.append(svg("g", { class: type }, svg("rect", { class: "region", ...area }), svg("rect", { class: "region-edge", ...area }),
       svg("text", { class: "strong", x: area.x + area.width / 2, y: area.y - 5, "text-anchor": "middle" }, type)));
   }
   const labels = [];
   for (const j of ranked(variables.keys()).reverse()) {
-    const v = variables[j], [px, py] = [x(Math.min(v[level], right)), y(Math.min(v[spread], top))];
-    const text = `variable ${v.variable}: ${types[j]}\nlevel ${number(v[level])}, spread ${number(v[spread])}` + (standard ? "" : `, shift ${number(v.shift)}`);
+    const v = variables[j], [px, py] = [x(Math.min(levels[j], right)), y(Math.min(spreads[j], top))];
+    const text = `variable ${v.variable}: ${types[j]}\nlevel ${number(levels[j])}, spread ${number(spreads[j])}` + (state.rule === "standard" ? "" : `, shift ${number(v.shift)}`);
     drawing.append(svg("g", { class: types[j], "data-tip": text }, shape(types[j], px, py, 5.2)));
     // Variables that fall together share one label.
     const near = labels.find((label) => Math.hypot(label.px - px, label.py - py) < 15);
@@ -98,13 +94,11 @@ function showAlpha() {
 }
 function drawFlips() {
   const flips = variables.map((v, j) => [v, types[j]]).filter(([v, type]) => v.type !== type);
-  const text = asMade() ? "Move α to see which types hang on the threshold." :
+  const text = asMade() ? "Move α to see which types depend on the threshold." :
     flips.length === 0 ? "No type changes." :
     `${flips.length} of ${variables.length} ${flips.length === 1 ? "changes" : "change"}: ${flips.slice(0, 12).map(([v, type]) => `${v.variable} ${v.type} → ${type}`).join(", ")}${flips.length > 12 ? ", …" : ""}.`;
   find("#flips").textContent = text;
   find("#flips").classList.toggle("hint", asMade());
-  const a = number(state.alpha), r = state.rule === "standard" ? "σ²" : "r";
-  const clauses = [["active", `E[${r}] ≤ ${a} and Var[${r}] ${r === "r" ? "≤" : "<"} ${a}${r === "r" ? ", and not all noise" : ""}`], ["mixed", "everything else"],
-    ["passive", `|E[${r}] − 1| ≤ ${a}, Var[${r}] ${r === "r" ? "≤" : "<"} ${a}${r === "r" && model.use_shift ? `, shift ≤ ${a}` : ""}`]];
+  const clauses = Object.entries(ruleOf(model, state.rule).clauses).map(([type, clause]) => [type, clause.replaceAll("{alpha}", number(state.alpha))]);
   find("#clauses").replaceChildren(...clauses.map(([type, clause]) => html("li", {}, badge(type), html("span", {}, clause))));
 }

@@ -3,7 +3,7 @@ for (const own of DATA.models) {
   own.use = new Map(records(own.decoder_use).map((row) => [row.variable, row]));
   own.list = records(own.variables);
 }
-// Nested settings become one row a value, named by its path.
+// Nested settings become one row for each value, named by its path.
 function leaves(value, path = []) {
   const nested = value !== null && typeof value === "object" && !(Array.isArray(value) && value.every((item) => item === null || typeof item !== "object"));
   if (nested && Object.keys(value).length) return Object.entries(value).flatMap(([key, item]) => leaves(item, [...path, words(key)]));
@@ -17,13 +17,12 @@ function facts(value) {
   return [html("dl", { class: "facts" }, brief.map(([key, text]) => html("div", {}, html("dt", {}, key), html("dd", {}, text)))),
     ...long.map(([key, text]) => html("details", {}, html("summary", {}, key), html("pre", {}, html("code", {}, text.trim()))))];
 }
-const OTHER_RULES = { relative: "relative rule, active or mixed", standard: "standard rule, active or mixed", active_unit: "active units: Var(mean) > 0.01", kl: "KL > 0.01 nats", factor_vae: "FactorVAE: std(mean) ≥ 0.05", not_vanished: "DRVI: max |mean| ≥ 0.1" };
 function drawOtherRules() {
   const rows = records(model.other_rules), names = rows.length ? model.other_rules.columns.filter((name) => name !== "variable") : [];
   find("#others").hidden = !names.length;
   find("#others-list").replaceChildren(...names.map((name) => {
     const used = rows.filter((row) => row[name]).map((row) => row.variable);
-    return html("div", { "data-tip": used.length ? `variables ${used.slice(0, 40).join(", ")}${used.length > 40 ? ", …" : ""}` : "none" }, html("dt", {}, OTHER_RULES[name] || words(name)), html("dd", {}, `${used.length} of ${rows.length}`));
+    return html("div", { "data-tip": used.length ? `variables ${used.slice(0, 40).join(", ")}${used.length > 40 ? ", …" : ""}` : "none" }, html("dt", {}, DATA.other_rules[name] || words(name)), html("dd", {}, `${used.length} of ${rows.length}`));
   }));
 }
 function correlationTable(kind) {
@@ -86,7 +85,7 @@ function drawComparison() {
   const host = find("#compare-table");
   if (!host) return;
   const typed = DATA.models.map((own) => own.list.map((v) => v.type));
-  const metrics = inOrder(unique(DATA.models.flatMap((own) => records(own.scores).filter((row) => row.variables === "full").map((row) => row.metric))), Object.keys(METRIC_NAMES));
+  const metrics = inOrder(unique(DATA.models.flatMap((own) => records(own.scores).filter((row) => row.variables === "full").map((row) => row.metric))), Object.keys(METRICS));
   const value = (own, metric, r) => (records(own.scores).find((row) => row.metric === metric && row.representation === r && row.variables === "full") || {}).value;
   host.replaceChildren(html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "left" }, "Model"), TYPES.map((type) => html("th", { scope: "col" }, badge(type))), html("th", { scope: "col" }, "KL, nats"), metrics.map((metric) => html("th", { scope: "col" }, `${metricName(metric)}, μ / z`)))),
     html("tbody", {}, DATA.models.map((own, i) => html("tr", {}, html("th", { scope: "row", class: "left name" }, own.name), TYPES.map((type) => html("td", {}, String(typed[i].filter((t) => t === type).length))), html("td", {}, number(own.list.reduce((sum, v) => sum + v.kl, 0))), metrics.map((metric) => html("td", {}, `${number(value(own, metric, "mean"))} / ${number(value(own, metric, "sampled"))}`))))));

@@ -1,9 +1,9 @@
-// The page of a study: filters choose runs; every chart is of the chosen ones, a point a mean over seeds.
+// The page of a study: filters choose runs; every chart is of the chosen ones, a point is a mean over seeds.
 const EACH = "*";
 const FILTERS = ["method", "dataset", "seed"];
 const chosen = Object.fromEntries(FILTERS.map((name) => [name, new Set(DATA.runs.map((run) => run[name]))]));
 const rules = unique(DATA.measurements.map((m) => m.rule).filter((rule) => rule !== null));
-let rule = rules.includes("relative") ? "relative" : rules[0] || null;
+let rule = ["used", "relative"].find((name) => rules.includes(name)) || rules[0] || null;
 const column = (metric, representation, variables) => DATA.measurements.findIndex((m) => m.metric === metric && (m.representation || null) === representation && m.variables === variables && (m.rule === null || m.rule === rule));
 const kept = () => DATA.runs.map((run, i) => ({ ...run, i })).filter((run) => FILTERS.every((name) => chosen[name].has(run[name])));
 const byStrength = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
@@ -121,7 +121,7 @@ function drawMetrics() {
     }
   });
 }
-const axisName = (m) => [metricName(m.metric), m.representation, m.variables && m.variables !== "full" ? subset(m.variables) : null].filter(Boolean).join(", ");
+const axisName = (m) => [metricAxis(m.metric), m.representation, m.variables && m.variables !== "full" ? subset(m.variables) : null].filter(Boolean).join(", ");
 function drawScatter() {
   const [a, b] = ["#across", "#up"].map((id) => Number(find(id).value)), runs = kept(), host = find("#scatter-chart");
   const points = runs.map((run) => ({ run, u: DATA.values[run.i][a], v: DATA.values[run.i][b] })).filter((p) => p.u !== null && p.v !== null && Math.abs(p.u) < HUGE && Math.abs(p.v) < HUGE);
@@ -205,8 +205,8 @@ function setUp() {
     sets.push(html("fieldset", {}, html("legend", {}, "types by"), html("div", { class: "segments" }, buttons)));
   }
   find("#filters").replaceChildren(...sets);
-  const metrics = inOrder(unique(DATA.measurements.map((m) => m.metric)).filter((m) => m !== "count"), Object.keys(METRIC_NAMES));
-  find("#metric").replaceChildren(...metrics.map((m) => html("option", { value: m }, metricName(m))));
+  const metrics = inOrder(unique(DATA.measurements.map((m) => m.metric)).filter((m) => m !== "count"), Object.keys(METRICS));
+  find("#metric").replaceChildren(...metrics.map((m) => html("option", { value: m }, metricAxis(m))));
   const offer = () => {
     const names = inOrder(unique(DATA.measurements.filter((m) => m.metric === find("#metric").value).map((m) => m.variables)), SUBSET_ORDER), before = find("#subset").value;
     find("#subset").replaceChildren(...names.map((name) => html("option", { value: name }, subset(name))), ...(names.length > 1 ? [html("option", { value: EACH }, "each subset")] : []));
