@@ -4,6 +4,8 @@ import importlib
 import inspect
 from pathlib import Path
 
+from polarised import registry
+
 PAGES = {
     "polarised": "What most people need",
     "polarised.adapters": "Any VAE → Encodings",
@@ -50,6 +52,15 @@ def about(entry: object) -> str:
     return f"A dictionary of {len(entry)} entries, such as `{key}`: {value}"
 
 
+def entries(page: str) -> dict[str, object]:
+    """What a kind of the catalogue or a module offers, by name."""
+    if page in registry.KINDS:
+        return {each.name: each.call for each in registry.records(page)}
+    module = importlib.import_module(page)
+    found = {name: getattr(module, name) for name in module.__all__}
+    return {name: entry for name, entry in found.items() if not inspect.ismodule(entry)}
+
+
 def reference() -> str:
     """The whole page."""
     lines = [
@@ -58,12 +69,8 @@ def reference() -> str:
         "Made from the docstrings by `python docs/reference/build.py`; `help(name)` has the rest.",
     ]
     for page, title in PAGES.items():
-        module = importlib.import_module(page)
         lines += ["", f"## {title}", "", f"`{page}`", "", "| name | what it is | settings |", "|---|---|---|"]
-        for name in module.__all__:
-            entry = getattr(module, name)
-            if inspect.ismodule(entry):
-                continue
+        for name, entry in entries(page).items():
             sentence = about(entry).split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
             lines.append(f"| `{name}` | {sentence} | {settings(entry)} |")
     return "\n".join(lines) + "\n"

@@ -252,8 +252,7 @@ def names(kind: str) -> tuple[str, ...]:
     >>> "BetaVAE" in names("objective")
     True
     """
-    _load(kind)
-    return tuple(_records[kind])
+    return tuple(each.name for each in records(kind))
 
 
 def records(kind: str) -> tuple[Record, ...]:
@@ -269,7 +268,13 @@ def records(kind: str) -> tuple[Record, ...]:
     {'prior'}
     """
     _load(kind)
-    return tuple(_records[kind].values())
+    homes = [f"polarised.{module}" for module in KINDS[kind]]
+
+    def place(each: Record) -> int:
+        return homes.index(each.call.__module__) if each.call.__module__ in homes else len(homes)
+
+    # Whichever module happened to be imported first: the order is that of the kind's modules.
+    return tuple(sorted(_records[kind].values(), key=place))
 
 
 def record(kind: str, name: str) -> Record:
@@ -285,8 +290,8 @@ def record(kind: str, name: str) -> Record:
     Raises:
         ConfigError: If there is no such entry.
 
-    >>> record("objective", "BetaVAE").title
-    'beta-VAE'
+    >>> record("objective", "BetaVAE").name
+    'BetaVAE'
     """
     if ":" in name:
         call = entry(kind, name)
@@ -362,8 +367,8 @@ def complete(kind: str, spec: Spec) -> dict[str, Any]:
     Raises:
         ConfigError: If the entry or a setting does not exist, or a value has the wrong type.
 
-    >>> complete("objective", "BetaVAE")
-    {'name': 'BetaVAE', 'beta': 4.0}
+    >>> complete("likelihood", "Bernoulli")["name"]
+    'Bernoulli'
     """
     name, values, _ = _read_checked(kind, spec)
     return {"name": name, **{key: _plain(value) for key, value in values.items()}}

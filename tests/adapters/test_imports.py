@@ -6,7 +6,7 @@ import sys
 SCRIPT = """
 import sys
 import polarised.adapters
-from polarised.adapters import arrays, callables, diffusers, pythae, scvi, targets, tensor_bundle
+from polarised.adapters import arrays, callables, diffusers, pythae, scvi, targets
 from polarised.adapters import *
 heavy = {"torch", "pythae", "diffusers", "scvi", "anndata", "lightning", "tensorflow", "ray"}
 print(sorted(heavy & sys.modules.keys() - {"torch"}))

@@ -40,7 +40,7 @@ def test_a_config_that_does_not_exist_is_one_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("objective.name=BetaVEA", "objectives has no 'BetaVEA' .did you mean 'BetaVAE'"),
+        ("objective.name=BetaVEA", "no objective 'BetaVEA' .did you mean 'BetaVAE'"),
         ("objective.betta=3", "did you mean 'beta'"),
         ("trainin.steps=3", "did you mean 'training'"),
         ("training.steps=many", "training.steps: .*got 'many'"),

@@ -88,7 +88,7 @@ def test_a_page_is_written(codes, tmp_path):
 )
 def test_what_is_wrong_is_one_sentence(arguments, code):
     result = run(*arguments, code=code)
-    assert result.stderr.startswith(("error: expected", "error: datasets has no"))
+    assert result.stderr.startswith(("error: expected", "error: there is no dataset"))
     assert "Traceback" not in result.output
 
 

@@ -43,7 +43,7 @@ def test_verify_shows_claims_as_they_are(tmp_path: Path, monkeypatch: pytest.Mon
     assert said_by("verify", tmp_path) == f"undecided: {verdict.claim}\n    {verdict.evidence}\n"
 
 
-HERE = ("--executor", "study.test_conduct:here")
+HERE = ("--executor", "study.test_runner:here")
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_every_command_takes_an_address(tmp_path: Path, failing: Path, monkeypat
         (["{file}", "training.steps=-1"], "training.steps of at least 1"),
         (["{file}", "--executor", "rayy"], "did you mean 'ray'"),
         (["{file}", "--gpus", "1"], "together with --executor ray"),
-        (["{file}", "--models", "{folder}", "--out", "file:///bucket"], "as a folder of this machine"),
+        (["{file}", "--models", "{folder}", "--out", "file:///bucket"], "a folder of this machine"),
         (["{file}", "--models", "{folder}", "--executor", "ray"], "nothing is trained"),
         (["plan", "{file}", "--scale", "huge"], "no scale 'huge'"),
     ],

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from polarised.data.datasets import SOURCES
 
 from data.conftest import folder  # noqa: F401  (a fixture)
 from polarised.data.cache import Source, find, obtain
+from polarised.data.preparation import SOURCES
 from polarised.errors import DownloadError
 
 GOOD, EVIL = b"the published bytes" * 100, b"what somebody on the way put there"

@@ -4,14 +4,15 @@ import ast
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from polarised._io.archives import Folder
 from polarised.errors import DataError
-from polarised.models import VAE, build_vae
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from polarised.models import VAE
 
 __all__ = ["dataset_named", "literal", "network_with", "read_config", "separate_heads"]
 
@@ -22,14 +23,14 @@ MOST_LATENTS = 4096
 
 
 def network_with(
-    weights: Mapping[str, Tensor],
+    weights: "Mapping[str, Tensor]",
     architecture: str,
     *,
     encoder: Sequence[str],
     decoder: Sequence[str],
     side: int,
     where: Path,
-) -> VAE:
+) -> "VAE":
     """Build an architecture for images of a side, and fill its layers with those named, in the order they are used.
 
     The last two of the encoder are the heads of mean and log-variance; they say how many latent variables there are.
@@ -39,6 +40,10 @@ def network_with(
     ...
     polarised.errors.DataError: expected the networks of mlp in a, e and 3 more are missing; ...
     """
+    from torch import nn
+
+    from polarised.models import build_vae
+
     names = [*encoder, *decoder]
     missing = [name for name in names if f"{name}.weight" not in weights or f"{name}.bias" not in weights]
     if missing:
@@ -64,9 +69,10 @@ def network_with(
     return vae.eval()
 
 
-def separate_heads(weights: Mapping[str, Tensor], head: str, mean: str, log_variance: str) -> dict[str, Tensor]:
+def separate_heads(weights: "Mapping[str, Tensor]", head: str, mean: str, log_variance: str) -> "dict[str, Tensor]":
     """Return the weights with an interleaved head as two: output 2k is the mean of variable k, 2k + 1 its log-variance.
 
+    >>> import torch
     >>> separate_heads({"head.bias": torch.arange(4)}, "head", "m", "v")["v.bias"]
     tensor([1, 3])
     """
@@ -78,7 +84,9 @@ def separate_heads(weights: Mapping[str, Tensor], head: str, mean: str, log_vari
     return separate
 
 
-def _fill(parameter: Tensor, value: Tensor, name: str) -> None:
+def _fill(parameter: "Tensor", value: "Tensor", name: str) -> None:
+    import torch
+
     if value.shape != parameter.shape or not value.is_floating_point():
         came = f"{tuple(value.shape)} of {value.dtype}"
         raise DataError(f"expected numbers of shape {tuple(parameter.shape)} as {name}, the file has {came}")

@@ -21,7 +21,7 @@ def cite(
     from polarised.errors import ConfigError
     from polarised.study.citations import bibtex, citation_keys
     from polarised.study.grid import load_study
-    from polarised.study.run import load_run
+    from polarised.study.stages import load_run
 
     folder = Path(target)
     more: list[str] = []

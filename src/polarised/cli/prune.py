@@ -153,7 +153,7 @@ def _typed(
     from polarised.regime import Encodings, classify
 
     if own and target.kind == "run" and (target.path / "encodings.npz").exists():
-        from polarised.study.run import load_run
+        from polarised.study.stages import load_run
 
         run, encodings = load_run(target.path), Encodings.load(target.path / "encodings.npz")
         return encodings, classify(encodings, alpha=alpha or run.evaluation.alpha, rule=rule, seed=run.seed)

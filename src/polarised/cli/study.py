@@ -1,8 +1,6 @@
 """`polarised study`: many runs from one command, on a laptop or a cluster; then their table and the verdict."""
 
 import shlex
-import sys
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +10,10 @@ from typer.core import TyperGroup
 from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polarised.regime.classify import Rule
-    from polarised.study.grid import Study
+    from polarised.study import StudyOutcome
 
 __all__ = ["app"]
 
@@ -83,24 +83,24 @@ def run(
 
     Example: [bold]polarised study be_more_active --scale laptop --jobs 2[/bold]
     """
-    from polarised._io.files import contained
     from polarised.errors import ConfigError
-    from polarised.study.grid import load_study, study_scales
+    from polarised.study import run as do
 
-    # Trained models are measured as the paper did, not as a scale for small machines would.
-    if models is not None and scale is None and "paper" in study_scales(name):
-        scale = "paper"
-    study = load_study(name, scale=scale, settings=settings or [])
-    kind = "models" if models is not None else study.scale
-    root = out or str(contained("runs", "-".join(filter(None, (study.name, kind))), source=name))
-    chosen = _executor(executor, jobs, address, cpus, gpus)
-    if models is not None:
-        if executor != "local":
-            raise ConfigError(f"expected --models with --executor local, got {executor}; nothing is trained")
-        failed = _measure(study, models, root, jobs, quiet=quiet or json)
-    else:
-        failed = _conduct(study, root, chosen, retry=False, quiet=quiet or json)
-    _finish(root, failed, quiet=quiet, json=json)
+    if models is not None and executor != "local":
+        raise ConfigError(f"expected --models with --executor local, got {executor}; nothing is trained")
+    silent = quiet or json
+    outcome = do(
+        name,
+        scale=scale,
+        settings=settings or [],
+        out=out,
+        executor=_executor(executor, jobs, address, cpus, gpus),
+        models=models,
+        jobs=jobs,
+        progress=not silent,
+        tell=_tell(silent),
+    )
+    _finish(outcome, quiet=quiet, json=json)
 
 
 @app.command()
@@ -111,12 +111,11 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     """
     import os
 
-    from polarised.study.grid import load_study
-    from polarised.study.plan import plan as planned
+    from polarised.study import plan as planned
     from polarised.study.runner import duration
+    from polarised.study.workflow import counted
 
-    study = load_study(name, scale=scale, settings=settings or [])
-    result, workers = planned(study), jobs or os.cpu_count() or 1
+    result, workers = planned(name, scale=scale, settings=settings or []), jobs or os.cpu_count() or 1
     if json:
         print_json(
             {
@@ -141,9 +140,9 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     ]
     columns = ("kind", "runs", "steps", "ms a step", "evaluation (s)", "core-hours")
     screen = console()
-    screen.print(table(as_it_is(study.title), columns, rows))
+    screen.print(table(as_it_is(result.title), columns, rows))
     screen.print(
-        f"{_many(result.runs, 'run')}, {_many(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
+        f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
 
@@ -156,37 +155,32 @@ def status(folder: Folder, json: Json = False) -> None:
     """
     import time
 
-    from polarised.study.runner import pace, read_study, run_states
+    from polarised.study import status as look
+    from polarised.study.runner import pace
+    from polarised.study.workflow import STATES
 
-    states = list(run_states(read_study(folder).points, folder))
-    counts = Counter(state.state for state in states)
+    found = look(folder)
     if json:
-        failures = {state.point.run.name: state.reason for state in states if state.state == "failed"}
-        print_json({**{name: counts[name] for name in STATES}, "failures": failures})
+        print_json(found.to_dict())
         return
-    screen = console()
-    screen.print(" · ".join(f"{counts[name]} {name}" for name in STATES) + f" of {len(states)}")
-    finished = [state.finished for state in states if state.state == "done"]
+    screen, counts = console(), found.counts
+    screen.print(" · ".join(f"{counts[name]} {name}" for name in STATES) + f" of {len(found.runs)}")
+    finished = [state.finished for state in found.runs if state.state == "done"]
     if counts["running"] and (words := pace(finished, counts["running"] + counts["waiting"], time.time())):
         screen.print(words)
-    methods = dict.fromkeys(state.point.labels["method"] for state in states)
-    rows = []
-    for method in methods:
-        own = Counter(state.state for state in states if state.point.labels["method"] == method)
-        rows.append((as_it_is(method), *(str(own[name] or "") for name in STATES)))
+    rows = [
+        (as_it_is(method), *(str(own[name] or "") for name in STATES))
+        for method, own in found.counts_by_method().items()
+    ]
     screen.print(table("By method", ("method", *STATES), rows))
-    for state in states:
+    for state in found.runs:
         if state.state == "running":
             screen.print(f"running {state.point.run.name}: step {state.step:,} of {state.point.run.training.steps:,}")
-    for state in states:
-        if state.state == "failed":
-            screen.print(f"[red]failed[/] {state.point.run.name}: {as_it_is(state.reason)}", soft_wrap=True)
-    if counts["failed"]:
+    for run_name, reason in found.failures.items():
+        screen.print(f"[red]failed[/] {run_name}: {as_it_is(reason)}", soft_wrap=True)
+    if found.failures:
         command = f"polarised study retry {shlex.quote(folder)}"
         screen.print(f"Try them again with [bold]{as_it_is(command)}[/bold]", soft_wrap=True)
-
-
-STATES = ("done", "running", "waiting", "failed")
 
 
 @app.command()
@@ -204,9 +198,10 @@ def retry(
 
     Example: [bold]polarised study retry runs/be_more_active-laptop[/bold]
     """
-    from polarised.study.runner import read_executor, read_models, read_study
+    from polarised.study import retry as go_on
+    from polarised.study.runner import read_executor
 
-    study, before, models = read_study(folder), read_executor(folder), read_models(folder)
+    before = read_executor(folder)
     chosen = _executor(executor or before["name"], jobs, address, cpus, gpus, before=before)
     if chosen["name"] == "ray" and address is None:
         typer.echo(
@@ -214,11 +209,9 @@ def retry(
             "give it again with --address to work there",
             err=True,
         )
-    if models is not None:
-        failed = _measure(study, models, folder, jobs, quiet=quiet or json)
-    else:
-        failed = _conduct(study, folder, chosen, retry=True, quiet=quiet or json)
-    _finish(folder, failed, quiet=quiet, json=json)
+    silent = quiet or json
+    outcome = go_on(folder, executor=chosen, jobs=jobs, progress=not silent, tell=_tell(silent))
+    _finish(outcome, quiet=quiet, json=json)
 
 
 @app.command()
@@ -291,47 +284,6 @@ def publish(
         console().print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
 
 
-def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool, quiet: bool) -> int:
-    """Do what is left of a study; return how many runs failed."""
-    from polarised.study.runner import conduct, follow
-
-    # Hours may lie ahead: whoever did not mean that should see it before, also without a progress bar.
-    console(quiet=quiet).print(
-        f"{as_it_is(study.title)}: {_many(len(study.points), 'run')} into {as_it_is(root)}", soft_wrap=True
-    )
-    command = shlex.join(["polarised", *sys.argv[1:]])
-    ended = follow(conduct(study, root, executor=executor, retry=retry, command=command), quiet=quiet)
-    if ended is None:
-        return 0
-    done = ended.done + ended.earlier
-    words = f"{done} of {_many(ended.total, 'run')} done, {ended.failed} failed"
-    console(quiet=quiet).print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
-    if ended.failed:
-        typer.echo(f"{_many(ended.failed, 'run')} failed; see polarised study status {shlex.quote(root)}", err=True)
-    if not done:
-        raise typer.Exit(1)
-    return ended.failed
-
-
-def _measure(study: "Study", models: Path, root: str, jobs: int, *, quiet: bool) -> int:
-    """Measure the models of a folder; return how many failed."""
-    from polarised.errors import ConfigError
-    from polarised.study.storage import is_address
-    from polarised.study.trained import measure_models
-
-    if is_address(root):
-        raise ConfigError(f"expected --out as a folder of this machine with --models, got {root}")
-    screen, reasons = console(quiet=quiet), []
-    for path, why in measure_models(study, models, root, jobs=jobs or -1):
-        reasons.append(why)
-        words = f"[red]failed[/] {as_it_is(f'{path.name}: {why}')}" if why else f"measured {as_it_is(path.name)}"
-        screen.print(words, soft_wrap=True)
-    failed = sum(map(bool, reasons))
-    words = f"{len(reasons) - failed} of {_many(len(reasons), 'model')} measured"
-    screen.print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
-    return failed
-
-
 def _executor(
     name: str, jobs: int, address: str | None, cpus: float | None, gpus: float | None, *, before: Any = None
 ) -> dict[str, Any]:
@@ -346,34 +298,42 @@ def _executor(
     return {**(before if same else {"name": name}), **chosen}
 
 
-def _finish(root: str, failed: int, *, quiet: bool, json: bool) -> None:
-    from polarised.study.results import collect as collected
+def _tell(silent: bool) -> "Callable[[str], None]":
+    screen = console(quiet=silent)
+    return lambda sentence: screen.print(as_it_is(sentence), soft_wrap=True)
 
-    path = collected(root)
+
+def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
+    """Say what became of a study; end with 1 where a run failed or nothing is done."""
+    from polarised.study.workflow import counted
+
+    root = outcome.folder
     # A machine that wants the page asks for it: polarised report FOLDER.
-    page = None if quiet or json else _page(root, path)
+    page = None if quiet or json else _page(root, outcome.results)
     if json:
-        print_json({"folder": root, "results": str(path), "page": page, "failed": failed})
+        print_json({**outcome.to_dict(), "page": page})
     else:
         screen = console(quiet=quiet)
-        screen.print(f"The table: [bold]{as_it_is(path)}[/bold]", soft_wrap=True)
+        words = f"{outcome.done} of {counted(outcome.total, 'run')} done, {outcome.failed} failed"
+        screen.print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
+        if outcome.results is not None:
+            screen.print(f"The table: [bold]{as_it_is(outcome.results)}[/bold]", soft_wrap=True)
         if page is not None:
             screen.print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
-    if failed:
+    if outcome.failed:
+        failed = counted(outcome.failed, "run")
+        typer.echo(f"{failed} failed; see polarised study status {shlex.quote(root)}", err=True)
+    if outcome.failed or not outcome.done:
         raise typer.Exit(1)
 
 
-def _page(root: str, results: Path | str) -> Path | None:
+def _page(root: str, results: str | None) -> Path | None:
     """Write the page of a study that lies on this machine and has results."""
     import polars
 
     from polarised.report.folders import report_on
     from polarised.study.storage import is_address
 
-    if is_address(root) or not polars.scan_parquet(results, glob=False).head(1).collect().height:
+    if results is None or is_address(root) or not polars.scan_parquet(results, glob=False).head(1).collect().height:
         return None
     return report_on([root])
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

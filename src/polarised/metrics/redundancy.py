@@ -41,12 +41,10 @@ __all__ = [
 InformationCorrection = Literal["none", "miller_madow", "permutation"]
 
 
-@register("metric")
 @overload
 def total_correlation(
     codes: npt.ArrayLike, *, correction: Literal["none", "gaussian"] = ..., errors: Literal[False] = ...
 ) -> float: ...
-@register("metric")
 @overload
 def total_correlation(
     codes: npt.ArrayLike, *, correction: Literal["none", "gaussian"] = ..., errors: Literal[True]
@@ -81,7 +79,6 @@ def total_correlation(
     return Estimate(value, covariance_error(array, total_correlation_gradient(matrix)) if known else value)
 
 
-@register("metric")
 @overload
 def mutual_information(
     codes: npt.ArrayLike,
@@ -91,7 +88,6 @@ def mutual_information(
     errors: Literal[False] = ...,
     seed: int = ...,
 ) -> float: ...
-@register("metric")
 @overload
 def mutual_information(
     codes: npt.ArrayLike,
@@ -172,10 +168,8 @@ def mutual_information_of(matrix: npt.ArrayLike) -> float:
     return float((array.sum() - np.trace(array)) / pairs) if pairs else 0.0
 
 
-@register("metric")
 @overload
 def effective_rank(codes: npt.ArrayLike, *, of: RankOf = ..., errors: Literal[False] = ...) -> float: ...
-@register("metric")
 @overload
 def effective_rank(codes: npt.ArrayLike, *, of: RankOf = ..., errors: Literal[True]) -> Estimate: ...
 @register("metric")
@@ -197,10 +191,8 @@ def effective_rank(codes: npt.ArrayLike, *, of: RankOf = "covariance", errors: b
     return Estimate(value, covariance_error(array, effective_rank_gradient(matrix, of=of)))
 
 
-@register("metric")
 @overload
 def wasserstein_correlation(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[False] = ...) -> float: ...
-@register("metric")
 @overload
 def wasserstein_correlation(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[True]) -> Estimate: ...
 @register("metric")
@@ -226,10 +218,8 @@ def wasserstein_correlation(
     return Estimate(value, covariance_error(array, gradient))
 
 
-@register("metric")
 @overload
 def hoyer(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[False] = ...) -> float: ...
-@register("metric")
 @overload
 def hoyer(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[True]) -> Estimate: ...
 @register("metric")
@@ -257,12 +247,10 @@ def hoyer(codes: npt.ArrayLike, *, normalised: bool = True, errors: bool = False
     return Estimate(float(sparsity.mean()), mean_error(sparsity)) if errors else float(sparsity.mean())
 
 
-@register("metric")
 @overload
 def overlap(
     mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int = ..., errors: Literal[False] = ..., seed: int = ...
 ) -> float: ...
-@register("metric")
 @overload
 def overlap(
     mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int = ..., errors: Literal[True], seed: int = ...

@@ -183,6 +183,6 @@ def _own_data(target: Any) -> "Dataset":
     if target.kind != "run":
         dataset: Dataset = target.data()
         return dataset
-    from polarised.study.run import dataset_of, load_run
+    from polarised.study.stages import dataset_of, load_run
 
     return dataset_of(load_run(target.path))

@@ -15,8 +15,8 @@ from polarised.regime.timeline import Timeline
 from polarised.study.grid import Point, Study
 from polarised.study.measures import images_of_prior, timeline_of
 from polarised.study.results import results_of
-from polarised.study.run import dataset_of, is_done
 from polarised.study.runner import read_study
+from polarised.study.stages import dataset_of, is_done
 
 if TYPE_CHECKING:
     import polars

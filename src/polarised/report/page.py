@@ -59,8 +59,6 @@ def write_report(
     """
     import polars
 
-    from polarised.report import contents
-
     if isinstance(subject, polars.DataFrame):
         from polarised.report.study_page import study
 
@@ -76,7 +74,7 @@ def write_report(
             raise DataError("expected at least one diagnosis to report on, got none; make one with polarised.diagnose")
         page = rendered(
             "models.html",
-            {"models": [contents.model(diagnosis) for diagnosis in diagnoses]},
+            {"models": [model(diagnosis) for diagnosis in diagnoses]},
             title=title or " · ".join(str(diagnosis.name) for diagnosis in diagnoses[:4]),
             scripts=MODELS,
         )

@@ -13,7 +13,7 @@ from polarised.regime import Encodings
 from polarised.regime.classify import Rule
 from polarised.study.citations import bibtex, citation_keys
 from polarised.study.config import read_config
-from polarised.study.run import dataset_of, load_run, made_here
+from polarised.study.stages import dataset_of, load_run, made_here
 
 if TYPE_CHECKING:
     from polarised.adapters.targets import Target

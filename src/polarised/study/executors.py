@@ -25,7 +25,7 @@ from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError
 from polarised.registry import register
 from polarised.study.config import Run
-from polarised.study.run import execute, is_done
+from polarised.study.stages import execute, is_done
 from polarised.study.storage import (
     FAILED,
     BusyError,

@@ -11,8 +11,8 @@ from polarised.errors import DataError
 from polarised.regime.classify import Rule
 from polarised.study.grid import Point
 from polarised.study.measures import dynamics_of
-from polarised.study.run import is_done
 from polarised.study.runner import read_study
+from polarised.study.stages import is_done
 from polarised.study.storage import at_hand, is_address, naming_full_disk
 
 if TYPE_CHECKING:

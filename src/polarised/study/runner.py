@@ -14,7 +14,7 @@ from polarised.errors import ConfigError, DataError
 from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.grid import Point, Study, titled
-from polarised.study.run import finished_at
+from polarised.study.stages import finished_at
 from polarised.study.storage import (
     FAILED,
     at_hand,

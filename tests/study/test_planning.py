@@ -7,7 +7,7 @@ from polarised.errors import ConfigError
 from polarised.study import measures
 from polarised.study.config import Run
 from polarised.study.grid import load_study
-from polarised.study.plan import Cost, Plan, plan
+from polarised.study.planning import Cost, Plan, plan
 from study.workshop import study_config, write_study
 
 

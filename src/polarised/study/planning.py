@@ -11,7 +11,7 @@ from polarised.study import measures
 from polarised.study.config import Run
 from polarised.study.further import further_scores
 from polarised.study.grid import Study
-from polarised.study.run import dataset_of
+from polarised.study.stages import dataset_of
 
 __all__ = ["Cost", "Plan", "plan"]
 
@@ -43,6 +43,7 @@ class Plan:
     """The cost of a study, kind by kind."""
 
     costs: tuple[Cost, ...]
+    title: str = ""
 
     @property
     def runs(self) -> int:
@@ -89,7 +90,7 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     finally:
         torch.set_num_threads(threads)
     steps = {kind: [run.training.steps for run in runs] for kind, runs in groups.items()}
-    return Plan(tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items()))
+    return Plan(tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items()), study.title)
 
 
 def _kind(run: Run) -> str:

@@ -16,8 +16,8 @@ from polarised.study.runner import conduct, enrol, read_executor, read_study, ru
 from polarised.study.verify import verify
 from study.workshop import notes, study_config, write_study
 
-HERE = "study.test_conduct:here"
-PRETENDED = "study.test_conduct:pretended"
+HERE = "study.test_runner:here"
+PRETENDED = "study.test_runner:pretended"
 
 
 def here(runs: Sequence[Run], root: str, command: str = "") -> Iterator[Event]:

@@ -11,8 +11,8 @@ from polarised.registry import complete
 from polarised.study.config import Evaluation
 from polarised.study.grid import load_study
 from polarised.study.results import collect
-from polarised.study.run import execute
 from polarised.study.runner import enrol, read_study
+from polarised.study.stages import execute
 from polarised.study.trained import measure_models, published_point
 from study.workshop import notes, study_config, write_study
 
