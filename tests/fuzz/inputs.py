@@ -32,7 +32,7 @@ def pick(rng: Rng, options: Any) -> Any:
 
 
 def numbers(rng: Rng, shape: tuple[int, ...]) -> Any:
-    values = rng.normal(size=shape) * pick(rng, (1.0, 1e-300, 1e300, 0.0, 100.0))
+    values = rng.normal(size=shape) * pick(rng, (1.0, 1.0, 1.0, 1.0, 3.0, 1e-300, 1e300, 0.0, 100.0))
     if rng.random() < 0.3:
         values = np.abs(values)
     if values.size and rng.random() < 0.15:
@@ -76,7 +76,9 @@ def npy_bytes(rng: Rng, shape: tuple[int, ...] = (20, 3), *, lies: bool = True) 
     about = {"descr": pick(rng, DTYPES), "fortran_order": bool(rng.random() < 0.3), "shape": pick(rng, SHAPES)}
     header = repr(about)
     if rng.random() < 0.2:
-        header = pick(rng, ("{", "{'descr': '<f8'}", "None", "{'descr': '<f8', 'fortran_order': 1, 'shape': (-3, 2)}", "[" * 60))
+        header = pick(
+            rng, ("{", "{'descr': '<f8'}", "None", "{'descr': '<f8', 'fortran_order': 1, 'shape': (-3, 2)}", "[" * 60)
+        )
     text = header.encode() + b" " * 20 + b"\n"
     version = pick(rng, (b"\x01\x00", b"\x01\x00", b"\x02\x00", b"\x03\x00", b"\x09\x00"))
     length = struct.pack("<H" if version[0] == 1 else "<I", len(text) if rng.random() < 0.9 else 60_000)
@@ -109,12 +111,16 @@ def npz(rng: Rng, home: Path) -> list[Action]:
             bomb = io.BytesIO()
             name = pick(rng, ("factor_names", "prior_mean", "kl", "mean", "factors"))
             kind = "U10" if name == "factor_names" else "f8"
-            shape = pick(rng, ((4_000_000,), (2_000_000, 3)))
+            shape = pick(rng, ((1_500_000,), (1_000_000, 3)))
             np.save(bomb, np.zeros(shape, dtype=kind))
             with archive.open(f"{name}.npy", "w") as member:
                 member.write(bomb.getvalue())
     maybe_spoil(rng, path, 0.4)
-    commands = (["diagnose", str(path)], ["evaluate", str(path), "--metrics", "total_correlation,mig"], ["report", str(path)])
+    commands = (
+        ["diagnose", str(path)],
+        ["evaluate", str(path), "--metrics", "total_correlation,mig"],
+        ["report", str(path)],
+    )
     return [[*pick(rng, commands), *pick(rng, ((), (), ("--second", "std")))]]
 
 
@@ -146,7 +152,9 @@ def frame(rng: Rng, rows: int) -> polars.DataFrame:
         [2**63] * rows,
     )
     for _ in range(int(rng.integers(0, 3))):
-        columns[pick(rng, ("mean_0", "mean", "factor_a", "factors", "variance", "kl", "é", "mean_99999999999"))] = pick(rng, odd)
+        columns[pick(rng, ("mean_0", "mean", "factor_a", "factors", "variance", "kl", "é", "mean_99999999999"))] = pick(
+            rng, odd
+        )
     return polars.DataFrame(columns, strict=False)
 
 
@@ -197,7 +205,22 @@ CONFIG: dict[str, Any] = {
     "evaluation": {"examples": 60, "downstream": True, "downstream_strengths": [1.0]},
     "seed": 0,
 }
-ODD: tuple[Any, ...] = (None, -1, 0, 10**6, 10**30, 1e308, "", "x" * 3000, [], {}, [1, "a"], {"name": "no"}, True, "NaN")
+ODD: tuple[Any, ...] = (
+    None,
+    -1,
+    0,
+    10**6,
+    10**30,
+    1e308,
+    "",
+    "x" * 3000,
+    [],
+    {},
+    [1, "a"],
+    {"name": "no"},
+    True,
+    "NaN",
+)
 ODD += ({"name": 3}, "os:system", [[[]]], "../x", {"name": "mlp", "widths": [8] * 2000}, "\x1b[2J")
 
 
@@ -223,7 +246,8 @@ def changed(rng: Rng, value: Any) -> Any:
 
 
 BOMBS = (
-    "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 10)}]\n" for i in range(9)),
+    "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+    + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 10)}]\n" for i in range(9)),
     "[" * 5000,
     "a: &a [*a]",
     "training: {steps: 2020-01-01}",
@@ -254,14 +278,27 @@ def yaml_study(rng: Rng, home: Path) -> list[Action]:
     from polarised.study.grid import load_study
 
     path = home / "study.yaml"
-    study = {"name": "tiny", "base": CONFIG, "axes": {"seed": 2, "strength": {"objective.beta": [1, 2]}}, "scales": {"s": {}}}
+    study = {
+        "name": "tiny",
+        "base": CONFIG,
+        "axes": {"seed": 2, "strength": {"objective.beta": [1, 2]}},
+        "scales": {"s": {}},
+    }
     path.write_bytes(yaml_text(rng, {**study, "claims": ["active_codes_agree"], "rule": "relative"}))
     return [lambda: load_study(path), lambda: load_study(path, scale="s", settings=["axes.seed=1"])]
 
 
 def specs(rng: Rng, home: Path) -> list[Action]:
     """Somebody's specs.json beside weights that do not matter."""
-    texts = ('{"a": NaN}', '{"a": 1e999}', "[" * 3000, '{"img_size": [1, 64, 64], "latent_dim": 10}', "{}", "[]", "9" * 6000)
+    texts = (
+        '{"a": NaN}',
+        '{"a": 1e999}',
+        "[" * 3000,
+        '{"img_size": [1, 64, 64], "latent_dim": 10}',
+        "{}",
+        "[]",
+        "9" * 6000,
+    )
     about = {"img_size": [1, 64, 64], "latent_dim": 10, "dataset": "dsprites", "model_type": "Burgess"}
     text = pick(rng, texts).encode() if rng.random() < 0.3 else json.dumps(changed(rng, about)).encode()
     (home / "specs.json").write_bytes(spoilt(rng, text) if rng.random() < 0.3 else text)
@@ -316,7 +353,15 @@ def archive(rng: Rng, home: Path) -> list[Action]:
     """A zip that says it is a published model."""
     path = home / "model.zip"
     index = "model/tfhub/variables/variables.index"
-    names = ("model.pt", "specs.json", index, index.replace("index", "data-00000-of-00001"), "../evil", "/etc/x", "a\nb")
+    names = (
+        "model.pt",
+        "specs.json",
+        index,
+        index.replace("index", "data-00000-of-00001"),
+        "../evil",
+        "/etc/x",
+        "a\nb",
+    )
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name in names:
             if rng.random() < 0.5:
@@ -354,7 +399,11 @@ def tensor_bundle(rng: Rng, home: Path) -> list[Action]:
     from adapters.test_tensor_bundle import bundle
 
     arrays = {f"module/encoder/e{i}/kernel": rng.normal(size=(2, 3)) for i in range(int(rng.integers(1, 5)))}
-    changes = (("dtype", pick(rng, (0, 1, 7, 99))), ("offset", pick(rng, (0, 8, 2**40))), ("size", pick(rng, (0, 24, 2**50))))
+    changes = (
+        ("dtype", pick(rng, (0, 1, 7, 99))),
+        ("offset", pick(rng, (0, 8, 2**40))),
+        ("size", pick(rng, (0, 24, 2**50))),
+    )
     changes += (("shape", pick(rng, ((2, 3), (2**39, 2**39), (0, 5), ()))),)
     files = bundle(arrays, blocks=int(pick(rng, (1, 1, 3))), **dict([pick(rng, changes)] if rng.random() < 0.5 else []))
     folder = home / "model" / "tfhub" / "variables"
@@ -413,7 +462,12 @@ def other_arrays(rng: Rng, file: Path) -> None:
         arrays = {name: archive[name] for name in archive.files}
     name = pick(rng, tuple(arrays))
     values = arrays[name]
-    change = (lambda: values[:0], lambda: values[..., :1] if values.ndim else values, lambda: np.zeros(3), lambda: values.astype("U9"))
+    change = (
+        lambda: values[:0],
+        lambda: values[..., :1] if values.ndim else values,
+        lambda: np.zeros(3),
+        lambda: values.astype("U9"),
+    )
     change += (lambda: np.full_like(values, 7) if values.dtype.kind in "fiu" else values, lambda: values[None])
     arrays[name] = pick(rng, change)()
     if rng.random() < 0.2:

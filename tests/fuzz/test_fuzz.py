@@ -31,7 +31,16 @@ def tried(kind: str, count: int, corpus: Path, *, seed: int = SEED) -> list[dict
     path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
     while len(found) < count:
-        command = [sys.executable, "-m", "fuzz.worker", kind, str(seed), str(len(found)), str(count - len(found)), str(corpus)]
+        command = [
+            sys.executable,
+            "-m",
+            "fuzz.worker",
+            kind,
+            str(seed),
+            str(len(found)),
+            str(count - len(found)),
+            str(corpus),
+        ]
         process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         lines = [json.loads(line) for line in process.stdout.splitlines() if line.startswith('{"number"')]
         ended = [line for line in lines if line["outcome"] != "begun"]
@@ -77,7 +86,10 @@ if __name__ == "__main__":
             counts = Counter(one["outcome"] for one in found)
             other = len(found) - counts["accepted"] - counts["refused"]
             most = max(one.get("memory", 0) for one in found)
-            print(f"| {kind} | {count:,} | {counts['accepted']:,} | {counts['refused']:,} | {other:,} | {most:,} |", flush=True)
+            print(
+                f"| {kind} | {count:,} | {counts['accepted']:,} | {counts['refused']:,} | {other:,} | {most:,} |",
+                flush=True,
+            )
             places = Counter()
             for one in found:
                 if one["outcome"] not in FINE:

@@ -1,6 +1,6 @@
 """Try inputs of one kind, one after another, within limits of memory and time; a line of JSON for each.
 
-    python -m fuzz.worker KIND SEED FIRST COUNT CORPUS
+python -m fuzz.worker KIND SEED FIRST COUNT CORPUS
 """
 
 import json
@@ -35,7 +35,7 @@ def main(kind: str, seed: int, first: int, count: int, corpus: Path) -> None:
     make, unforeseen = KINDS[kind], []
     # Where the command line would write a report, something was not foreseen: that is a failure here.
     failures._write_report = lambda error: unforeseen.append("".join(traceback.format_exception(error)))  # type: ignore
-    import polarised.models  # noqa: F401 (loaded before memory is limited)
+    import polarised.models
     import polarised.report.page  # noqa: F401
 
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -92,6 +92,8 @@ def _attempt(action: Any, runner: Any, cli: Any, kind: type[Exception], told: di
         told |= {"outcome": "refused", "words": lines[0] if lines else words}
         if "not enough memory" in words:
             told["outcome"] = "memory"
+        elif action[:2] == ["study", "doctor"] and result.exit_code == 1 and not words:
+            told["outcome"] = "refused"
         elif not lines or len([line for line in words.splitlines() if line.startswith("error: ")]) > 1:
             told["outcome"] = "no sentence"
 

@@ -255,6 +255,8 @@ def from_arrays(
             f"expected encodings that fit in memory, {path} has {shape}; read some with examples=, "
             "or diagnose the file in chunks (polarised diagnose, polarised.shards)"
         )
+    wanted = shape[0] if examples is None else min(examples, shape[0])
+    file.budget.hold(16 * wanted * prod(shape[1:]))
     chunks = list(chunks_of_file(path, second=second, examples=examples, certain=certain))
     factors = (
         None if chunks[0].factors is None else np.concatenate([c.factors for c in chunks if c.factors is not None])

@@ -13,14 +13,19 @@ from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
 from polarised.cli.dimensions import dimensions
 from polarised.cli.evaluate import evaluate
-from polarised.cli.prune import prune
 from polarised.cli.failures import listening, sentence_of
+from polarised.cli.prune import prune
 from polarised.cli.report import explore, report
 from polarised.cli.study import app as study
 from polarised.cli.train import train
 from polarised.errors import ConfigError, PolarisedError
 
 __all__ = ["app", "main"]
+
+
+# How commands end on purpose, or say that they were used wrongly: the frame around them prints those.
+USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+OWN: tuple[type[Exception], ...] = (typer.Exit, typer.Abort, USAGE)
 
 
 class _Commands(TyperGroup):
@@ -40,7 +45,7 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt as interrupt:
             typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
             ctx.exit(128 + getattr(interrupt, "signal", signal.SIGINT))
-        except (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2]):
+        except OWN:
             raise
         except Exception as error:
             typer.secho(f"error: {sentence_of(error)}", fg=typer.colors.RED, err=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, cast
 
 from polarised import registry
 from polarised._io.text import parse_yaml, read_small
@@ -18,6 +18,9 @@ __all__ = ["Evaluation", "Run", "Snapshots", "Training", "overridden", "read_con
 S = TypeVar("S")
 
 LARGEST_CONFIG = 1 << 20
+
+# What does not change the weights of a run.
+NOT_IN_NAMES = ("device", "checkpoint_every", "log_every")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +130,7 @@ class Run:
         """What decides the trained weights: not the device, nor how often to save, nor what to measure later."""
         config = self.to_config()
         del config["evaluation"]
-        for key in ("device", "checkpoint_every", "log_every"):
+        for key in NOT_IN_NAMES:
             del config["training"][key]
         return config
 
@@ -147,8 +150,8 @@ class Run:
             },
             "objective": _chosen("objective", self.objective),
             "auxiliary": self.auxiliary,
-            "training": _differing(self.identity["training"], Training()),
-            "snapshots": _differing(self.identity["snapshots"], Snapshots()),
+            "training": _differing(self.training, Training(), NOT_IN_NAMES),
+            "snapshots": _differing(self.snapshots, Snapshots(), ()),
             "seed": self.seed,
         }
         digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:10]
@@ -231,6 +234,19 @@ EVALUATION = {"examples": 2, "alpha": 0.0}
 
 
 def _section(kind: type[S], given: Any, where: str, least: Mapping[str, float]) -> S:
+    try:
+        section: S = _section_text(cast(Any, kind), json.dumps(given), where, tuple(least.items()))
+    except TypeError:
+        return _section_of(kind, given, where, least)
+    return section
+
+
+@functools.lru_cache(maxsize=1024)
+def _section_text(kind: Any, text: str, where: str, least: tuple[tuple[str, float], ...]) -> Any:
+    return _section_of(kind, json.loads(text), where, dict(least))
+
+
+def _section_of(kind: type[S], given: Any, where: str, least: Mapping[str, float]) -> S:
     import pydantic
 
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
@@ -272,6 +288,18 @@ def _completed_text(page: str, text: str) -> dict[str, Any]:
 
 def _chosen(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a completed spec without the settings that have their default."""
+    try:
+        return dict(_chosen_text(page, json.dumps(spec)))
+    except TypeError:
+        return _chosen_of(page, spec)
+
+
+@functools.lru_cache(maxsize=1024)
+def _chosen_text(page: str, text: str) -> dict[str, Any]:
+    return _chosen_of(page, json.loads(text))
+
+
+def _chosen_of(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     known = _completed(page, {"name": spec["name"], **_required(page, spec)})
     return {key: value for key, value in spec.items() if key == "name" or value != known.get(key)}
 
@@ -282,9 +310,10 @@ def _required(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {name: spec[name] for name, parameter in parameters.items() if parameter.default is parameter.empty}
 
 
-def _differing(given: Mapping[str, Any], default: Any) -> dict[str, Any]:
-    usual = json.loads(json.dumps(asdict(default)))
-    return {key: value for key, value in given.items() if value != usual[key]}
+@functools.lru_cache(maxsize=1024)
+def _differing(given: Any, default: Any, left_out: tuple[str, ...]) -> dict[str, Any]:
+    usual, own = (json.loads(json.dumps(asdict(section))) for section in (default, given))
+    return {key: value for key, value in own.items() if key not in left_out and value != usual[key]}
 
 
 def _is_text(value: Any) -> bool:

@@ -12,7 +12,7 @@ from polarised.errors import DataError
 from polarised.study.claims.numbers import whole_seeds
 from polarised.study.claims.verdict import Verdict, undecided
 from polarised.study.grid import study_claims
-from polarised.study.results import COLUMNS, collect
+from polarised.study.results import KINDS, collect
 from polarised.study.runner import FILE, read_study
 from polarised.study.storage import is_address
 
@@ -34,10 +34,7 @@ def verify(results: str | Path, *, study: str | None = None) -> list[Verdict]:
             "name the study: --study be_more_active"
         )
     claims = study_claims(study) if study else read_study(results if whole else path.parent).claims
-    table = read_table(collect(results) if whole else path)
-    missing = [name for name in COLUMNS if name not in table.columns]
-    if missing:
-        raise DataError(f"expected a table of results with {', '.join(COLUMNS)}; {results} lacks {', '.join(missing)}")
+    table = read_table(collect(results) if whole else path, columns=KINDS)
     return check_claims(table, claims)
 
 
