@@ -491,7 +491,7 @@ def _of_object(target: Any, data: Any, request: _Request, name: str | None) -> F
         return found
     if data is None:
         raise DataError(
-            f"expected data to encode with {type(target).__name__}, got none; give diagnose an array, a loader, a "
+            f"expected data= to encode with {type(target).__name__}, got none; give diagnose an array, a loader, a "
             "dataset or its name, or a folder of pictures as its second argument"
         )
     if _is_ours(target):

@@ -127,6 +127,7 @@ def encode_batches(
         for number, batch in enumerate(rest):
             inputs = _prepared(model, fit(batch.inputs))
             groups = asked(inputs)
+            _check_rows(groups, inputs)
             if number == 0:
                 _check_repeated(asked, inputs, groups, reading)
             yield _coded(model, groups, inputs, batch, start, reading, trusted=reading.trust_scale or number > 0)
@@ -326,6 +327,16 @@ def _with_kind(found: Posterior, model: Model, reading: Reading) -> Posterior:
     likely = "'log_variance' or 'log_std'" if negative else "'variance' or 'std' (or 'log_variance', 'log_std')"
     values = "falls below zero" if negative else "is never below zero"
     raise DataError(f"the second output of the encoder {values}, which leaves open what it is: say scale_kind={likely}")
+
+
+def _check_rows(groups: tuple[Posterior, ...], inputs: Any) -> None:
+    size = len(inputs) if hasattr(inputs, "__len__") and not isinstance(inputs, Mapping) else None
+    for group in groups:
+        if size is not None and (group.mean.ndim < 2 or len(group.mean) != size):
+            raise DataError(
+                f"expected a row for each of the {size} inputs of a batch, the encoder returned means of shape "
+                f"{group.mean.shape}; the first axis is the inputs"
+            )
 
 
 def _check_repeated(
