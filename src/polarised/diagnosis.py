@@ -725,7 +725,7 @@ def _shown(coded: Iterator[CodedInputs], total: int | None, progress: bool | Non
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("encoding"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=progress is None) as bar:
         task = bar.add_task("encoding", total=total, rate="")
         for batch in coded:
             yield batch
