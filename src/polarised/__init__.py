@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polarised import adapters, data, metrics, models, objectives, registry, report, study, theory, training
+    from polarised.annotation import annotate
     from polarised.demonstration import Demonstration, demo
     from polarised.diagnosis import Diagnosis, diagnose
     from polarised.errors import ConfigError, DataError, DownloadError, PolarisedError
@@ -46,6 +47,7 @@ _HOMES = {
     "Regime": "regime",
     "Timeline": "regime.timeline",
     "VAE": "models.vae",
+    "annotate": "annotation",
     "build_vae": "models.vae",
     "classify": "regime",
     "compare": "metrics.comparison",
@@ -86,6 +88,7 @@ __all__ = [
     "Regime",
     "Timeline",
     "adapters",
+    "annotate",
     "build_vae",
     "classify",
     "compare",

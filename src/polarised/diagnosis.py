@@ -4,7 +4,7 @@ One path for whatever people have: a target is resolved to a stream of posterior
 (`polarised.adapters`), the stream becomes evidence (`polarised.shards`), the evidence types, scores and advice.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -714,7 +714,9 @@ def _torch_is_here() -> bool:
     return find_spec("torch") is not None
 
 
-def _shown(coded: Iterator[CodedInputs], total: int | None, progress: bool | None) -> Iterator[CodedInputs]:
+def _shown(
+    coded: Iterator[CodedInputs], total: int | None, progress: bool | None
+) -> Generator[CodedInputs, None, None]:
     """Yield what comes, with a bar that tells the rate and the time left on standard error."""
     import sys
 

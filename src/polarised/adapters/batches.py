@@ -307,7 +307,7 @@ def _stacked(items: list[Any]) -> Any:
 
 
 def _total(data: Any, examples: int | None) -> int | None:
-    dataset = getattr(data, "dataset", None)
+    dataset: Any = getattr(data, "dataset", None)
     total = len(dataset) if hasattr(dataset, "__len__") else None
     return examples if total is None else min(total, examples or total)
 
