@@ -309,7 +309,8 @@ def laid_out(
     """Return posteriors with any number of axes as a chunk of tables; priors of their shape go along."""
     table, repeats = as_table(mean, axis)
     priors = [
-        as_table(prior, axis)[0] if np.shape(prior) == mean.shape else prior for prior in (prior_mean, prior_variance)
+        as_table(np.asarray(prior), axis)[0] if np.shape(prior) == mean.shape else prior
+        for prior in (prior_mean, prior_variance)
     ]
     return Chunk(table, as_table(variance, axis)[0], priors[0], priors[1], factors, repeats=repeats)
 
