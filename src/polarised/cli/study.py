@@ -233,6 +233,7 @@ def doctor(
     from dataclasses import asdict
 
     from polarised.study.doctor import examine_folder
+    from polarised.study.workflow import counted
 
     found = list(examine_folder(folder, repair=repair))
     if json:
@@ -242,7 +243,7 @@ def doctor(
         for finding in found:
             screen.print(as_it_is(finding.sentence), soft_wrap=True)
         left = sum(not finding.repaired for finding in found)
-        words = "every file is as it should be" if not found else f"{_many(len(found), 'file')} damaged, {left} left"
+        words = "every file is as it should be" if not found else f"{counted(len(found), 'file')} damaged, {left} left"
         screen.print(f"{as_it_is(folder)}: {words}", soft_wrap=True)
     if not all(finding.repaired for finding in found):
         raise typer.Exit(1)
