@@ -16,7 +16,7 @@ from polarised.errors import ConfigError, DataError
 __all__ = [
     "Evaluation",
     "Run",
-    "Snapshots",
+    "SnapshotSettings",
     "Training",
     "overridden",
     "read_config",
@@ -56,7 +56,7 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshots:
+class SnapshotSettings:
     """Looks at the regime while training: every `every` steps (0: never) on `examples` fixed inputs."""
 
     every: int = 0
@@ -101,7 +101,7 @@ class Run:
     objective: Mapping[str, Any]
     auxiliary: Sequence[str] | None = None
     training: Training = field(default_factory=Training)
-    snapshots: Snapshots = field(default_factory=Snapshots)
+    snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
     evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
 
@@ -132,7 +132,7 @@ class Run:
             objective=_completed("objective", config.get("objective", "BetaVAE")),
             auxiliary=None if auxiliary is None else list(auxiliary),
             training=read_training(config.get("training", {})),
-            snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
+            snapshots=_section(SnapshotSettings, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
             evaluation=read_evaluation(config.get("evaluation", {})),
             seed=seed,
         )
@@ -168,7 +168,7 @@ class Run:
             "objective": _chosen("objective", self.objective),
             "auxiliary": self.auxiliary,
             "training": self._training,
-            "snapshots": _differing(self.identity["snapshots"], Snapshots()),
+            "snapshots": _differing(self.identity["snapshots"], SnapshotSettings()),
             "seed": self.seed,
         }
         digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:10]
