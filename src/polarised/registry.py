@@ -534,6 +534,8 @@ def refuse_code(config: Any, where: str | Path) -> None:
     waiting: list[tuple[Any, Any]] = [("", config)]
     while waiting:
         key, value = waiting.pop()
+        if value is None or isinstance(value, int | float):
+            continue
         # Any text with a colon may be read as module:name, but for that of a path.
         if isinstance(value, str) and ":" in value and key != "path" and value not in _used:
             package = value.partition(":")[0].partition(".")[0]

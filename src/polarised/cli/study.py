@@ -221,6 +221,35 @@ def retry(
 
 
 @app.command()
+def doctor(
+    folder: Annotated[Path, typer.Argument(help="The folder of a study.")],
+    repair: Annotated[bool, typer.Option("--repair", help="Put damaged files aside and measure again.")] = False,
+    json: Json = False,
+) -> None:
+    """Check every file of a study's folder; say what is damaged and repair what can be computed again.
+
+    Example: [bold]polarised study doctor runs/be_more_active-laptop --repair[/bold]
+    """
+    from dataclasses import asdict
+
+    from polarised.study.doctor import examine_folder
+    from polarised.study.workflow import counted
+
+    found = list(examine_folder(folder, repair=repair))
+    if json:
+        print_json({"findings": [asdict(finding) for finding in found]})
+    else:
+        screen = console()
+        for finding in found:
+            screen.print(as_it_is(finding.sentence), soft_wrap=True)
+        left = sum(not finding.repaired for finding in found)
+        words = "every file is as it should be" if not found else f"{counted(len(found), 'file')} damaged, {left} left"
+        screen.print(f"{as_it_is(folder)}: {words}", soft_wrap=True)
+    if not all(finding.repaired for finding in found):
+        raise typer.Exit(1)
+
+
+@app.command()
 def collect(
     folder: Folder,
     rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
