@@ -22,10 +22,10 @@ from polarised.metrics import (
     random_rotation,
     sap,
 )
-from polarised.metrics.estimators import log_densities
 from polarised.metrics.evaluation import prior_scale
 from polarised.random import seed_for
 from polarised.regime import Encodings, classify
+from polarised.regime.aggregate import log_densities
 from polarised.registry import Output, register
 from polarised.study.config import Run
 from polarised.study.measures import SCORES
