@@ -17,10 +17,6 @@ function facts(value) {
   return [html("dl", { class: "facts" }, brief.map(([key, text]) => html("div", {}, html("dt", {}, key), html("dd", {}, text)))),
     ...long.map(([key, text]) => html("details", {}, html("summary", {}, key), html("pre", {}, html("code", {}, text.trim()))))];
 }
-<<<<<<< HEAD:src/polarised/report/web/models.js
-=======
-const OTHER_RULES = { used: "used, active or mixed", relative: "relative rule, active or mixed", standard: "standard rule, active or mixed", active_unit: "active units: Var(mean) > 0.01", kl: "KL > 0.01 nats", factor_vae: "FactorVAE: std(mean) ≥ 0.05", not_vanished: "DRVI: max |mean| ≥ 0.1" };
->>>>>>> types:src/polarised/report/templates/models.js
 function drawOtherRules() {
   const rows = records(model.other_rules), names = rows.length ? model.other_rules.columns.filter((name) => name !== "variable") : [];
   find("#others").hidden = !names.length;

@@ -1,4 +1,3 @@
-<<<<<<< HEAD:src/polarised/report/web/regime.js
 // The library has typed the variables at every place of the slider, by every rule: the page looks them up.
 const ruleOf = (own, name) => own.rules.find((rule) => rule.name === name);
 function typesAt(own, alpha, name) {
@@ -6,25 +5,6 @@ function typesAt(own, alpha, name) {
   if (alpha === own.alpha) return [...rule.made].map((letter) => KINDS[letter]);
   const [, letters] = rule.types.reduce((last, change) => (change[0] <= place ? change : last));
   return [...letters].map((letter) => KINDS[letter]);
-=======
-// The rules of polarised.regime on the same numbers, so that moving alpha here types as Regime.at does.
-function typeOf(v, alpha, rule, useShift) {
-  if (rule === "used") {
-    if (!v.is_used) return "passive";
-    const level = v.ratio_mean / v.rest, spread = v.ratio_variance / (v.rest * v.rest);
-    const follows = Math.abs(v.ratio_mean - 1) <= alpha && v.shift <= 1 && v.noise_share <= alpha;
-    return !follows && Math.max(Math.min(alpha - spread, alpha - level), alpha - v.noise_share) >= 0 ? "active" : "mixed";
-  }
-  if (rule === "standard") {
-    const level = v.posterior_variance, still = alpha - v.posterior_variance_spread > 0;
-    if (still && alpha - level >= 0) return "active";
-    return still && level - (1 - alpha) >= 0 && 1 + alpha - level >= 0 ? "passive" : "mixed";
-  }
-  const calm = alpha - v.ratio_variance, low = alpha - v.ratio_mean, noisy = v.noise_share - (1 - alpha);
-  const prior = Math.min(calm, alpha - Math.abs(v.ratio_mean - 1), useShift ? alpha - v.shift : Infinity);
-  if (Math.max(prior, Math.min(calm, low, noisy)) >= 0) return "passive";
-  return calm >= 0 && low >= 0 ? "active" : "mixed";
->>>>>>> types:src/polarised/report/templates/regime.js
 }
 
 const state = { index: 0, alpha: 0.1, rule: "used" };
@@ -119,13 +99,6 @@ function drawFlips() {
     `${flips.length} of ${variables.length} ${flips.length === 1 ? "changes" : "change"}: ${flips.slice(0, 12).map(([v, type]) => `${v.variable} ${v.type} → ${type}`).join(", ")}${flips.length > 12 ? ", …" : ""}.`;
   find("#flips").textContent = text;
   find("#flips").classList.toggle("hint", asMade());
-<<<<<<< HEAD:src/polarised/report/web/regime.js
   const clauses = Object.entries(ruleOf(model, state.rule).clauses).map(([type, clause]) => [type, clause.replaceAll("{alpha}", number(state.alpha))]);
-=======
-  const a = number(state.alpha), r = state.rule === "standard" ? "σ²" : "r";
-  const clauses = state.rule === "used" ? [["active", `used, and E[r] ≤ ${a} of where an unused variable rests with Var[r] likewise, or at most ${percent(state.alpha)} noise`], ["mixed", "used otherwise: on for some inputs, or weak for all"],
-    ["passive", "not used: by the decoder where there is one, else as wide as an unused variable, or all noise; α has no say"]] : [["active", `E[${r}] ≤ ${a} and Var[${r}] ${r === "r" ? "≤" : "<"} ${a}${r === "r" ? ", and not all noise" : ""}`], ["mixed", "everything else"],
-    ["passive", `|E[${r}] − 1| ≤ ${a}, Var[${r}] ${r === "r" ? "≤" : "<"} ${a}${r === "r" && model.use_shift ? `, shift ≤ ${a}` : ""}`]];
->>>>>>> types:src/polarised/report/templates/regime.js
   find("#clauses").replaceChildren(...clauses.map(([type, clause]) => html("li", {}, badge(type), html("span", {}, clause))));
 }
