@@ -15,6 +15,7 @@ import importlib
 import importlib.metadata
 import inspect
 import os
+import re
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +26,9 @@ from typing import Any, TypeVar
 from polarised.errors import ConfigError, DataError
 
 __all__ = [
+    "FACTS",
     "KINDS",
+    "SECTIONS",
     "Output",
     "Record",
     "build",
@@ -37,6 +40,7 @@ __all__ = [
     "output",
     "record",
     "records",
+    "reference_key",
     "refuse_code",
     "register",
     "settings",
@@ -50,7 +54,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "architecture": ("models.architectures",),
     "likelihood": ("models.likelihoods",),
     "prior": ("models.priors.densities", "models.priors.mixtures", "models.priors.conditional"),
-    "objective": ("objectives.papers",),
+    "objective": ("objectives.papers", "objectives.cures"),
+    "schedule": ("objectives.schedules",),
     "metric": (
         "metrics.redundancy",
         "metrics.gaps",
@@ -83,6 +88,35 @@ KINDS: dict[str, tuple[str, ...]] = {
     "gallery": ("report.papers",),
 }
 """Every kind of entry and the modules its entries are written in."""
+
+SECTIONS = {
+    "dataset": "dataset",
+    "architecture": "model.architecture",
+    "likelihood": "model.likelihood",
+    "prior": "model.prior",
+    "objective": "objective",
+    "measure": "evaluation.further",
+    "claim": "claims",
+}
+"""Where the config of a run or a study names an entry of a kind."""
+
+FACTS: dict[str, tuple[str, ...]] = {
+    "dataset": ("images", "shape", "factors", "licence", "sources", "by_hand"),
+    "architecture": (),
+    "likelihood": ("support", "density"),
+    "prior": (),
+    "objective": ("titled_by", "title_given_u", "strength_title", "neutral"),
+    "estimator": (),
+    "executor": (),
+}
+"""What only entries of a kind have; a kind that is not listed takes any.
+
+A dataset: `images`, `shape` and `factors` (name to size) as published, `licence`, `sources` (the files, as
+`polarised.data.cache.Source`) and `by_hand` (pictures that serve in place of the first file). A likelihood: the values
+it allows (`support`) and whether it integrates to one over them (`density`). An objective: the setting that completes
+its title (`titled_by`), its title under a prior that knows u (`title_given_u`), what an axis calls its strength
+(`strength_title`), and the settings with which it is the ELBO (`neutral`).
+"""
 
 PLUGINS = "polarised.plugins"
 
@@ -131,12 +165,12 @@ class Record:
         summary: What it is, in a few words.
         symbol: The symbol of its strength, such as ``β``.
         strength: The settings that tell its models apart; the first is the strength.
-        needs: What it cannot do without: ``factors``, ``decoder``, ``files`` …
+        needs: What it cannot do without: ``factors``, ``decoder``, ``files``, ``u`` …
         outputs: The numbers it gives.
-        references: Keys of the bibliography for the works it comes from.
+        references: The works it comes from: keys of the bibliography, or whole BibTeX entries.
         references_by_setting: Further keys, for runs whose settings hold the given value.
-        example: How a law test may call it: the settings, or a function that makes the arguments.
-        facts: What only entries of this kind have.
+        example: How a law test may call it: settings, several of them, or a function from an empty folder to settings.
+        facts: What only entries of this kind have, see `FACTS`.
     """
 
     kind: str
@@ -157,6 +191,34 @@ class Record:
     def reading(self) -> str:
         """How to read the entry's one number, or nothing where it gives several."""
         return self.outputs[0].reading if len(self.outputs) == 1 else ""
+
+    @property
+    def reference_keys(self) -> tuple[str, ...]:
+        """The keys of the works it comes from, also of those whose entries are written out."""
+        return tuple(reference_key(reference) for reference in self.references)
+
+    def examples(self, folder: Path | None = None) -> tuple[dict[str, Any], ...]:
+        """Return the specs with which a law test may build the entry.
+
+        Args:
+            folder: An empty folder, for an entry whose example has to write a file first.
+
+        Returns:
+            One mapping with the name and the settings for each example; the defaults where there is none.
+
+        Raises:
+            ConfigError: If the example needs a folder and none is given.
+
+        >>> record("objective", "DIPVAE").examples()
+        ({'name': 'DIPVAE', 'variant': 'I'}, {'name': 'DIPVAE', 'variant': 'II'})
+        """
+        made = self.example
+        if callable(made):
+            if folder is None:
+                raise ConfigError(f"the example of {self.name} writes files: expected a folder for them, got none")
+            made = made(folder)
+        several = [made or {}] if made is None or isinstance(made, Mapping) else made
+        return tuple({"name": self.name, **each} for each in several)
 
     def citations(self, chosen: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the keys to cite for a use of the entry with the chosen settings.
@@ -202,16 +264,16 @@ def register(
         reading: One sentence on how to read its one number.
         needs: What it cannot do without.
         outputs: The numbers it gives, where there are several.
-        references: Keys of the bibliography.
+        references: The works it comes from: keys of the bibliography, or whole BibTeX entries.
         references_by_setting: Further keys, for uses whose settings hold the given value.
         example: How a law test may call it.
-        **facts: What only entries of this kind have, such as the licence of a dataset.
+        **facts: What only entries of this kind have, such as the licence of a dataset; see `FACTS`.
 
     Returns:
         A decorator that returns the callable unchanged.
 
     Raises:
-        ConfigError: If the kind is unknown.
+        ConfigError: If the kind or a fact is unknown, or another module has an entry of that name.
 
     >>> @register("metric", reading="1 is best.", references=("Chen2018",))
     ... def share(codes): ...
@@ -219,11 +281,23 @@ def register(
     '1 is best.'
     >>> del _records["metric"]["share"]
     """
-    if kind not in KINDS:
-        raise ConfigError(f"no kind of entry {kind!r}{nearest(kind, KINDS)}; the kinds are {', '.join(KINDS)}")
+    _check_kind(kind)
+    for fact in facts:
+        known = FACTS.get(kind, (fact,))
+        if fact not in known:
+            raise ConfigError(
+                f"a record of kind {kind} has no {fact!r}{nearest(fact, known)}; "
+                f"beside what every record has there are: {', '.join(known) or 'none'}"
+            )
 
     def put(call: Entry) -> Entry:
         own = name or call.__name__
+        earlier = _records[kind].get(own)
+        if earlier is not None and _origin(earlier.call) != _origin(call):
+            raise ConfigError(
+                f"expected a new name for the {kind} {own!r} of {call.__module__}, "
+                f"{earlier.call.__module__} has one of that name; register it with another name="
+            )
         written = title or own.replace("_", " ")
         # A metric gives one number unless it says otherwise.
         single = (Output(own, written, unit, reading),) if kind == "metric" else ()
@@ -457,6 +531,8 @@ def refuse_code(config: Any, where: str | Path) -> None:
     waiting: list[tuple[Any, Any]] = [("", config)]
     while waiting:
         key, value = waiting.pop()
+        if value is None or isinstance(value, int | float):
+            continue
         # Any text with a colon may be read as module:name, but for that of a path.
         if isinstance(value, str) and ":" in value and key != "path" and value not in _used:
             package = value.partition(":")[0].partition(".")[0]
@@ -469,6 +545,22 @@ def refuse_code(config: Any, where: str | Path) -> None:
             # YAML can name the same list a billion times in ten lines; each is looked at once.
             seen.add(id(value))
             waiting += value.items() if isinstance(value, Mapping) else ((key, each) for each in value)
+
+
+def reference_key(reference: str) -> str:
+    """Return the key of a reference, which is a key of the bibliography or a BibTeX entry written out.
+
+    Args:
+        reference: The key or the entry.
+
+    Returns:
+        The key.
+
+    >>> reference_key("Kingma2014"), reference_key("@misc{Guest2026, title = {A title}}")
+    ('Kingma2014', 'Guest2026')
+    """
+    written = re.match(r"@\w+\s*\{\s*([^\s,]+)\s*,", reference)
+    return written[1] if written else reference
 
 
 def nearest(name: str, offered: Iterable[str]) -> str:
@@ -489,9 +581,13 @@ def nearest(name: str, offered: Iterable[str]) -> str:
     return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
 
 
-def _load(kind: str) -> None:
+def _check_kind(kind: str) -> None:
     if kind not in KINDS:
         raise ConfigError(f"no kind of entry {kind!r}{nearest(kind, KINDS)}; the kinds are {', '.join(KINDS)}")
+
+
+def _load(kind: str) -> None:
+    _check_kind(kind)
     for module in KINDS[kind]:
         importlib.import_module(f"polarised.{module}")
     _load_plugins()
@@ -505,6 +601,12 @@ def _load_plugins() -> None:
         except Exception as error:
             # A broken package of others must not take this one down with it.
             warnings.warn(f"the plugin {point.name} ({point.value}) could not be loaded: {error}", stacklevel=2)
+
+
+def _origin(call: Callable[..., Any]) -> tuple[Any, ...]:
+    """Return what tells a callable from another: where it is written, or an instance itself."""
+    written = getattr(call, "__qualname__", None)
+    return (call.__module__, written) if written else (call,)
 
 
 def _titled(output: Output) -> Output:

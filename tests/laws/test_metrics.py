@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from polarised import metrics, registry
+from polarised.bibliography import bibliography
 from polarised.metrics.evaluation import score
-from polarised.study.citations import bibliography
 
 KINDS = ("metric", "estimator")
 METRICS = {record.name: record for record in registry.records("metric")}

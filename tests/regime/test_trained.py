@@ -57,7 +57,7 @@ def examined(bank, tmp_path_factory):
     folder.mkdir(parents=True, exist_ok=True)
 
     @cache
-    def examine(name, seed=1):
+    def made(name, seed):
         # Several processes test side by side: whoever needs a model first trains it for all.
         with FileLock(folder / f"{name}-{seed}.lock"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -65,7 +65,7 @@ def examined(bank, tmp_path_factory):
         encodings, found = bank.regimes(name, vae)
         return vae, encodings, found, bank.ablation(vae, bank.dataset_of(bank.bank(STEPS)[name]))
 
-    return examine
+    return lambda name, seed=1: made(name, seed)
 
 
 def check(bank, examined, names, seeds=(1,)):

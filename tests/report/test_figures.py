@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from polarised import registry
+from polarised.bibliography import bibliography
 from polarised.diagnosis import Diagnosis
 from polarised.errors import DataError
 from polarised.regime import Encodings, classify
@@ -23,7 +24,6 @@ from polarised.report import figures, save
 from polarised.report.drawing import band, middle_range, panels, trail
 from polarised.report.figures.variables import clearest
 from polarised.report.theme import REPRESENTATIONS, SERIES, TYPES
-from polarised.study.citations import bibliography
 
 
 @pytest.fixture(scope="module")

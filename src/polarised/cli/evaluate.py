@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.screen import Data, Json, Quiet, Second, Seed, as_it_is, console, print_json, table
+from polarised.cli.screen import Data, Json, Quiet, ScaleKind, Seed, as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ def evaluate(
     metrics: Annotated[str, typer.Option(help="Names separated by commas, or all.")] = "all",
     representation: Annotated[Literal["both", "mean", "sampled"], typer.Option(help="Which code to score.")] = "both",
     data: Data = None,
-    second: Second = None,
+    scale_kind: ScaleKind = None,
     examples: Annotated[int, typer.Option(help="Inputs to score.", min=2)] = 10_000,
     seed: Seed = 0,
     quiet: Quiet = False,
@@ -47,7 +47,7 @@ def evaluate(
     from polarised.registry import record
 
     opened = open_target(target)
-    encodings = _encoded(opened, data, second, examples, seed)
+    encodings = _encoded(opened, data, scale_kind, examples, seed)
     kinds: tuple[Literal["mean", "sampled"], ...] = (
         ("mean", "sampled") if representation == "both" else (representation,)
     )
@@ -63,27 +63,31 @@ def evaluate(
     _show(scores.to_dicts(), console(quiet=quiet))
 
 
-def _encoded(opened: "Target", data: str | None, second: Any, examples: int, seed: int) -> "Encodings":
+def _encoded(opened: "Target", data: str | None, scale_kind: Any, examples: int, seed: int) -> "Encodings":
     if opened.kind == "arrays":
         from polarised.adapters.arrays import from_arrays
 
-        return from_arrays(opened.path, second=second, examples=examples)
+        return from_arrays(opened.path, scale_kind=scale_kind, examples=examples)
     if opened.kind == "run" and data is None:
         from polarised.adapters.arrays import from_arrays
 
         return from_arrays(opened.path / "encodings.npz", examples=examples)
     from polarised.adapters.native import from_vae
-    from polarised.study.examine import images_of
 
-    return from_vae(opened.vae(), images_of(opened, data), examples=examples, seed=seed)
+    return from_vae(opened.vae(), _images(opened, data), examples=examples, seed=seed)
+
+
+def _images(opened: "Target", data: str | None) -> Any:
+    from polarised.adapters.targets import images_named
+
+    return opened.data() if data is None else images_named(data)
 
 
 def _drawing(opened: "Target", data: str | None, seed: int) -> "Callable[[Any], Any]":
     """Return how to encode images of any combination of factors, for scores that hold a factor fixed."""
     from polarised.adapters.native import represent_by_drawing
-    from polarised.study.examine import images_of
 
-    vae, images = opened.vae(), images_of(opened, data)
+    vae, images = opened.vae(), _images(opened, data)
     return lambda kind: represent_by_drawing(vae, images, kind, seed=seed)
 
 

@@ -213,7 +213,14 @@ def subsets(regime: Regime) -> dict[str, list[int]]:
     return {"full": list(range(len(regime.types))), **kinds, **both}
 
 
-def compare(encodings: Encodings, regime: Regime, *, without_passive: bool = False, seed: int = 0) -> "pl.DataFrame":
+def compare(
+    encodings: Encodings,
+    regime: Regime,
+    *,
+    without_passive: bool = False,
+    covariances: "Mapping[str, npt.NDArray[Any]] | None" = None,
+    seed: int = 0,
+) -> "pl.DataFrame":
     """Score the mean and the sampled representation, whole and on every subset of types, with the same four numbers.
 
     Columns: metric (total_correlation, mutual_information, effective_rank, wasserstein_correlation), representation
@@ -227,6 +234,8 @@ def compare(encodings: Encodings, regime: Regime, *, without_passive: bool = Fal
         without_passive: Whether to add the subset ``alive`` to the paper's seven. It has a row for every model: one
             variable or none shares nothing, so its total correlation, mutual information and Wasserstein
             correlation are 0.
+        covariances: Those of "mean" and "sampled" over more inputs than the encodings hold, where they are known;
+            only mutual information is then that of the encodings.
         seed: Seed of the sampled representation.
 
     Returns:
@@ -253,7 +262,8 @@ def compare(encodings: Encodings, regime: Regime, *, without_passive: bool = Fal
     if without_passive:
         scored_of["alive"] = regime.alive
     for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
-        matrix, information = covariance(codes), mutual_information_matrix(codes)
+        matrix = covariance(codes) if covariances is None else covariances[representation]
+        information = mutual_information_matrix(codes)
         for variables, indices in scored_of.items():
             block = np.ix_(indices, indices)
             scored = _redundancy(matrix[block], information[block]) if len(indices) > 1 else _alone(len(indices))

@@ -211,6 +211,14 @@ class Regime:
         how = f"{self.rule} rule, alpha {self.alpha:g}, {self.inputs} inputs"
         return f"{len(self.types)} latent variables: {counts} ({how})"
 
+    def __repr__(self) -> str:
+        return f"Regime({self})"
+
+    def _repr_html_(self) -> str:
+        from polarised.regime.notebook import regime_html
+
+        return f"<div><p><b>{self}</b></p>{regime_html(self)}</div>"
+
     @property
     def inputs(self) -> int:
         """The number of inputs the types rest on; of convolutional latents each has many rows."""

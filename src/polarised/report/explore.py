@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polarised._io import plain
+from polarised._io.text import parse_json
 from polarised.errors import DataError
 from polarised.report.page import rendered
 from polarised.report.theme import png, strip
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Exploration", "ExploreServer", "open_exploration"]
 
 LONGEST_BODY = 1 << 16
+LARGEST_NUMBER = 1e30
 MOST_SLIDERS = 64
 SCRIPTS = ("core.js", "shell.js", "explore.js")
 
@@ -82,12 +84,12 @@ class Exploration:
         Raises:
             DataError: The body is not such JSON.
         """
-        try:
-            code = json.loads(body)["z"]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError('expected JSON {"z": [numbers]}') from error
+        asked = parse_json(body, where="the request")
+        code = asked.get("z") if isinstance(asked, dict) else None
         if not isinstance(code, list) or not all(type(value) in (int, float) for value in code):
-            raise DataError(f"expected a list of {self.live.latents} numbers")
+            raise DataError(f'expected JSON {{"z": [...]}} with a list of {self.live.latents} numbers')
+        if any(abs(value) > LARGEST_NUMBER for value in code):
+            raise DataError(f"expected numbers between -{LARGEST_NUMBER:g} and {LARGEST_NUMBER:g}, got larger ones")
         return png(self.live.decode(code))
 
     def encoded(self, index: str) -> bytes:
@@ -102,7 +104,7 @@ class Exploration:
         Raises:
             DataError: There is no such input.
         """
-        if not index.isascii() or not index.isdigit() or int(index) >= len(self.inputs):
+        if not _is_count(index) or int(index) >= len(self.inputs):
             raise DataError(f"expected an input from 0 to {len(self.inputs) - 1}")
         i = int(index)
         image, u = self.inputs.images[i], None if self.inputs.u is None else self.inputs.u[i]
@@ -152,6 +154,8 @@ class ExploreServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    # Connections that may wait to be taken: a slider moved quickly asks often.
+    request_queue_size = 256
 
     def __init__(self, exploration: Exploration, *, port: int = 0) -> None:
         try:
@@ -191,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if self._asked() != "decode":
             self._answer(HTTPStatus.NOT_FOUND)
-        elif not (length.isascii() and length.isdigit() and int(length) <= LONGEST_BODY):
+        elif not (_is_count(length) and int(length) <= LONGEST_BODY):
             self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         else:
             body = self.rfile.read(int(length))
@@ -205,6 +209,10 @@ class _Handler(BaseHTTPRequestHandler):
         # A foreign page can make a browser ask 127.0.0.1 under its own host name (DNS rebinding).
         if self.headers.get("Host") not in {f"{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost")}:
             return None
+        # And a page of another origin may ask without being able to read the answer; it gets none to begin with.
+        origins = {None, *(f"http://{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost"))}
+        if self.headers.get("Origin") not in origins:
+            return None
         token, slash, rest = self.path.removeprefix("/").partition("/")
         known = secrets.compare_digest(token.encode(), self.server.token.encode())
         return rest if known and slash else None
@@ -214,6 +222,10 @@ class _Handler(BaseHTTPRequestHandler):
             body = make()
         except DataError as error:
             self._answer(HTTPStatus.BAD_REQUEST, "text/plain; charset=utf-8", str(error).encode())
+        # A dropped connection tells whoever waits for the answer nothing.
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"[:500]
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", words.encode())
         else:
             self._answer(HTTPStatus.OK, kind, body)
 
@@ -231,6 +243,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+
+def _is_count(text: str) -> bool:
+    """Return whether a text is a whole number of sensible length; Python itself refuses to read very long ones."""
+    return text.isascii() and text.isdigit() and len(text) <= 12
 
 
 def _own_data(target: Any) -> "Dataset":

@@ -54,8 +54,8 @@ def write_report(
     """Write the page of one diagnosis, of several beside each other, or of a study's tidy table.
 
     A study's table has the columns run, seed, method, strength, dataset, representation, variables, metric, value;
-    `verdicts` are records of claim, verdict (confirmed, not confirmed, undecided) and evidence; `links` leads from a
-    run's name to its own page, `timelines` to what was seen while it trained.
+    `verdicts` are records of claim, verdict (confirmed, refuted, undecided, not testable) and evidence; `links` leads
+    from a run's name to its own page, `timelines` to what was seen while it trained.
 
     Args:
         subject: A diagnosis, several, or the tidy table of a study.
@@ -356,7 +356,7 @@ def rendered(
     import jinja2
     import markupsafe
 
-    from polarised import __version__
+    from polarised._version import __version__
 
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_text), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars
 
+from polarised._io.tables import read_table
 from polarised.metrics import disintegration, nmi_matrix, r2_matrix
 from polarised.metrics.estimators import total_correlation_bias_curve
 from polarised.regime import Encodings
@@ -139,7 +140,7 @@ def _with_a_mixed_variable(material: Material, dataset: str) -> Point:
     changes: dict[str, dict[str, float]] = {}
     own = {point.run.name: point for point in material.done if point.labels["dataset"] == dataset}
     for name, point in own.items():
-        types = polars.read_parquet(material.root / name / "regime.parquet", glob=False)
+        types = read_table(material.root / name / "regime.parquet", columns={"ratio_variance": "number"})
         column = type_column(types, material.study.rule)
         if types[column].n_unique() == 3:
             change = float(types.filter(polars.col(column) == "mixed")["ratio_variance"].to_numpy().max())

@@ -26,7 +26,7 @@ IDENTITY = ("run", "seed", "method", "strength", "dataset")
 MEASUREMENT = ("metric", "representation", "variables")
 
 
-VERDICTS = ("confirmed", "not confirmed", "undecided")
+VERDICTS = ("confirmed", "refuted", "undecided", "not testable")
 
 
 MOST_CELLS = 400_000

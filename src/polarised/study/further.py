@@ -15,9 +15,11 @@ from polarised.metrics import (
     disintegration,
     factor_vae_score,
     hoyer,
+    linear_r2,
     mcc,
     mig,
     mutual_information_matrix,
+    random_rotation,
     sap,
 )
 from polarised.metrics.estimators import log_densities
@@ -459,6 +461,16 @@ def factor_information(
             "MCC by rank correlation",
             reading="The same by rank correlation: 1 recovers all sources up to a monotone map.",
         ),
+        Output(
+            "linear_r2",
+            "R² of a linear map",
+            reading="How much of the sources a linear map of the codes explains: high with a low MCC, only axes are lost.",
+        ),
+        Output(
+            "random_rotation",
+            "MCC of a random rotation",
+            reading="The MCC of randomly rotated true sources: the floor for a model that finds them all but not the axes.",
+        ),
     ),
     needs=("sources",),
     references=("Khemakhem2020",),
@@ -466,7 +478,8 @@ def factor_information(
 def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Measured:
     """Score how well the true sources are found up to order and scale, MCC by Pearson and by Spearman correlation.
 
-    On the mean, the sample, and the mean without passive variables [Khemakhem2020, section 5].
+    On the mean, the sample, and the mean without passive variables [Khemakhem2020, section 5]. Beside them stand the
+    share of the sources that a linear map of the codes explains, and the MCC of a random rotation of the sources.
 
     Args:
         vae: The trained model.
@@ -487,10 +500,11 @@ def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: in
     for representation, codes in representations(encodings, seed):
         rows.append(("mcc", representation, "full", mcc(codes, true).score))
         rows.append(("mcc_spearman", representation, "full", mcc(codes, true, method="spearman").score))
+        rows.append(("linear_r2", representation, "full", linear_r2(codes, true)))
     regime = classify(encodings, seed=seed)
     if alive := sorted([*regime.active, *regime.mixed]):
         rows.append(("mcc", "mean", "active_mixed", mcc(encodings.mean[:, alive], true).score))
-    return rows
+    return [*rows, ("random_rotation", None, "full", random_rotation(true, seed=seed))]
 
 
 def transported(codes: NDArray[Any], degrees: float) -> NDArray[np.float64]:

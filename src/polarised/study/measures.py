@@ -10,7 +10,9 @@ import polars
 from numpy.typing import NDArray
 
 from polarised import registry
+from polarised._io.tables import read_table
 from polarised.data.dataset import Dataset
+from polarised.errors import DataError
 from polarised.metrics.evaluation import compare, subsets
 from polarised.random import seed_for
 from polarised.regime import Encodings, Regime, classify
@@ -22,10 +24,12 @@ from polarised.study.config import Run
 
 if TYPE_CHECKING:
     from polarised.models import VAE
+    from polarised.training import History
 
 __all__ = [
     "BINS",
     "OVER_TRAINING",
+    "SCORE_COLUMNS",
     "downstream",
     "dynamics_of",
     "encode",
@@ -35,6 +39,7 @@ __all__ = [
     "reconstruction",
     "save_histograms",
     "scores",
+    "settling",
     "snapshot_hooks",
     "timeline_of",
     "types",
@@ -68,6 +73,8 @@ registry.describe(
         reading="Test accuracy of predicting the factors, averaged over them; compare with that of guessing at random.",
     ),
 )
+# What a file of scores must have to be one.
+SCORE_COLUMNS = dict.fromkeys(("rule", "metric", "representation", "variables"), "text") | {"value": "number"}
 
 
 def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
@@ -141,6 +148,15 @@ def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
     objective = registry.build("objective", run.objective)
     settings = {"alpha": run.evaluation.alpha, "seed": run.seed, **asdict(run.snapshots)}
     return (Snapshots(dataset, objective=objective, **settings),)
+
+
+def settling(history: "History") -> polars.DataFrame:
+    """Return whether a run settled (`settled`, 1 or 0) and, if it did, after how many steps (`settled_step`)."""
+    step = history.settled_step
+    rows = [(None, "settled", None, "full", float(step is not None))]
+    if step is not None:
+        rows.append((None, "settled_step", None, "full", float(step)))
+    return polars.DataFrame(rows, schema=SCORES, orient="row")
 
 
 def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
@@ -393,8 +409,11 @@ def timeline_of(directory: str | Path, *, rule: Rule = "used") -> Timeline | Non
     directory = Path(directory)
     if not (directory / "snapshots.npz").exists():
         return None
-    table = polars.read_parquet(directory / "regime.parquet", glob=False).sort("variable")
-    return load_timeline(directory / "snapshots.npz", final_types=table[type_column(table, rule)].to_list())
+    table = read_table(directory / "regime.parquet", columns={"variable": "number"}).sort("variable")
+    types = table[type_column(table, rule)].to_list()
+    if not set(types) <= set(TYPES):
+        raise DataError(f"expected the types {', '.join(TYPES)} in regime.parquet of {directory}, got others")
+    return load_timeline(directory / "snapshots.npz", final_types=types)
 
 
 def type_column(table: polars.DataFrame, rule: Rule) -> str:

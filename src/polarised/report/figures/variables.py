@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
 from polarised.regime.dimensions import Fondue, OneShot
+from polarised.regime.forecast import Forecast
 from polarised.registry import register
 from polarised.report.drawing import (
     MUTED,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["correlation_heatmap", "histograms_by_type", "overview", "posterior_and_prior", "sizes"]
+__all__ = ["alive_curve", "correlation_heatmap", "histograms_by_type", "overview", "posterior_and_prior", "sizes"]
 
 MOST_NUMBERS = 16
 LARGEST_MARK = 4.5
@@ -355,3 +356,48 @@ def _histogram(
 def _range(*columns: NDArray[Any]) -> tuple[float, float]:
     low, high = min(float(c.min()) for c in columns), max(float(c.max()) for c in columns)
     return (low, high) if high - low > 1e-9 * max(1.0, abs(high)) else (low - 0.5, high + 0.5)
+
+
+@register("figure", title="forecast of used variables", references=("Tipping1999", "Lucas2019"))
+def alive_curve(forecast: Forecast) -> "Figure":
+    """Draw how many variables a linear model keeps at each beta, and where the setting of the forecast is.
+
+    Args:
+        forecast: The forecast, at the setting to mark.
+
+    Returns:
+        The figure: variables alive and active over beta, which is logarithmic.
+
+    >>> from polarised import forecast
+    >>> from polarised.data import linear_gaussian
+    >>> len(alive_curve(forecast(linear_gaussian(), variance=0.3, latents=8)).axes)
+    1
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = panels(1, width=4.6, height=2.8)
+    (axis,) = axes
+    curve = forecast.curve
+    for name, kind, counts in (("active or mixed", "mixed", curve.alive), ("active", "active", curve.active)):
+        look = TYPES[kind]
+        axis.step(curve.beta, counts, where="mid", color=look.light, linestyle=look.dash, linewidth=1.6, label=name)
+    axis.axvline(forecast.beta, color="0.4", linestyle="--", linewidth=0.9)
+    axis.annotate(
+        f"beta {forecast.beta:g}: {forecast.alive} alive",
+        (forecast.beta, forecast.latents),
+        xytext=(4, -2),
+        textcoords="offset points",
+        va="top",
+        fontsize=8,
+    )
+    variance = "" if forecast.variance is None else f", decoder variance {forecast.variance:.3g}"
+    axis.set(
+        xscale="log",
+        xlabel=f"beta{variance}",
+        ylabel="variables of a linear model",
+        title=f"Forecast for {forecast.latents} latents",
+    )
+    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+    clean(axis)
+    legend(figure, axes)
+    return figure

@@ -168,7 +168,7 @@ function drawTables() {
     (value, i, row) => { const link = i === 0 ? (runs.find((run) => run.run === row[0]) || {}).link : null; return link ? html("a", { href: link }, String(value)) : typeof value === "number" ? brief(value) : value === null ? "–" : String(value); });
 }
 function drawClaims() {
-  const marks = { confirmed: "✓", "not confirmed": "✕", undecided: "?" };
+  const marks = { confirmed: "✓", refuted: "✕", undecided: "?", "not testable": "–" };
   find("#claim-counts").replaceChildren(...Object.keys(marks).map((name) => html("li", { class: "count" }, html("b", {}, String(DATA.verdicts.filter((v) => v.verdict === name).length)), html("span", {}, `${marks[name]} ${name}`))));
   find("#claims-table").replaceChildren(html("thead", {}, html("tr", {}, ["Claim", "Verdict", "Evidence"].map((label) => html("th", { scope: "col", class: "left" }, label)))),
     html("tbody", {}, DATA.verdicts.map((v) => html("tr", {}, html("td", { class: "wrap" }, v.claim), html("td", { class: "left verdict-mark" }, `${marks[v.verdict]} ${v.verdict}`), html("td", { class: "wrap muted" }, v.evidence)))));

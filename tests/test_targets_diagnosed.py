@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polarised.diagnosis import diagnose
 from polarised.errors import ConfigError
 from polarised.regime import Encodings
-from polarised.study.examine import diagnose_target
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def codes(tmp_path: Path) -> Path:
 
 
 def test_files_say_how_their_numbers_were_made(codes: Path) -> None:
-    both = diagnose_target([codes / "first.npz", codes / "second.npz"], rule="standard", alpha=0.2)
+    both = diagnose([codes / "first.npz", codes / "second.npz"], rule="standard", alpha=0.2)
     made = both.provenance
     assert both.name == "2 files"
     assert both.regime.rows == 100
@@ -36,7 +36,7 @@ def test_several_models_are_refused(codes: Path) -> None:
     (codes / "run").mkdir()
     (codes / "run" / "config.yaml").write_text("seed: 0\n")
     with pytest.raises(ConfigError, match="diagnose them in turn"):
-        diagnose_target([codes / "run", codes / "first.npz"])
+        diagnose([codes / "run", codes / "first.npz"])
 
 
 @pytest.fixture(scope="module")
@@ -56,19 +56,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("arrays", {"address": "auto"}),
         ("run", {"examples": 100}),
         ("run", {"seed": 0}),
-        ("run", {"second": "std"}),
+        ("run", {"scale_kind": "std"}),
         ("run", {"executor": "ray"}),
-        ("run", {"data": "dsprites", "second": "std"}),
+        ("run", {"data": "dsprites", "executor": "ray"}),
     ],
 )
 def test_a_setting_that_can_change_nothing_is_refused(
     codes: Path, run: Path, kind: str, setting: dict[str, Any]
 ) -> None:
     target = run if kind == "run" else codes / "first.npz"
-    with pytest.raises(ConfigError, match=f"--{list(setting)[-1]}"):
-        diagnose_target([target], **setting)
+    with pytest.raises(ConfigError, match=list(setting)[-1]):
+        diagnose([target], **setting)
 
 
 def test_what_changes_something_is_taken(codes: Path, run: Path) -> None:
-    assert diagnose_target([codes / "first.npz"], seed=3, executor="local").provenance["settings"]["seed"] == 3
-    assert diagnose_target([run], alpha=0.2, rule="standard", executor="local").regime.alpha == 0.2
+    assert diagnose([codes / "first.npz"], seed=3, executor="local").provenance["settings"]["seed"] == 3
+    assert diagnose([run], alpha=0.2, rule="standard", executor="local").regime.alpha == 0.2
