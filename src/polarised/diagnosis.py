@@ -56,6 +56,14 @@ class Diagnosis:
         ):
             return "\n".join([self.headline, str(shown), *self.advice])
 
+    def statements(self) -> "polars.DataFrame":
+        """Return a row for each variable with what the papers' propositions say of it, see `theory.statements`."""
+        from polarised.theory import statements
+
+        return statements(self.encodings, alpha=self.regime.alpha).insert_column(
+            1, self.regime.table().get_column("why")
+        )
+
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page."""
         from importlib import import_module
