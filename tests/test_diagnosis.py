@@ -125,7 +125,7 @@ def test_few_inputs_are_told_so():
     assert "5 inputs are too few to say how 8 variables are correlated: encode more." in advice
     assert any(sentence.startswith("Only 5 inputs were looked at") for sentence in advice)
     # A picture is one input, however many positions it has.
-    pictures = Encodings(np.zeros((5, 1, 20, 20)), variance=np.ones((5, 1, 20, 20)))
+    pictures = Encodings(np.zeros((5, 1, 20, 20)), variance=np.ones((5, 1, 20, 20)), axis=1)
     assert any(sentence.startswith("Only 5 inputs were looked at") for sentence in diagnose(pictures).advice)
     assert not any("infinite" in sentence for sentence in advice)
 

@@ -10,7 +10,7 @@ from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives import FactorVAE, take_step
 from polarised.objectives.terms import (
     SCALES,
-    density_ratio,
+    critic_total_correlation,
     importance_weights,
     mmd,
     posterior_covariance,
@@ -94,7 +94,7 @@ def test_density_ratio_of_the_best_critic_is_the_total_correlation():
 
     taken = step(critic=Best())
     object.__setattr__(taken, "z", z)
-    value = density_ratio(taken).item()
+    value = critic_total_correlation(taken).item()
     assert value == pytest.approx(-0.5 * math.log(1 - rho**2), abs=3e-3)
     logits = Best()(z)
     printed = (logits[:, 0] - logits[:, 1]).exp().mean().item()

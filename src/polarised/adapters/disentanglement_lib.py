@@ -35,7 +35,7 @@ def from_disentanglement_lib(
 
     >>> from polarised.data import dsprites
     >>> from_disentanglement_lib("250.zip", dsprites())  # doctest: +SKIP
-    Encodings(10000 inputs, 10 latent variables, N(0, I), factors shape, scale, orientation, posX, posY)
+    Encodings(10,000 inputs × 10 variables, N(0, I), factors shape, scale, orientation, posX, posY)
     """
     return from_vae(load_disentanglement_lib(path), data, examples=examples, seed=seed)
 

@@ -52,7 +52,7 @@ def from_vae(
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 64, 64))
     >>> from_vae(vae, dsprites(), examples=20)
-    Encodings(20 inputs, 3 latent variables, N(0, I), factors shape, scale, orientation, posX, posY)
+    Encodings(20 inputs × 3 variables, N(0, I), factors shape, scale, orientation, posX, posY)
     """
     names = data.factor_space.names if isinstance(data, Dataset) and data.factor_space is not None else None
     batch = _batch(data, examples, u, seed)

@@ -81,15 +81,14 @@ def prune(
 def _own(
     path: Path, out: Path, keep: str | None, data: str | None, alpha: float | None, rule: Any, examples: int, seed: int
 ) -> dict[str, Any]:
-    from polarised.adapters.targets import open_target
+    from polarised.adapters.targets import images_named, open_target
     from polarised.errors import DataError
     from polarised.models.vae import save_vae
     from polarised.pruning import prune, pruned_config, pruning_report
-    from polarised.study.examine import images_of
 
     target = open_target(path)
     vae, (config, auxiliary_size) = target.vae(), target.config()
-    images = images_of(target, data)
+    images = target.data() if data is None else images_named(data)
     encodings, regime = _typed(target, vae, images, alpha, rule, examples, seed, own=data is None)
     kept = [j for j in range(vae.latents) if j not in regime.droppable] if keep is None else _numbers(keep)
     if not kept:
@@ -153,9 +152,9 @@ def _typed(
     from polarised.regime import classify
 
     if own and target.kind == "run" and (target.path / "encodings.npz").exists():
-        from polarised.study.examine import diagnose_run
+        from polarised.diagnosis import diagnose
 
-        diagnosis = diagnose_run(target.path, alpha=alpha, rule=rule)
+        diagnosis = diagnose(target.path, alpha=alpha, rule=rule)
         return diagnosis.encodings, diagnosis.regime
     encodings, decoder = from_vae(vae, images, examples=examples, seed=seed), decoder_use(vae, images, seed=seed)
     return encodings, classify(encodings, alpha=alpha or 0.1, rule=rule, decoder=decoder, seed=seed)

@@ -105,7 +105,7 @@ def run(
 
 @app.command()
 def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs = 0, json: Json = False) -> None:
-    """Say what a study will cost, from a short calibration on this machine; nothing is started.
+    """Say what a study will cost, by a short calibration here, and what its seeds can decide; nothing is started.
 
     Example: [bold]polarised study plan be_more_active --scale paper --jobs 64[/bold]
     """
@@ -124,6 +124,8 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
                 "core_hours": result.core_hours,
                 "workers": workers,
                 "days": result.days(workers),
+                "decidable": [power.to_dict() for power in result.powers],
+                "outlook": result.outlook,
             }
         )
         return
@@ -145,6 +147,10 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
         f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
+    screen.print(as_it_is(result.outlook), soft_wrap=True)
+    if result.powers:
+        told = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.words) for one in result.powers]
+        screen.print(table("What the seeds can decide", ("claim", "statistic", "seeds", "decided in 4 of 5"), told))
 
 
 @app.command()
@@ -215,6 +221,35 @@ def retry(
 
 
 @app.command()
+def doctor(
+    folder: Annotated[Path, typer.Argument(help="The folder of a study.")],
+    repair: Annotated[bool, typer.Option("--repair", help="Put damaged files aside and measure again.")] = False,
+    json: Json = False,
+) -> None:
+    """Check every file of a study's folder; say what is damaged and repair what can be computed again.
+
+    Example: [bold]polarised study doctor runs/be_more_active-laptop --repair[/bold]
+    """
+    from dataclasses import asdict
+
+    from polarised.study.doctor import examine_folder
+    from polarised.study.workflow import counted
+
+    found = list(examine_folder(folder, repair=repair))
+    if json:
+        print_json({"findings": [asdict(finding) for finding in found]})
+    else:
+        screen = console()
+        for finding in found:
+            screen.print(as_it_is(finding.sentence), soft_wrap=True)
+        left = sum(not finding.repaired for finding in found)
+        words = "every file is as it should be" if not found else f"{counted(len(found), 'file')} damaged, {left} left"
+        screen.print(f"{as_it_is(folder)}: {words}", soft_wrap=True)
+    if not all(finding.repaired for finding in found):
+        raise typer.Exit(1)
+
+
+@app.command()
 def collect(
     folder: Folder,
     rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
@@ -241,25 +276,40 @@ def collect(
 def verify(
     results: Annotated[str, typer.Argument(help="A study's folder or fsspec address, or its results.parquet.")],
     study: Annotated[str | None, typer.Option(help="The study whose claims to check; none: the folder's.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="List every verdict with its numbers.")] = False,
     json: Json = False,
 ) -> None:
-    """Check a paper's claims on the results: confirmed, not confirmed or undecided, each with its numbers.
+    """Check the papers' claims on the results: confirmed, refuted, undecided or not testable, by paper and method.
 
-    Example: [bold]polarised study verify runs/be_more_active-laptop[/bold]
+    Example: [bold]polarised study verify runs/be_more_active-laptop --all[/bold]
     """
-    from polarised.study.verify import verify as verified
+    from polarised.study import verify as verified
+    from polarised.study.claims.check import WORDS, titled
 
-    verdicts = verified(results, study=study)
+    found = verified(results, study=study)
     if json:
-        print_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
+        print_json(found.to_dict())
         return
     screen = console()
-    colours = {"confirmed": "green", "not confirmed": "red", "undecided": "yellow"}
-    for verdict in verdicts:
-        screen.print(
-            f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]: {as_it_is(verdict.claim)}", soft_wrap=True
-        )
-        screen.print(f"    {as_it_is(verdict.evidence)}", soft_wrap=True)
+    screen.print(found.headline, soft_wrap=True)
+    rows = [
+        (as_it_is(titled(row["paper"])), as_it_is(row["method"]), *(str(row[word] or "") for word in WORDS))
+        for row in found.summary
+    ]
+    screen.print(table("By paper and method", ("paper", "method", *WORDS), rows))
+    if not every:
+        screen.print("Every verdict with its numbers: [bold]--all[/bold]; what each claim says: docs/ledger.md")
+        return
+    colours = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "not testable": "dim"}
+    for name, verdicts in found.by_claim.items():
+        counted_in = "holds in {} of {}: ".format(*found.holds[name]) if name in found.holds else ""
+        screen.print(f"[bold]{as_it_is(name)}[/] {counted_in}{as_it_is(f'“{verdicts[0].claim}”')}", soft_wrap=True)
+        for verdict in verdicts:
+            stands = "" if verdict.survives is None else f" ({'stands' if verdict.survives else 'falls'} after Holm)"
+            where = " on ".join(filter(None, (verdict.method, verdict.dataset)))
+            word = f"[{colours[verdict.verdict]}]{verdict.verdict}[/]{stands}"
+            said = as_it_is(": ".join(filter(None, (where, verdict.evidence))))
+            screen.print(f"    {word} {said}", soft_wrap=True)
 
 
 @app.command()

@@ -54,7 +54,7 @@ def advice(regime: Regime, scores: "polars.DataFrame", standard: Pair | None = N
     `scores` are those of `compare`, `standard` the total correlation of mean and sample without what the standard rule
     calls passive, where that is another set of variables.
 
-    >>> from polarised.metrics.comparison import compare
+    >>> from polarised.metrics.evaluation import compare
     >>> from polarised.regime import Encodings, classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> regime = classify(encodings)

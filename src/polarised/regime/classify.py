@@ -126,10 +126,7 @@ def decide(
     rest_ratio: ArrayLike | None = None,
 ) -> "Regime":
     """Type the variables of an `Evidence`; what `classify` and `Evidence.classify` share."""
-    if not 0 < alpha < 0.5:
-        raise ConfigError(f"expected alpha between 0 and 0.5, got {alpha}; the papers use 0.1")
-    if rule not in RULES:
-        raise ConfigError(f"expected rule 'used', 'relative' or 'standard', got {rule!r}")
+    _check_rule(alpha, rule)
     statistics = evidence.statistics()
     rest = checked_rest(rest_ratio, len(statistics.ratio_mean))
     if decoder is not None and len(decoder.permuted) != len(statistics.ratio_mean):
@@ -174,6 +171,13 @@ def decide(
     )
 
 
+def _check_rule(alpha: float, rule: Rule) -> None:
+    if not 0 < alpha < 0.5:
+        raise ConfigError(f"expected alpha between 0 and 0.5, got {alpha}; the papers use 0.1")
+    if rule not in RULES:
+        raise ConfigError(f"expected rule 'used', 'relative' or 'standard', got {rule!r}")
+
+
 @dataclass(frozen=True, eq=False)
 class Regime:
     """The types of a VAE's latent variables with the evidence for each.
@@ -206,6 +210,14 @@ class Regime:
         counts = ", ".join(f"{self.types.count(kind)} {kind}" for kind in TYPES)
         how = f"{self.rule} rule, alpha {self.alpha:g}, {self.inputs} inputs"
         return f"{len(self.types)} latent variables: {counts} ({how})"
+
+    def __repr__(self) -> str:
+        return f"Regime({self})"
+
+    def _repr_html_(self) -> str:
+        from polarised.regime.notebook import regime_html
+
+        return f"<div><p><b>{self}</b></p>{regime_html(self)}</div>"
 
     @property
     def inputs(self) -> int:
@@ -273,6 +285,31 @@ class Regime:
             rest_ratio=self.rest_ratio,
         )
 
+    def types_at(self, alpha: float, *, rule: Rule | None = None) -> tuple[str, ...]:
+        """Return the types on the same evidence at another alpha, or under another rule, without their certainty.
+
+        Args:
+            alpha: The threshold.
+            rule: The rule; that of this regime if not given.
+
+        Returns:
+            The types that `at` gives too, many times as quickly.
+
+        Raises:
+            ConfigError: If alpha is not between 0 and 0.5 or there is no such rule.
+
+        >>> regime = classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]]))
+        >>> regime.types_at(0.2, rule="standard")
+        ('active', 'passive')
+        """
+        rule = rule or self.rule
+        _check_rule(alpha, rule)
+        if rule == "used":
+            slacks = Use.of(self.evidence, self.decoder, self.rest_ratio, alpha).slacks(self.statistics)
+        else:
+            slacks = Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift)
+        return tuple(str(TYPES[t]) for t in slacks.types())
+
     def table(self) -> "polars.DataFrame":
         """Return a row for each variable: type and every piece of evidence."""
         import polars
@@ -308,6 +345,18 @@ class Regime:
         return [j for j, own in enumerate(self.types) if own == kind]
 
 
+# How each rule decides that a variable is used, for tables and pages.
+OTHER_RULES = {
+    "used": "used, active or mixed",
+    "relative": "relative rule, active or mixed",
+    "standard": "standard rule, active or mixed",
+    "active_unit": "active units: Var(mean) > 0.01",
+    "kl": "KL > 0.01 nats",
+    "factor_vae": "FactorVAE: std(mean) ≥ 0.05",
+    "not_vanished": "DRVI: max |mean| ≥ 0.1",
+}
+
+
 def other_rules(regime: Regime, *, largest_mean: NDArray[Any] | None = None) -> "polars.DataFrame":
     """Return a row for each variable and a column for each rule: True where the rule counts the variable as used.
 
@@ -331,7 +380,7 @@ def other_rules(regime: Regime, *, largest_mean: NDArray[Any] | None = None) -> 
     deviation = np.sqrt(statistics.mean_variance * regime.rows / (regime.rows - 1))
     columns: dict[str, Any] = {"variable": np.arange(len(regime.types))}
     for rule in RULES:
-        types = regime.types if regime.rule == rule else regime.at(regime.alpha, rule=rule).types
+        types = regime.types_at(regime.alpha, rule=rule)
         columns[rule] = [kind != "passive" for kind in types]
     columns["active_unit"] = statistics.mean_variance > 0.01
     columns["kl"] = statistics.kl > 0.01
@@ -369,7 +418,7 @@ def sensitivity(regime: Regime, *, alphas: Sequence[float] = ALPHAS) -> "polars.
 
     if not alphas:
         raise ConfigError("expected at least one alpha, got none; the papers use 0.1")
-    columns = {f"alpha {alpha:g}": list(regime.at(alpha).types) for alpha in alphas}
+    columns = {f"alpha {alpha:g}": list(regime.types_at(alpha)) for alpha in alphas}
     return polars.DataFrame({"variable": np.arange(len(regime.types)), **columns})
 
 
@@ -384,7 +433,7 @@ def stable_range(regime: Regime, *, alphas: Sequence[float] = ALPHAS) -> list[tu
     own = regime.alpha
     below = sorted((a for a in alphas if a < own), reverse=True)
     above = sorted(a for a in alphas if a > own)
-    types = {alpha: regime.at(alpha).types for alpha in (*below, *above)}
+    types = {alpha: regime.types_at(alpha) for alpha in (*below, *above)}
 
     def reach(grid: Sequence[float], variable: int) -> float:
         last = own

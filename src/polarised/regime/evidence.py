@@ -6,14 +6,14 @@ positions of one convolutional input are no independent rows: they stay together
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised.errors import DataError
 from polarised.regime._moments import BLOCKS, BlockedMoments, blocked_moments, dealt
-from polarised.regime.encodings import checked_kl, checked_repeats, gaussians, prior_of
+from polarised.regime.encodings import Axis, checked_kl, checked_repeats, gaussians, prior_of
 from polarised.regime.states import TwoStates, count_ratios, share_below, two_states
 
 if TYPE_CHECKING:
@@ -111,16 +111,16 @@ class Evidence:
         prior_mean: ArrayLike = 0.0,
         prior_variance: ArrayLike = 1.0,
         kl: ArrayLike | None = None,
-        positions: Literal["observations", "variables"] = "observations",
+        axis: Axis = None,
         repeats: int = 1,
     ) -> None:
         """Take in the posteriors (and priors) of more inputs, any number of rows.
 
-        `kl` (d,) is the mean KL of these inputs where the prior is no Gaussian and its moments do not tell. Of a table
-        of convolutional latents `repeats` consecutive rows are the positions of one input.
+        `kl` (d,) is the mean KL of these inputs where the prior is no Gaussian and its moments do not tell. `axis` is
+        that of `Encodings`; of a table of latents with positions `repeats` consecutive rows are one input.
         """
         fixed = np.ndim(prior_mean) <= 1 and np.ndim(prior_variance) <= 1
-        means, variances, places = gaussians(mean, variance, log_variance, positions, checked=not fixed)
+        means, variances, places = gaussians(mean, variance, log_variance, axis, checked=not fixed)
         rows, latents = means.shape
         repeats = checked_repeats(repeats * places, rows)
         prior_means, prior_variances = prior_of(prior_mean, prior_variance, rows, latents)
@@ -130,7 +130,7 @@ class Evidence:
             scale = blocked_moments(variances, logarithms=True, repeats=repeats) if fixed else None
         # Moments of broken numbers are broken, which is quick to see; the careful look then says where they are.
         if location and scale and not (np.isfinite(location.squares + scale.squares).all() and scale.lowest >= 0):
-            gaussians(mean, variance, log_variance, positions)
+            gaussians(mean, variance, log_variance, axis)
         self._start(latents)
         self._count(variances, prior_variances)
         self.learned_prior_mean |= prior_means.ndim == 2
@@ -172,6 +172,28 @@ class Evidence:
         self._combine(*(np.roll(part, turn, axis=0) for part in (other._counts, other._means, other._squares)))
         self.inputs += other.inputs
         return self
+
+    def beside(self, other: Self) -> Self:
+        """Return the evidence on the variables of both, which were seen on the same inputs (two groups of latents).
+
+        Every input weighs the same, however many positions it has in either.
+        """
+        if self.latents is None or other.latents is None or self.inputs != other.inputs:
+            raise DataError(f"expected evidence on the same inputs, got {self.inputs} and {other.inputs}")
+        joined = type(self)()
+        joined._start(self.latents + other.latents)
+        inputs = dealt(self.inputs)
+        joined._counts, joined.inputs = inputs, self.inputs
+        for part in (self, other):
+            columns = slice(0, self.latents) if part is self else slice(self.latents, None)
+            places = np.divide(part._counts, inputs, out=np.ones(BLOCKS), where=inputs > 0)[:, None, None]
+            joined._means[:, :, columns], joined._squares[:, :, columns] = part._means, part._squares / places
+        joined._ratios = np.concatenate([self._ratios, other._ratios], axis=1)
+        if self._kl is not None or other._kl is not None:
+            joined._kl = np.concatenate([self.statistics().kl, other.statistics().kl])
+        joined.learned_prior_mean = self.learned_prior_mean or other.learned_prior_mean
+        joined.learned_prior_variance = self.learned_prior_variance or other.learned_prior_variance
+        return joined
 
     def statistics(self) -> Statistics:
         """Return the statistics over every input seen."""

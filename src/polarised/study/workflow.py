@@ -15,6 +15,7 @@ from polarised._io.files import contained
 from polarised.errors import ConfigError
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.grid import Study, load_study, study_scales
+from polarised.study.outlook import outlook
 from polarised.study.planning import Plan
 from polarised.study.planning import plan as calibrate
 from polarised.study.results import collect
@@ -207,6 +208,7 @@ def train(
     settings: Sequence[str] = (),
     out: str | Path = "runs",
     progress: bool = True,
+    tell: Callable[[str], None] | None = None,
 ) -> Path:
     """Train and measure one model; the same call after a kill goes on where it stopped.
 
@@ -215,6 +217,7 @@ def train(
         settings: ``key=value`` on top of them.
         out: The folder that holds run directories.
         progress: Whether to show a progress bar.
+        tell: Called before a training begins with the forecast of the run in one line.
 
     Returns:
         The run directory.
@@ -229,7 +232,10 @@ def train(
     True
     """
     read = config if isinstance(config, Mapping) else read_config(Path(config))
-    return execute(Run.from_config(overridden(dict(read), list(settings))), out, progress=progress)
+    made = Run.from_config(overridden(dict(read), list(settings)))
+    if tell is not None and not (Path(out) / made.name / "model.safetensors").exists():
+        tell(outlook(made))
+    return execute(made, out, progress=progress)
 
 
 def _conduct(

@@ -1,7 +1,7 @@
 """The theorems of the papers as functions, so that documentation can compute them and tests can hold them.
 
-`annealing`: what beta does to a VAE. `optimum`: why variables are active or passive. `correlation`: what passive
-variables and noise do to the correlation of a code. `estimation`: what minibatch estimates of q(z) get wrong.
+`annealing`: what beta does to a VAE. `correlation`: what passive variables and noise do to the correlation of a code,
+what minibatch estimates of q(z) get wrong, and why variables are active or passive.
 """
 
 from polarised.theory.annealing import (
