@@ -94,11 +94,18 @@ class Diagnosis:
 
         return diagnosis_html(self.headline, self.reading, self.regime, self.advice, self.groups)
 
-    def table(self) -> "polars.DataFrame":
-        """Return a row for each variable: type and every piece of evidence, with its group where there are several."""
+    def table(self, *, theory: bool = False) -> "polars.DataFrame":
+        """Return a row for each variable: type and every piece of evidence, with its group where there are several.
+
+        With `theory` also what the papers' definitions, propositions and theorems say of it, see `theory.statements`.
+        """
         import polars
 
         table = self.regime.table()
+        if theory:
+            from polarised.theory import statements
+
+            table = table.hstack(statements(self.encodings, alpha=self.regime.alpha).drop("variable"))
         if not self.groups:
             return table
         names = {j: name for name, of in self.groups.items() for j in of}
