@@ -125,7 +125,7 @@ def check_claims(table: polars.DataFrame, claims: Iterable[Claim]) -> Verificati
 
     A claim over strengths is tested at each of them and its worst is reported. Where the table has a column `rule`,
     claims about types are decided by the paper's rule and by the library's, and words that differ make it undecided; so
-    does dropping the runs whose metric `settled` is 0 where that changes the word. Seeds from 1000 on are not looked at.
+    does dropping the runs whose metric `settled` is 0 where that changes the word. Seeds from 1000 on do not count.
 
     Args:
         table: Columns run, seed, method, strength, dataset, representation, variables, metric, value, maybe `variable`
