@@ -74,7 +74,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "adapters.disentangling_vae",
         "adapters.disentanglement_lib",
     ),
-    "measure": ("study.measures", "study.further"),
+    "measure": ("study.measures", "study.further", "study.statements"),
     "executor": ("study.executors",),
     "claim": ("study.claims",),
     "figure": (
