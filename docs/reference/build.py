@@ -15,6 +15,7 @@ PAGES = {
     "prior": "Priors (`model.prior:`)",
     "likelihood": "Likelihoods (`model.likelihood:`)",
     "objective": "Objectives (`objective:`)",
+    "schedule": "Schedules (`training.schedule:` and `ramp` of an objective)",
     "polarised.training": "Training",
     "polarised.metrics": "Metrics",
     "polarised.metrics.estimators": "Estimators of total correlation",
