@@ -13,6 +13,7 @@ from polarised.study import Run, execute
 from polarised.study.config import CONSTANT, Training, read_training
 from polarised.study.grid import load_study
 from polarised.study.results import results_of
+from polarised.study.stages import dataset_of
 from study.workshop import study_config, write_study
 
 
