@@ -76,6 +76,7 @@ def run(
     gpus: Gpus = None,
     out: Annotated[str | None, typer.Option(help="Folder or fsspec address of the results.")] = None,
     models: Annotated[Path | None, typer.Option(help="Measure the trained models of this folder instead.")] = None,
+    shard: Annotated[str | None, typer.Option(help="Do one share of the runs and end, e.g. 2/8 in a queue.")] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -94,6 +95,11 @@ def run(
     kind = "models" if models is not None else study.scale
     root = out or str(contained("runs", "-".join(filter(None, (study.name, kind))), source=name))
     chosen = _executor(executor, jobs, address, cpus, gpus)
+    if shard is not None:
+        if models is not None or executor != "local":
+            raise ConfigError("expected --shard with --executor local and without --models: the queue deals it out")
+        _do_share(study, root, chosen, shard, quiet=quiet, json=json)
+        return
     if models is not None:
         if executor != "local":
             raise ConfigError(f"expected --models with --executor local, got {executor}; nothing is trained")
@@ -101,6 +107,57 @@ def run(
     else:
         failed = _conduct(study, root, chosen, retry=False, quiet=quiet or json)
     _finish(root, failed, quiet=quiet, json=json)
+
+
+def _do_share(study: "Study", root: str, executor: dict[str, Any], shard: str, *, quiet: bool, json: bool) -> None:
+    """Do one share of the runs; the table is for whoever collects when all shares are done."""
+    from polarised.study.queue import Shard
+    from polarised.study.runner import conduct, follow
+
+    command = shlex.join(["polarised", *sys.argv[1:]])
+    share = Shard.parse(shard)
+    ended = follow(
+        conduct(study, root, executor={**executor, "patient": False}, shard=share, command=command), quiet=quiet or json
+    )
+    done, failed, total = (0, 0, 0) if ended is None else (ended.done + ended.earlier, ended.failed, ended.total)
+    if json:
+        print_json({"folder": root, "shard": str(share), "done": done, "failed": failed, "runs": total})
+    else:
+        console(quiet=quiet).print(
+            f"share {share}: {done} of {_many(total, 'run')} done, {failed} failed; when all shares are: "
+            f"[bold]polarised study collect {as_it_is(shlex.quote(root))}[/bold]",
+            soft_wrap=True,
+        )
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def script(
+    name: Name,
+    settings: Settings = None,
+    scale: Scale = None,
+    out: Annotated[str, typer.Option(help="Folder of the results, which every node sees.")] = "runs/study",
+    slurm: Annotated[bool, typer.Option("--slurm", help="For SLURM, the one queue there is a script for.")] = True,
+    shards: Annotated[int, typer.Option(help="Jobs that share the runs.", min=1)] = 8,
+    cpus: Annotated[int, typer.Option(help="Processors, and runs at a time, of a job.", min=1)] = 1,
+    hours: Annotated[float, typer.Option(help="The longest time of a job.")] = 24.0,
+    memory: Annotated[int, typer.Option(help="Gigabytes for each processor.", min=1)] = 4,
+    gpus: Annotated[int, typer.Option(help="GPUs of a job.", min=0)] = 0,
+) -> None:
+    """Print a script that does a study as an array of jobs of SLURM; look at it, then submit it.
+
+    Example: [bold]polarised study script be_more_active --slurm --shards 16 --out /shared/study > study.sh[/bold]
+    """
+    from polarised.study.grid import load_study
+    from polarised.study.queue import slurm_script
+
+    study = load_study(name, scale=scale, settings=settings or [])
+    arguments = [name, *(settings or []), *(("--scale", study.scale) if study.scale else ()), "--out", out]
+    jobs = min(shards, len(study.points))
+    typer.echo(
+        slurm_script(arguments, jobs=jobs, name=study.name, cpus=cpus, hours=hours, memory=memory, gpus=gpus), nl=False
+    )
 
 
 @app.command()
@@ -177,7 +234,9 @@ def status(folder: Folder, json: Json = False) -> None:
     screen.print(table("By method", ("method", *STATES), rows))
     for state in states:
         if state.state == "running":
-            screen.print(f"running {state.point.run.name}: step {state.step:,} of {state.point.run.training.steps:,}")
+            where = f" on {as_it_is(state.host)}, {state.pace:.0f} steps/s" if state.host else ""
+            words = f"running {state.point.run.name}: step {state.step:,} of {state.point.run.training.steps:,}{where}"
+            screen.print(words, soft_wrap=True)
     for state in states:
         if state.state == "failed":
             screen.print(f"[red]failed[/] {state.point.run.name}: {as_it_is(state.reason)}", soft_wrap=True)

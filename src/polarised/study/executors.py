@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections import Counter, deque
@@ -25,7 +26,8 @@ from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError
 from polarised.registry import register
 from polarised.study.config import Run
-from polarised.study.run import execute, is_done
+from polarised.study.leases import leased
+from polarised.study.run import checkpoint_step, execute, is_done
 from polarised.study.storage import (
     FAILED,
     BusyError,
@@ -33,6 +35,7 @@ from polarised.study.storage import (
     fetch,
     is_address,
     open_filesystem,
+    put,
     read_text,
     record_failure,
     remove,
@@ -65,10 +68,13 @@ class Outcome(NamedTuple):
 
 
 @register("executor")
-def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, attempts: int = 3) -> Iterator[Event]:
+def local(
+    runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, attempts: int = 3, patient: bool = True
+) -> Iterator[Event]:
     """Do the runs on this machine, one single-threaded process a core (`jobs`; 0: every core).
 
     A worker that is killed is replaced and its run continued, at most `attempts` times; workers end with their parent.
+    A run that another command works on is waited for, in case that command ends, unless not `patient`.
     """
     if jobs < 0 or attempts < 1:
         raise ConfigError(f"expected jobs from 0 (every core) and attempts from 1, got {jobs} and {attempts}")
@@ -90,7 +96,7 @@ def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, a
                 free.append(worker)
                 if outcome.state == "full":
                     raise DiskFullError(outcome.reason)
-                if outcome.state in ("busy", "lost"):
+                if outcome.state == "lost" or (outcome.state == "busy" and patient):
                     waiting.append(run)
                 yield Event(outcome.state, run, outcome.reason, outcome.seconds)
     finally:
@@ -328,9 +334,28 @@ def work_at(run: Run, root: str, command: str) -> None:
         if not is_done(run, root):
             execute(run, root, command=command)
         return
+    desk = private_folder(hashlib.sha256(root.encode()).hexdigest()[:12])
+    checkpoint = desk / run.name / "checkpoint.safetensors"
+    uploaded = 0
+
+    def upload() -> None:
+        # As it is written, so that another node goes on where this one was lost.
+        nonlocal uploaded
+        if checkpoint.exists() and (written := checkpoint.stat().st_mtime_ns) != uploaded:
+            put(root, checkpoint, f"{run.name}/{checkpoint.name}")
+            uploaded = written
+
+    with leased(root, run.name, step=lambda: checkpoint_step(checkpoint.parent), renewed=upload):
+        try:
+            _work_on_desk(run, root, desk, command)
+        except KeyboardInterrupt:
+            upload()
+            raise
+
+
+def _work_on_desk(run: Run, root: str, desk: Path, command: str) -> None:
     system, base = open_filesystem(root)
     target = f"{base}/{run.name}"
-    desk = private_folder(hashlib.sha256(root.encode()).hexdigest()[:12])
     if system.exists(f"{target}/done.json"):
         desk_run = desk / run.name
         desk_run.mkdir(parents=True, exist_ok=True)
@@ -340,6 +365,8 @@ def work_at(run: Run, root: str, command: str) -> None:
         if done:
             return
         fetch(root, desk, run.name)
+    else:
+        _take_over(run, root, desk)
     try:
         directory = execute(run, desk, command=command)
     except Exception:
@@ -349,6 +376,21 @@ def work_at(run: Run, root: str, command: str) -> None:
     files = sorted((path for path in directory.iterdir() if path.name[0] != "."), key=lambda p: p.name == "done.json")
     system.makedirs(target, exist_ok=True)
     for path in files:
-        system.put(str(path), f"{target}/{path.name}")
-    remove(root, f"{run.name}/{FAILED}")
+        put(root, path, f"{run.name}/{path.name}")
+    for name in (FAILED, "checkpoint.safetensors"):
+        remove(root, f"{run.name}/{name}")
     shutil.rmtree(directory)
+
+
+def _take_over(run: Run, root: str, desk: Path) -> None:
+    """Bring the checkpoint of a run that another node began, where it is further than our own."""
+    system, base = open_filesystem(root)
+    if not system.exists(f"{base}/{run.name}/checkpoint.safetensors"):
+        return
+    with tempfile.TemporaryDirectory() as other:
+        fetch(root, Path(other), run.name, only=("checkpoint.safetensors",))
+        theirs, own = Path(other) / run.name, desk / run.name
+        if checkpoint_step(theirs) > checkpoint_step(own):
+            own.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(theirs / "checkpoint.safetensors", own / ".taken.tmp.safetensors")
+            (own / ".taken.tmp.safetensors").replace(own / "checkpoint.safetensors")
