@@ -4,7 +4,6 @@ from pathlib import Path
 
 import polars
 import pytest
-from polarised.study.run import dataset_of
 
 from polarised import registry
 from polarised.errors import ConfigError

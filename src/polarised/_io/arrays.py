@@ -226,7 +226,9 @@ class Parquet(ArrayFile):
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
         wanted = [column for name in names for column in self._columns[name]]
         for start in range(0, length, rows):
-            frame = table_slice(self.path, start, min(rows, length - start), wanted)
+            count = min(rows, length - start)
+            self.budget.stream(8 * count * len(wanted))
+            frame = table_slice(self.path, start, count, wanted)
             yield {name: self._array(frame, name) for name in names}
 
     def whole(self, name: str, *, largest: int | None = None) -> Array:
