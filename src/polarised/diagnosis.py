@@ -292,6 +292,11 @@ def diagnose(
             found = _of_files(paths, totals, axis)
         elif opened.kind == "run" and data is None:
             found = _of_run(opened.path, rule)
+        elif opened.kind == "scvi":
+            from polarised.adapters.folders import load_scvi
+
+            found = _of_object(*load_scvi(opened.path, data), request, opened.name)
+            found.provenance |= {"target": str(opened.path)}
         else:
             found = _of_object(opened.model(), opened.data() if data is None else data, request, opened.name)
             found.provenance |= {"target": str(opened.path), "kind": opened.kind}
@@ -719,7 +724,10 @@ def _is_ours(target: Any) -> bool:
 def _torch_is_here() -> bool:
     from importlib.util import find_spec
 
-    return find_spec("torch") is not None
+    try:
+        return find_spec("torch") is not None
+    except (ModuleNotFoundError, ValueError):
+        return False
 
 
 def _shown(
