@@ -7,13 +7,17 @@ Five ideas, left to right; everything else is a function between two of them::
     factors         decoder,      costs         variance of   active, mixed, passive,
                     prior                       q(z|x)        and why
 
-Look: `diagnose`, `classify`, `Evidence`, `compare`, `evaluate`, `forecast`, `Timeline`. Act: `train`, `cure`, `prune`,
-`ActiveVariables`. Study: `study`, `report`, `data`, `theory`, `demo`. Every name is loaded on first use: importing the
-package is quick, and torch is needed only where a network runs.
+- Look: `diagnose`, `forecast`, `classify`, `Evidence`, `compare`, `evaluate`, `Timeline`.
+- Act: `train`, `cure`, `prune`, `ActiveVariables`.
+- Study: `study`, `report`, `data`, `theory`, `demo`.
+
+Every name is loaded on first use: importing the package is quick, and torch is needed only where a network runs.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from polarised._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from polarised import adapters, data, metrics, models, objectives, registry, report, study, theory, training
@@ -21,8 +25,7 @@ if TYPE_CHECKING:
     from polarised.demonstration import Demonstration, demo
     from polarised.diagnosis import Diagnosis, diagnose
     from polarised.errors import ConfigError, DataError, DownloadError, PolarisedError
-    from polarised.metrics.comparison import compare
-    from polarised.metrics.evaluation import evaluate
+    from polarised.metrics.evaluation import compare, evaluate
     from polarised.models.vae import VAE, build_vae, load_vae, save_vae
     from polarised.pruning import PruningReport, prune
     from polarised.regime import Encodings, Evidence, Regime, classify
@@ -31,8 +34,6 @@ if TYPE_CHECKING:
     from polarised.regime.timeline import Timeline
     from polarised.registry import register
     from polarised.training.loop import train
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "ActiveVariables": "regime.selection",
@@ -52,7 +53,7 @@ _HOMES = {
     "VAE": "models.vae",
     "build_vae": "models.vae",
     "classify": "regime",
-    "compare": "metrics.comparison",
+    "compare": "metrics.evaluation",
     "cure": "curing",
     "demo": "demonstration",
     "diagnose": "diagnosis",

@@ -44,15 +44,15 @@ def test_sigma_is_a_question(tmp_path):
     path = npz(tmp_path, mu=MEAN, sigma=VARIANCE)
     with pytest.raises(DataError, match="which is it"):
         from_arrays(path)
-    np.testing.assert_array_equal(from_arrays(path, second="variance").variance, VARIANCE)
-    np.testing.assert_allclose(from_arrays(path, second="std").variance, VARIANCE**2)
+    np.testing.assert_array_equal(from_arrays(path, scale_kind="variance").variance, VARIANCE)
+    np.testing.assert_allclose(from_arrays(path, scale_kind="std").variance, VARIANCE**2)
 
 
 def test_a_spread_that_was_named_is_taken_at_its_word(tmp_path):
     path = npz(tmp_path, mu=MEAN, logvar=VARIANCE)
-    with pytest.raises(DataError, match="--second variance"):
+    with pytest.raises(DataError, match=r"scale_kind=.variance"):
         from_arrays(path)
-    np.testing.assert_allclose(from_arrays(path, second="log_variance").variance, np.exp(VARIANCE), rtol=1e-6)
+    np.testing.assert_allclose(from_arrays(path, scale_kind="log_variance").variance, np.exp(VARIANCE), rtol=1e-6)
 
 
 def test_missing_arrays_are_named(tmp_path):
@@ -182,7 +182,7 @@ def test_a_zip_bomb_is_refused_before_it_goes_off(tmp_path):
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 member.write(header((10**9, 8), "<f8"))
                 member.write(bytes(1 << 20))
-    with pytest.raises(DataError, match="it is damaged"):
+    with pytest.raises(DataError, match="where its header asks for 64000000128"):
         from_arrays(tmp_path / "codes.npz")
 
 

@@ -1,4 +1,4 @@
-"""What holds for every objective of the page, and for those that come."""
+"""What holds for every objective of the catalogue, and for those that come."""
 
 import itertools
 
@@ -10,36 +10,13 @@ from polarised import registry
 from polarised.models import build_vae
 from polarised.models.networks import seeded_weights
 from polarised.models.posteriors import DiagonalGaussian
-from polarised.objectives import (
-    DIPVAE,
-    ELBO,
-    IVAE,
-    RTCVAE,
-    AnnealedVAE,
-    BetaTCVAE,
-    BetaVAE,
-    Decomposition,
-    FactorVAE,
-    FreeBits,
-)
+from polarised.objectives import ELBO, AnnealedVAE
 from polarised.objectives import take_step as forward
 from polarised.objectives.terms import posterior_covariance
 
 PAGE = "objective"
 NAMES = registry.names(PAGE)
-SMALL = {"FactorVAE": {"critic_width": 16}, "RTCVAE": {"critic_width": 16}}
-VARIANTS = {
-    "BetaTCVAE": [{"estimator": e} for e in ("mws", "mss0", "mss1", "eq10b", "disentanglement_lib")],
-    "DIPVAE": [{"variant": "I"}, {"variant": "II"}],
-    "Decomposition": [{"divergence": "mmd"}, {"divergence": "inclusive_kl"}, {"compatibility": "released-code"}],
-    "IVAE": [{}, {"a": 100.0, "c": 0.0, "d": 10.0}, {"annealing": 10}],
-    "FactorVAE": [{}, {"compatibility": "disentanglement_lib"}],
-    "BetaVAE": [{}, {"warm_up": 10}],
-    "FreeBits": [{}, {"nats": 100.0}, {"group_size": 4}],
-    "GECO": [{}, {"cap": 0.5}, {"constraint": "distortion"}],
-    "SigmaVAE": [{}, {"warm_up": 10}],
-}
-SPECS = [{"name": name, **SMALL.get(name, {}), **extra} for name in NAMES for extra in VARIANTS.get(name, [{}])]
+SPECS = [spec for record in registry.records(PAGE) for spec in record.examples()]
 PRIORS = ["StandardNormal", {"name": "StudentT", "df": 5.0}, "Sparse", "GaussianMixture", "Conditional"]
 
 
@@ -186,22 +163,14 @@ class Reordered(nn.Module):
 
 
 NEUTRAL = [
-    BetaVAE(beta=1.0),
-    BetaTCVAE(beta=1.0),
-    DIPVAE(variant="I", lambda_od=0.0),
-    DIPVAE(variant="II", lambda_od=0.0),
-    FactorVAE(gamma=0.0, critic_width=8),
-    RTCVAE(beta=0.0, eta=0.0, critic_width=8),
-    IVAE(),
-    Decomposition(alpha=0.0),
-    Decomposition(alpha=0.0, beta=1.0, divergence="inclusive_kl"),
-    FreeBits(nats=0.0),
+    {"name": record.name, **settings}
+    for record in registry.records(PAGE)
+    for settings in record.facts.get("neutral", ())
 ]
 
 
-@pytest.mark.parametrize("objective", NEUTRAL, ids=repr)
-def test_neutral_weights_are_the_elbo(objective):
-    spec = {"name": type(objective).__name__, **vars(objective)}
+@pytest.mark.parametrize("spec", NEUTRAL, ids=label)
+def test_neutral_weights_are_the_elbo(spec):
     _, vae, _, price = setting(spec)
     elbo = setting("ELBO")[3]
     ours, theirs = price(), elbo(vae=vae)

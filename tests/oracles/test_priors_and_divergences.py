@@ -32,11 +32,14 @@ def posterior_of(case):
 def prior_of(record, latents, *, compatibility="none"):
     kind = record["type"]
     if kind == "student_t":
-        return StudentT(latents, df=record["df"])
+        return StudentT(latents, df=record["df"], scale=record.get("scale", 1.0))
     if kind == "sparse":
         return Sparse(latents, gamma=record["gamma"], width=record["spike_std"])
     if kind.startswith("gaussian_mixture"):
-        return GaussianMixture(latents, compatibility=compatibility)
+        means = tuple(tuple(np.atleast_1d(mean).tolist()) for mean in record["means"])
+        stds = record["stds"] if "stds" in record else [record["std"]] * len(means)
+        variance, weights = tuple(std**2 for std in stds), tuple(record["weights"])
+        return GaussianMixture(latents, means=means, variance=variance, weights=weights, compatibility=compatibility)
     return Anisotropic(latents, variances=tuple(s**2 for s in record["scale"])).double()
 
 

@@ -43,7 +43,7 @@ def test_the_smallest_codes_have_a_page(latents: int, tmp_path: Path) -> None:
 
 def test_a_study_has_a_page(table: polars.DataFrame, tmp_path: Path) -> None:
     path = write_report(table, tmp_path / "study.html", title="Study", verdicts=VERDICTS)
-    assert "not confirmed" in path.read_text(encoding="utf-8")
+    assert "refuted" in path.read_text(encoding="utf-8")
 
 
 def test_what_cannot_be_reported_is_said(diagnosis: Diagnosis, table: polars.DataFrame, tmp_path: Path) -> None:

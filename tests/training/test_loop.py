@@ -36,7 +36,7 @@ def test_history_has_every_term_and_the_open_window_last():
 
 def test_seconds_go_on_where_they_stopped_without_the_pause():
     before = Records(every=5)
-    before.take(1, {"loss": torch.tensor(1.0)})
+    before.take(1, ["loss"], torch.tensor([1.0]))
     before.flush()
     state = before.state() | {"history.seconds": np.array([100.0])}
     after = Records(every=5)

@@ -105,7 +105,7 @@ def run(
 
 @app.command()
 def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs = 0, json: Json = False) -> None:
-    """Say what a study will cost, from a short calibration on this machine; nothing is started.
+    """Say what a study will cost, by a short calibration here, and what its seeds can decide; nothing is started.
 
     Example: [bold]polarised study plan be_more_active --scale paper --jobs 64[/bold]
     """
@@ -124,6 +124,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
                 "core_hours": result.core_hours,
                 "workers": workers,
                 "days": result.days(workers),
+                "decidable": [power.to_dict() for power in result.powers],
                 "outlook": result.outlook,
             }
         )
@@ -146,7 +147,10 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
         f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
-    screen.print(result.outlook)
+    screen.print(as_it_is(result.outlook), soft_wrap=True)
+    if result.powers:
+        told = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.words) for one in result.powers]
+        screen.print(table("What the seeds can decide", ("claim", "statistic", "seeds", "decided in 4 of 5"), told))
 
 
 @app.command()
@@ -219,7 +223,7 @@ def retry(
 @app.command()
 def collect(
     folder: Folder,
-    rule: Annotated[str | None, typer.Option(help="standard or relative, instead of the study's own rule.")] = None,
+    rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
     json: Json = False,
 ) -> None:
     """Write the tidy table of what is done so far: results.parquet.
@@ -229,9 +233,9 @@ def collect(
     from polarised.errors import ConfigError
     from polarised.study.results import collect as collected
 
-    rules: dict[str | None, Rule | None] = {None: None, "standard": "standard", "relative": "relative"}
+    rules: dict[str | None, Rule | None] = {None: None, "used": "used", "standard": "standard", "relative": "relative"}
     if rule not in rules:
-        raise ConfigError(f"expected --rule standard or relative, got {rule!r}")
+        raise ConfigError(f"expected --rule used, relative or standard, got {rule!r}")
     path = collected(folder, rule=rules[rule])
     if json:
         print_json({"results": str(path)})
@@ -243,24 +247,38 @@ def collect(
 def verify(
     results: Annotated[str, typer.Argument(help="A study's folder or fsspec address, or its results.parquet.")],
     study: Annotated[str | None, typer.Option(help="The study whose claims to check; none: the folder's.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="List every verdict with its numbers.")] = False,
     json: Json = False,
 ) -> None:
-    """Check a paper's claims on the results: confirmed, not confirmed or undecided, each with its numbers.
+    """Check the papers' claims on the results: confirmed, refuted, undecided or not testable, by paper and method.
 
-    Example: [bold]polarised study verify runs/be_more_active-laptop[/bold]
+    Example: [bold]polarised study verify runs/be_more_active-laptop --all[/bold]
     """
-    from polarised.study.verify import verify as verified
+    from polarised.study.claims.check import WORDS, titled
+    from polarised.study.claims.verify import verify as verified
 
-    verdicts = verified(results, study=study)
+    found = verified(results, study=study)
     if json:
-        print_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
+        print_json(found.to_dict())
         return
     screen = console()
-    colours = {"confirmed": "green", "not confirmed": "red", "undecided": "yellow"}
-    for verdict in verdicts:
-        screen.print(
-            f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]: {as_it_is(verdict.claim)}", soft_wrap=True
-        )
+    screen.print(found.headline)
+    rows = [
+        (as_it_is(titled(row["paper"])), as_it_is(row["method"]), *(str(row[word] or "") for word in WORDS))
+        for row in found.summary
+    ]
+    screen.print(table("By paper and method", ("paper", "method", *WORDS), rows))
+    holds = [f"{as_it_is(name)} {k} of {n}" for name, (k, n) in found.holds.items() if n > 1]
+    if holds:
+        screen.print(f"Holds in: {', '.join(holds)}", soft_wrap=True)
+    if not every:
+        screen.print("Every verdict with its numbers: [bold]--all[/bold]; what each claim says: docs/ledger.md")
+        return
+    colours = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "not testable": "dim"}
+    for verdict in found.verdicts:
+        stands = "" if verdict.survives is None else f" ({'stands' if verdict.survives else 'falls'} after Holm)"
+        word = f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]{stands}"
+        screen.print(f"{word}: {as_it_is(verdict.statement)}", soft_wrap=True)
         screen.print(f"    {as_it_is(verdict.evidence)}", soft_wrap=True)
 
 

@@ -21,8 +21,8 @@ def train(
 
     Example: [bold]polarised train beta.yaml objective.beta=8 seed=1[/bold]
     """
+    from polarised.diagnosis import diagnose
     from polarised.study import train as train_run
-    from polarised.study.examine import diagnose_run
     from polarised.training import keep_freed_memory
 
     keep_freed_memory()
@@ -34,7 +34,7 @@ def train(
         progress=not quiet,
         tell=None if quiet or json else lambda line: screen.print(f"[dim]{as_it_is(line)}[/dim]", soft_wrap=True),
     )
-    diagnosis = diagnose_run(directory)
+    diagnosis = diagnose(directory)
     if json:
         print_json({**diagnosis.to_dict(), "directory": str(directory)})
     else:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from polarised._io.files import replacing
 from polarised.data.own import open_picture
 from polarised.errors import DataError
+from polarised.metrics import correlation
 from polarised.report.theme import SERIES, TYPES, Look
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ __all__ = [
     "colour_bar",
     "diverging",
     "legend",
+    "middle_range",
     "panels",
     "save",
     "series",
-    "spread",
+    "shown_correlations",
     "trail",
 ]
 
@@ -107,7 +109,7 @@ def band(
     at, nothing = np.asarray(x, dtype=float), np.array([np.nan])
     many = [v if 2 * v.size >= most else nothing for v in finite]
     few = [v if 0 < 2 * v.size < most else nothing for v in finite]
-    low, high = np.transpose([spread(v) for v in many])
+    low, high = np.transpose([middle_range(v) for v in many])
     axis.fill_between(at, low, high, color=look.light, alpha=0.17, linewidth=0)
     axis.plot(at, [v.mean() for v in many], label=label, **_stroke(look))
     if any(v is not nothing for v in few):
@@ -130,7 +132,7 @@ def trail(
     points = [(float(u.mean()), float(v.mean())) for u, v in kept]
     if points:
         x, y = (np.array(side) for side in zip(*points, strict=True))
-        (left, right), (low, high) = (np.transpose([spread(v[i]) for v in kept]) for i in (0, 1))
+        (left, right), (low, high) = (np.transpose([middle_range(v[i]) for v in kept]) for i in (0, 1))
         if len(x) > 1 and np.ptp(np.sign(np.diff(x))) == 0:
             axis.fill_between(x, low, high, color=look.light, alpha=0.17, linewidth=0)
         else:
@@ -140,10 +142,10 @@ def trail(
     return points
 
 
-def spread(values: NDArray[Any]) -> tuple[float, float]:
+def middle_range(values: NDArray[Any]) -> tuple[float, float]:
     """Return the range of the middle 95 % of repeated runs; it stays where runs can be, unlike an interval of a mean.
 
-    >>> spread(np.array([1.0, 2.0, 3.0]))
+    >>> middle_range(np.array([1.0, 2.0, 3.0]))
     (1.05, 2.95)
     """
     low, high = np.percentile(values, [2.5, 97.5])
@@ -210,6 +212,26 @@ def diverging() -> Any:
 
     colours = ["#7f3b08", "#b35806", "#f1a340", "#fee0b6", "#ffffff", "#d8daeb", "#998ec3", "#542788", "#2d004b"]
     return LinearSegmentedColormap.from_list("orange_white_violet", colours)
+
+
+def shown_correlations(codes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the correlations (d, d) as a matrix shows them: unknown (NaN) where a variable never changes.
+
+    Args:
+        codes: Codes (n, d).
+
+    Returns:
+        The correlations.
+
+    >>> shown_correlations(np.array([[0.0, 5.0], [1.0, 5.0]]))
+    array([[ 1., nan],
+           [nan, nan]])
+    """
+    constant = np.ptp(codes, axis=0) == 0
+    matrix = correlation(codes)
+    matrix[constant] = np.nan
+    matrix[:, constant] = np.nan
+    return matrix
 
 
 def save(

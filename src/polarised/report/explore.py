@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polarised._io import plain
 from polarised.errors import DataError
-from polarised.report.page import plain, rendered
+from polarised.report.page import rendered
 from polarised.report.theme import png, strip
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from polarised.diagnosis import Pictures
 from polarised.errors import DataError
-from polarised.regime import Encodings, Regime, classify
+from polarised.regime import Encodings, Regime
 from polarised.regime.timeline import Timeline
 from polarised.study.grid import Point, Study
-from polarised.study.measures import images_of_prior, timeline_of
+from polarised.study.measures import images_of_prior, regime_of, timeline_of
 from polarised.study.results import results_of
 from polarised.study.runner import read_study
 from polarised.study.stages import dataset_of, is_done
@@ -102,8 +102,7 @@ class Material:
 
     def regime(self, point: Point) -> Regime:
         """Return the types of a run's variables by the rule of the study."""
-        alpha, seed = point.run.evaluation.alpha, point.run.seed
-        return classify(self.encodings(point), alpha=alpha, rule=self.study.rule, seed=seed)
+        return regime_of(self.root / point.run.name, point.run, rule=self.study.rule)
 
     def timeline(self, point: Point) -> Timeline:
         """Return what was seen of a run's variables while it trained."""

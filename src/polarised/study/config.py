@@ -9,19 +9,36 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-import yaml
-
 from polarised import registry
-from polarised.errors import ConfigError
+from polarised._io.text import parse_yaml, read_small
+from polarised.errors import ConfigError, DataError
 
-__all__ = ["Evaluation", "Run", "Snapshots", "Training", "overridden", "read_config", "read_evaluation"]
+__all__ = [
+    "Evaluation",
+    "Run",
+    "Snapshots",
+    "Training",
+    "overridden",
+    "read_config",
+    "read_evaluation",
+    "read_training",
+]
 
 S = TypeVar("S")
+
+# The schedule of every run that names none, written out.
+CONSTANT = {"name": "constant", "warm_up": 0}
+LARGEST_CONFIG = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How long and how fast to train; `device`, `checkpoint_every` and `log_every` do not change the result."""
+    """How long and how fast to train; `device`, `checkpoint_every` and `log_every` do not change the result.
+
+    `schedule` names how the learning rate goes, `settling` has the settings of `polarised.training.Settling` where a
+    run is to end when it has settled (`steps` are then the most it takes), `split` is the share of the images trained
+    on, where the others are kept to measure on, and `compiled` lets torch.compile make one kernel of many.
+    """
 
     steps: int = 300_000
     batch_size: int = 64
@@ -29,6 +46,10 @@ class Training:
     betas: tuple[float, float] = (0.9, 0.999)
     amsgrad: bool = False
     precision: Literal["float32", "bfloat16"] = "float32"
+    schedule: Any = field(default_factory=lambda: dict(CONSTANT))
+    settling: Any = None
+    split: float | None = None
+    compiled: bool = False
     device: str = "cpu"
     checkpoint_every: int = 1000
     log_every: int = 50
@@ -110,7 +131,7 @@ class Run:
             },
             objective=_completed("objective", config.get("objective", "BetaVAE")),
             auxiliary=None if auxiliary is None else list(auxiliary),
-            training=_section(Training, config.get("training", {}), "training", TRAINING),
+            training=read_training(config.get("training", {})),
             snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
             evaluation=read_evaluation(config.get("evaluation", {})),
             seed=seed,
@@ -146,7 +167,7 @@ class Run:
             },
             "objective": _chosen("objective", self.objective),
             "auxiliary": self.auxiliary,
-            "training": _differing(self.identity["training"], Training()),
+            "training": self._training,
             "snapshots": _differing(self.identity["snapshots"], Snapshots()),
             "seed": self.seed,
         }
@@ -154,24 +175,66 @@ class Run:
         words = "-".join(words_of(self, chosen["model"]["prior"]))
         return re.sub(r"[^A-Za-z0-9.-]+", "_", words) + f"-{digest}"
 
+    @property
+    def _training(self) -> dict[str, Any]:
+        """The settings of the training that differ from the defaults, within its schedule and settling too."""
+        chosen = _differing(self.identity["training"], Training())
+        if "schedule" in chosen:
+            chosen["schedule"] = _chosen("schedule", chosen["schedule"])
+        if "settling" in chosen:
+            from polarised.training.pace import Settling
+
+            chosen["settling"] = _differing(chosen["settling"], Settling())
+        return chosen
+
 
 def read_config(path: str | Path) -> dict[str, Any]:
     """Read a YAML mapping of settings."""
     try:
-        config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        config = parse_yaml(read_small(path, largest=LARGEST_CONFIG), where=path)
     except FileNotFoundError:
         raise ConfigError(f"expected a config file, {path} does not exist") from None
     except IsADirectoryError:
         raise ConfigError(f"expected a file of settings, {path} is a folder; name a YAML file in it") from None
     except OSError as error:
         raise ConfigError(f"expected a config file, could not read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"expected YAML in {path}, could not read it: {error}") from error
+    except DataError as error:
+        raise ConfigError(str(error)) from error
     if config is None:
         return {}
     if not isinstance(config, dict):
         raise ConfigError(f"expected a mapping of settings in {path}, got {type(config).__name__}")
     return config
+
+
+def read_training(settings: Any) -> Training:
+    """Check the settings of a training, its schedule and settling included, and write out every default.
+
+    Args:
+        settings: A mapping of settings.
+
+    Returns:
+        The training.
+
+    Raises:
+        ConfigError: If a setting does not exist or makes no sense.
+
+    >>> read_training({"schedule": "cosine"}).schedule
+    {'name': 'cosine', 'warm_up': 0, 'hold': 0, 'end': 0.0}
+    """
+    training = _section(Training, settings, "training", TRAINING)
+    if training.split is not None and not 0 < training.split < 1:
+        raise ConfigError(f"expected training.split above 0 and below 1, got {training.split}; 0.9 is customary")
+    if training.schedule != CONSTANT:
+        training = replace(training, schedule=_completed("schedule", training.schedule))
+        registry.build("schedule", training.schedule, training.steps)
+    if training.settling is not None:
+        from polarised.training.pace import Settling, check_settling
+
+        settling = _section(Settling, training.settling, "training.settling", {})
+        check_settling(settling, training.schedule, training.steps)
+        training = replace(training, settling=asdict(settling))
+    return training
 
 
 def read_evaluation(settings: Any) -> Evaluation:
@@ -204,7 +267,10 @@ def overridden(config: Mapping[str, Any], assignments: Sequence[str]) -> dict[st
                 child = {"name": child}
             section[parent] = child if isinstance(child, dict) else {}
             section = section[parent]
-        value = yaml.safe_load(text)
+        try:
+            value = parse_yaml(text, where=f"the value of {path}")
+        except DataError as error:
+            raise ConfigError(str(error)) from error
         if last == "name" and parents and section.get("name") != value:
             section.clear()  # the settings of another entry mean nothing to this one
         section[last] = value
@@ -287,24 +353,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-# objective → (method as the studies name it, the settings that tell its models apart; the first is its strength).
-METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ELBO": ("VAE", ()),
-    "BetaVAE": ("beta-VAE", ("beta",)),
-    "AnnealedVAE": ("annealed VAE", ("c_max",)),
-    "FactorVAE": ("FactorVAE", ("gamma",)),
-    "BetaTCVAE": ("beta-TCVAE", ("beta",)),
-    "DIPVAE": ("DIP-VAE", ("lambda_od",)),
-    "RTCVAE": ("RTC-VAE", ("beta",)),
-    # The weight of total correlation; the others tell a VAE from a beta-VAE.
-    "IVAE": ("weighted VAE", ("c", "a", "b", "d")),
-    "Decomposition": ("decomposition", ("alpha", "beta")),
-    "FreeBits": ("free bits", ("nats",)),
-    "GECO": ("GECO", ("kappa",)),
-    "SigmaVAE": ("sigma-VAE", ()),
-}
-
-
 def labels_of(run: Run) -> dict[str, Any]:
     """Return the labels of a run for which no study has names: method, strength, dataset, seed.
 
@@ -334,16 +382,16 @@ def words_of(run: Run, prior: Mapping[str, Any]) -> list[str]:
 
 
 def _method(run: Run) -> tuple[str, tuple[str, ...]]:
-    name = run.objective["name"]
-    if name not in METHODS:
-        numbers = [key for key, value in run.objective.items() if _is_number(value)]
-        return _short(name), tuple(numbers[:1])
-    method, settings = METHODS[name]
-    if name == "DIPVAE":
-        method += f"-{run.objective['variant']}"
+    """Return the method as the studies name it, and the settings that tell its models apart, the strength first."""
+    record = registry.record("objective", run.objective["name"])
+    numbers = [key for key, value in run.objective.items() if _is_number(value)]
+    settings = record.strength or tuple(numbers[:1])
+    method, completed_by = record.title, record.facts.get("titled_by")
+    if completed_by:
+        method += f"-{run.objective[completed_by]}"
     # What makes an iVAE is a prior that knows u, whatever the weights of its bound.
-    if name in ("ELBO", "IVAE") and run.model["prior"]["name"] == "Conditional":
-        method = "iVAE"
+    if "u" in registry.record("prior", run.model["prior"]["name"]).needs:
+        method = record.facts.get("title_given_u", method)
     return method, settings
 
 

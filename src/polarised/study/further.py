@@ -1,4 +1,4 @@
-"""The rows a further measure returns, and how they join the tables of a run."""
+"""Measures a run can ask for in `evaluation.further`: what they score, and how it joins the tables of a run."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,9 +20,10 @@ from polarised.metrics import (
     mutual_information_matrix,
     sap,
 )
+from polarised.metrics.evaluation import prior_scale
 from polarised.random import seed_for
 from polarised.regime import Encodings, classify
-from polarised.registry import register
+from polarised.registry import Output, register
 from polarised.study.config import Run
 from polarised.study.measures import SCORES
 
@@ -47,7 +48,20 @@ Rows = list[tuple[str, str | None, str, float]]
 
 
 def further_scores(run: Run, vae: "VAE", dataset: Dataset, encodings: Encodings) -> polars.DataFrame:
-    """Return what the run asks for in `evaluation.further`, one row a number, in the columns of every other table."""
+    """Return what the run asks for in `evaluation.further`, one row a number, in the columns of every other table.
+
+    Args:
+        run: The run, whose `evaluation.further` names the measures.
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+
+    Returns:
+        One row for each number: rule, metric, representation, variables, value.
+
+    Raises:
+        DataError: A measure needs what the dataset does not have.
+    """
     rows: list[tuple[str | None, str, str | None, str, float]] = []
     for spec in run.evaluation.further:
         found = registry.build("measure", spec, vae, dataset, encodings, run.seed)
@@ -56,7 +70,15 @@ def further_scores(run: Run, vae: "VAE", dataset: Dataset, encodings: Encodings)
 
 
 def representations(encodings: Encodings, seed: int) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the mean and the sampled codes under their names."""
+    """Yield the mean and the sampled codes under their names.
+
+    Args:
+        encodings: The encodings of the model.
+        seed: Seed of the samples.
+
+    Yields:
+        The name of each representation with its codes.
+    """
     yield "mean", encodings.mean
     yield "sampled", encodings.sample(seed=seed)
 
@@ -64,12 +86,44 @@ def representations(encodings: Encodings, seed: int) -> Iterator[tuple[str, NDAr
 BLOCK = 500
 
 
-@register("measure")
+@register(
+    "measure",
+    title="width and overlap of encoders",
+    outputs=(
+        Output(
+            "encoder_entropy",
+            unit="nats",
+            reading="Entropy of q(z|x), averaged over inputs: the wider the encoders, the larger.",
+        ),
+        Output(
+            "encoder_std",
+            "encoder standard deviation",
+            reading="Standard deviation of q(z_j|x), averaged over inputs and variables.",
+        ),
+        Output("index_information"),
+        Output(
+            "overlap",
+            "overlap of encoders",
+            reading="0 if no two encoders meet, 1 if all are the same: 1 - information about the input / log n.",
+        ),
+    ),
+    references=("Mathieu2019",),
+)
 def encoder_overlap(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, inputs: int = 1000) -> Rows:
-    """Measure how wide encoders are and how much they overlap [Mathieu2019, section 4].
+    """Measure how wide encoders are and how much they overlap [Mathieu2019, section 3.1].
 
     encoder_entropy = E[H(q(z|x))] in nats; index_information = E[log q(z|x) - log mean_k q(z|x_k)] over `inputs`
     inputs: log n when no two encoders meet, 0 when all are one; overlap = 1 - index_information / log n.
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        inputs: How many inputs to compare with each other.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
     """
     variance = encodings.variance.astype(np.float64)
     entropy = 0.5 * (np.log(2 * np.pi * np.e * variance)).sum(axis=1).mean()
@@ -85,7 +139,20 @@ def encoder_overlap(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: in
     ]
 
 
-@register("measure")
+@register(
+    "measure",
+    title="distance of the aggregate posterior from the prior",
+    outputs=(
+        Output(
+            "mmd",
+            "MMD",
+            reading="Maximum mean discrepancy of codes and draws of the prior: 0 where both have one distribution.",
+        ),
+        Output("inclusive_kl", "KL(p ‖ q)", unit="nats", reading="Large where the codes miss a part of the prior."),
+        Output("exclusive_kl", "KL(q ‖ p)", unit="nats", reading="Large where codes lie outside the prior."),
+    ),
+    references=("Mathieu2019",),
+)
 def prior_match(
     vae: "VAE",
     dataset: Dataset,
@@ -101,6 +168,21 @@ def prior_match(
     MMD is the mean over blocks of 500 draws, see `objectives.terms.mmd`. inclusive_kl = KL(p(z) || q(z)), large where
     q misses a part of p, and exclusive_kl = KL(q(z) || p(z)) take q(z) as the mixture of up to 2,000 encoders, which
     is exact for small data and meaningless in many dimensions [Mathieu2019, appendix B].
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        draws: How many draws of the prior.
+        per_variable: Whether the MMD is that of each variable, averaged.
+        divergences: Whether to measure both divergences.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
+
+    Raises:
+        DataError: The prior depends on u.
     """
     import torch
 
@@ -141,13 +223,53 @@ def _log_mean(log_each: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(logsumexp(log_each, axis=1) - np.log(log_each.shape[1]))
 
 
-@register("measure")
+@register(
+    "measure",
+    title="dependence of pairs beyond correlation",
+    outputs=(
+        Output(
+            "pair_information",
+            "mutual information of pairs",
+            unit="nats",
+            reading="What two variables share on average, less what shuffled ones show: zero means zero.",
+        ),
+        Output(
+            "largest_pair_information",
+            "largest mutual information of a pair",
+            unit="nats",
+            reading="The same of the pair that shares most.",
+        ),
+        Output(
+            "excess_information",
+            "information beyond correlation",
+            unit="nats",
+            reading="What two variables share beyond what Gaussian ones of their correlation do.",
+        ),
+        Output(
+            "largest_excess_information",
+            "largest information beyond correlation",
+            unit="nats",
+            reading="The same of the pair in which it is largest.",
+        ),
+    ),
+    references=("Cheng2021",),
+)
 def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, bins: int = 20) -> Rows:
     """Measure dependence of pairs that correlation, and so the Gaussian total correlation, cannot see [Cheng2021].
 
     pair_information is the mutual information of two variables in nats, less what shuffled variables give;
     excess_information is that minus the -log(1 - r^2) / 2 of Gaussian variables of their correlation r. Averages over
     pairs, and the largest pair.
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        bins: Number of equal-width bins of each variable.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
     """
     rows: Rows = []
     for representation, codes in representations(encodings, seed):
@@ -162,11 +284,32 @@ def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed
     return rows
 
 
-@register("measure")
+@register(
+    "measure",
+    title="sparsity of the means",
+    outputs=(
+        Output("hoyer"),
+        Output(
+            "hoyer_unscaled",
+            "sparsity (Hoyer), unscaled",
+            reading="The same without scaling the variables: one that has collapsed counts as sparse.",
+        ),
+    ),
+    references=("Hoyer2004", "Mathieu2019"),
+)
 def sparsity(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Rows:
     """Measure the Hoyer sparsity of the means, each variable divided by its spread, and as they are [Mathieu2019].
 
     Without the division a collapsed variable counts as sparse.
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
     """
     return [
         ("hoyer", "mean", "full", hoyer(encodings.mean)),
@@ -177,7 +320,20 @@ def sparsity(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> R
 CHUNK = 4096
 
 
-@register("measure")
+@register(
+    "measure",
+    title="alignment of variables with factors",
+    outputs=(
+        Output("factor_vae_score"),
+        Output(
+            "factor_vae_score_transported",
+            "FactorVAE score of transported codes",
+            reading="The same with the codes of a Student-t prior mapped to a normal one first.",
+        ),
+    ),
+    needs=("factors",),
+    references=("Kim2018", "Mathieu2019"),
+)
 def axis_alignment(
     vae: "VAE",
     dataset: Dataset,
@@ -187,12 +343,16 @@ def axis_alignment(
     votes: int = 10_000,
     test_votes: int = 5_000,
     batch_size: int = 64,
+    threshold: float = 0.05,
+    pruned_by: Literal["prior", "reference"] = "prior",
 ) -> Rows:
     """Score how well one variable stands for one factor [Kim2018, section 4], on the means and on transported means.
 
     factor_vae_score takes the means as they are; factor_vae_score_transported first maps the codes of a Student-t
     prior to a normal one, z -> Phi^-1(F_t(z)), since heavy tails mislead variances [Mathieu2019, section 6.1]. Under
-    other priors the two are the same. Every image is encoded once.
+    other priors the two are the same. Every image is encoded once. Variables whose means vary by less than `threshold`
+    of the prior's standard deviation do not vote; `pruned_by="reference"` takes the threshold as it stands, as the
+    reference code does, which favours priors of large scale.
     """
     if dataset.factor_space is None:
         raise DataError(f"axis_alignment needs a dataset with factors, {dataset.name} has none; leave it out")
@@ -202,21 +362,45 @@ def axis_alignment(
         "test_votes": test_votes,
         "batch_size": batch_size,
         "variance_rows": min(10_000, len(dataset)),
+        "threshold": threshold,
         "seed": seed,
     }
+    scale = prior_scale(encodings) if pruned_by == "prior" else 1.0
     sizes = dataset.factor_space.sizes
-    plain = factor_vae_score(codes, sizes, **settings).score
-    degrees = getattr(vae.prior, "df", None)
+    plain = factor_vae_score(codes, sizes, scale=scale, **settings).score
     moved = plain
+    degrees, width = getattr(vae.prior, "df", None), getattr(vae.prior, "scale", 1.0)
     if degrees is not None:
-        moved = factor_vae_score(lambda rows: transported(codes(rows), degrees), sizes, **settings).score
+        # Transported codes are held against a standard normal, whatever the scale they came from.
+        moved = factor_vae_score(
+            lambda rows: transported(codes(rows) / width, degrees), sizes, scale=1.0, **settings
+        ).score
     return [
         ("factor_vae_score", "mean", "full", plain),
         ("factor_vae_score_transported", "mean", "full", moved),
     ]
 
 
-@register("measure")
+@register(
+    "measure",
+    title="what single variables know of factors",
+    outputs=(
+        Output("sap"),
+        Output("mig"),
+        Output(
+            "disintegrated_r2",
+            "disintegrated factors, by R²",
+            reading="How many factors are spread over several independent variables, each with enough R².",
+        ),
+        Output(
+            "disintegrated_nmi",
+            "disintegrated factors, by NMI",
+            reading="How many factors are spread over several independent variables, each with enough information.",
+        ),
+    ),
+    needs=("factors",),
+    references=("Kumar2018", "Chen2018", "Cheng2021"),
+)
 def factor_information(
     vae: "VAE",
     dataset: Dataset,
@@ -228,8 +412,8 @@ def factor_information(
 ) -> Rows:
     """Score what single variables know of single factors: SAP, MIG, disintegration [Kumar2018; Chen2018; Cheng2021].
 
-    A factor is disintegrated if several mutually uncorrelated variables each have R^2 (or normalised mutual
-    information) above `threshold` with it [Cheng2021, section 6.3].
+    A factor is disintegrated if several mutually independent variables that are not passive each have R^2 (or
+    normalised mutual information) above `threshold` with it [Cheng2021, section 6.3].
     """
     if encodings.factors is None:
         raise DataError(f"factor_information needs a dataset with factors, {dataset.name} has none; leave it out")
@@ -237,17 +421,43 @@ def factor_information(
     for representation, codes in representations(encodings, seed):
         rows.append(("sap", representation, "full", sap(codes, encodings.factors, kind=kind).score))
         rows.append(("mig", representation, "full", mig(codes, encodings.factors)))
+    used = classify(encodings, seed=seed).alive
     for measure in ("r2", "nmi"):
-        spread = disintegration(encodings.mean, encodings.factors, measure=measure, threshold=threshold)
+        spread = disintegration(encodings.mean, encodings.factors, measure=measure, threshold=threshold, used=used)
         rows.append((f"disintegrated_{measure}", "mean", "full", float(spread["disintegrated"].sum())))
     return rows
 
 
-@register("measure")
+@register(
+    "measure",
+    title="recovery of true sources",
+    outputs=(
+        Output("mcc"),
+        Output(
+            "mcc_spearman",
+            "MCC by rank correlation",
+            reading="The same by rank correlation: 1 recovers all sources up to a monotone map.",
+        ),
+    ),
+    needs=("sources",),
+    references=("Khemakhem2020",),
+)
 def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Rows:
     """Score how well the true sources are found up to order and scale, MCC by Pearson and by Spearman correlation.
 
     On the mean, the sample, and the mean without passive variables [Khemakhem2020, section 5].
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
+
+    Raises:
+        DataError: The dataset has no known sources.
     """
     if dataset.sources is None:
         raise DataError(f"source_recovery needs a dataset with known sources, {dataset.name} has none; leave it out")
@@ -264,6 +474,13 @@ def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: in
 
 def transported(codes: NDArray[Any], degrees: float) -> NDArray[np.float64]:
     """Map codes of a Student-t law to a normal one by their distribution functions, tails included.
+
+    Args:
+        codes: Codes (n, d).
+        degrees: Degrees of freedom of the Student-t law.
+
+    Returns:
+        The mapped codes.
 
     >>> transported(np.array([[0.0, 1e6]]), 3.0).round(1)
     array([[0. , 8.7]])
@@ -299,7 +516,51 @@ class _Codes:
 KINDS = ("active", "mixed", "passive", "prior_driven")
 
 
-@register("measure")
+@register(
+    "measure",
+    title="variables beside their own prior",
+    outputs=(
+        Output(
+            "count_relative",
+            "variables, relative rule",
+            reading="How many variables of each type there are by the relative rule.",
+        ),
+        Output(
+            "count_standard",
+            "variables, standard rule",
+            reading="How many variables of each type there are by the standard rule.",
+        ),
+        Output(
+            "retyped",
+            "variables retyped by the standard rule",
+            reading="How many variables the standard rule types otherwise than the relative one.",
+        ),
+        Output(
+            "prior_driven",
+            "prior-driven variables",
+            reading="How many variables follow a prior that itself follows the input.",
+        ),
+        Output(
+            "miscalibration",
+            reading="Mean over variables of |E[r] + E[shift] - 1|: 0 where the prior variance is learned well.",
+        ),
+        Output("prior_variance", reading="Median over the variables of a type of the prior variance."),
+        Output("posterior_variance", reading="Median over the variables of a type of the posterior variance."),
+        Output(
+            "permuting",
+            "cost of permuting a variable",
+            unit="nats",
+            reading="How much reconstruction loses when a variable is shuffled over inputs.",
+        ),
+        Output(
+            "redrawing",
+            "cost of redrawing a variable",
+            unit="nats",
+            reading="How much reconstruction loses when a variable is drawn from its prior.",
+        ),
+    ),
+    references=("Bonheme2023iVAE",),
+)
 def prior_relation(
     vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, alpha: float = 0.1, decoder_examples: int = 300
 ) -> Rows:
@@ -309,6 +570,17 @@ def prior_relation(
     prior_driven those that seem passive but follow u. miscalibration = mean_j |E[r_j] + E[s_j] - 1|, nil when the prior
     variance is learned well. prior_variance and posterior_variance are medians over variables of a type; permuting and
     redrawing say what replacing such a variable costs the decoder, in nats (`decoder_examples` 0: not measured).
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        alpha: Threshold of the types.
+        decoder_examples: Inputs on which the decoder is asked; 0 for not at all.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
     """
     relative = classify(encodings, alpha=alpha, seed=seed)
     standard = relative.at(alpha, rule="standard")
@@ -341,5 +613,5 @@ def _decoder_costs(vae: "VAE", dataset: Dataset, examples: int, seed: int) -> di
 
     if not examples:
         return {}
-    table = decoder_use(vae, dataset, examples=examples, seed=seed)
-    return {"permuting": table["permuted"].to_numpy(), "redrawing": table["redrawn"].to_numpy()}
+    use = decoder_use(vae, dataset, examples=examples, most=examples, seed=seed)
+    return {"permuting": use.permuted, "redrawing": use.redrawn}

@@ -27,7 +27,7 @@ __all__ = [
 COLUMNS = ("run", "seed", "method", "strength", "dataset", "representation", "variables", "metric", "value")
 
 
-TABLES = ("scores.parquet", "reconstruction.parquet", "downstream.parquet", "further.parquet")
+TABLES = ("scores.parquet", "reconstruction.parquet", "settling.parquet", "downstream.parquet", "further.parquet")
 
 
 LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.safetensors")
@@ -53,9 +53,12 @@ def collect(root: str | Path, *, rule: Rule | None = None) -> Path:
 
 
 def results_of(
-    points: Sequence[Point], root: str | Path, *, rule: Rule = "relative", named: str | Path | None = None
+    points: Sequence[Point], root: str | Path, *, rule: Rule | None = "used", named: str | Path | None = None
 ) -> polars.DataFrame:
-    """Return the tidy table of the runs that are done; `named` is what an error calls the folder."""
+    """Return the tidy table of the runs that are done; `named` is what an error calls the folder.
+
+    `rule` is the one by which variables have their types; None keeps both, with a column `rule`.
+    """
     parts = []
     for point in points:
         if not is_done(point.run, root):
@@ -65,9 +68,12 @@ def results_of(
         paths = [directory / name for name in TABLES if (directory / name).exists()]
         tables = [polars.read_parquet(path, glob=False) for path in paths]
         table = polars.concat([*tables, *dynamics_of(directory)], how="diagonal")
-        mine = polars.col("rule").is_null() | (polars.col("rule") == rule)
+        # Runs measured before there was the rule "used" were typed by the relative one.
+        own = "relative" if rule == "used" and rule not in table["rule"].to_list() else rule
+        mine = polars.col("rule").is_null() | (polars.col("rule") == (own or ""))
         labels = [polars.lit(_number(value)).alias(name) for name, value in point.labels.items()]
-        parts.append(table.filter(mine).drop("rule").with_columns(polars.lit(directory.name).alias("run"), *labels))
+        kept = table if rule is None else table.filter(mine).drop("rule")
+        parts.append(kept.with_columns(polars.lit(directory.name).alias("run"), *labels))
     if not parts:
         place = named or root
         raise DataError(f"expected finished runs in {place}, there is none yet; see polarised study status {place}")

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from polarised import registry
 from polarised._io.files import replacing
+from polarised._io.text import parse_json
 from polarised.errors import ConfigError, DataError
+from polarised.regime.classify import RULES
 from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.grid import Point, Study, titled
@@ -47,6 +49,10 @@ __all__ = [
 ]
 
 FILE = "study.json"
+VERSION = 2
+LARGEST_HEADER = 1 << 24
+REPAIR = "polarised study doctor {} says what can be done"
+PLAIN = str | int | float | None
 
 
 @dataclass(frozen=True)
@@ -188,7 +194,7 @@ def read_study(root: str | Path) -> Study:
 
 def read_models(root: str | Path) -> Path | None:
     """Return the folder of trained models that the runs of a folder are, or None where they are trained here."""
-    models = _read(root).get("models")
+    models = _read(root)["models"]
     return None if models is None else Path(models)
 
 
@@ -197,8 +203,10 @@ def read_executor(root: str | Path) -> dict[str, Any]:
 
     An address in a file of somebody else would have this machine connect to, and be answered by, theirs.
     """
-    chosen = _read(root).get("executor") or "local"
+    chosen = _read(root)["executor"] or "local"
     spec = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
+    if not isinstance(spec.get("name"), str):
+        raise DataError(f"expected the name of an executor in {FILE} of {root}, got {spec!r}")
     registry.refuse_code(spec["name"], f"study.json of {root}")
     return _without_address(spec)
 
@@ -234,6 +242,7 @@ def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: 
         if name in own or (name in begun and _key(one["labels"]) not in taken)
     }
     return {
+        "version": VERSION,
         "name": study.name,
         "scale": study.scale,
         "about": study.about,
@@ -269,12 +278,36 @@ def _read(root: str | Path) -> dict[str, Any]:
 
 
 def _parsed(text: str, root: str | Path) -> dict[str, Any]:
-    try:
-        known = json.loads(text)
-    except ValueError as error:
-        raise DataError(f"expected a study's list of runs, could not read {FILE} of {root}: {error}") from error
+    """Return the record of a study, checked: what version one left out is filled in."""
+    where = f"{FILE} of {root}"
+    known = parse_json(text, where=where)
     if not isinstance(known, dict) or not isinstance(known.get("runs"), dict):
-        raise DataError(f"expected a study's list of runs in {FILE} of {root}, it has none")
+        raise DataError(f"expected a study's list of runs in {where}, it has none")
+    version = known.get("version", 1)
+    if version not in (1, VERSION):
+        raise DataError(
+            f"expected a study of version 1 to {VERSION} in {where}, it is of version {version!r}; upgrade polarised"
+        )
+    wanted: dict[str, tuple[Any, str, Any]] = {
+        "name": (str, "a name", None),
+        "scale": (str | None, "a scale or nothing", None),
+        "about": (str, "a sentence", ""),
+        "references": (list, "a list", []),
+        "rule": (str, "the name of a rule", "relative"),
+        "claims": (list, "a list", []),
+        "executor": (str | dict | None, "a name or its settings", None),
+        "models": (str | None, "a folder or nothing", None),
+    }
+    for key, (kind, words, default) in wanted.items():
+        known.setdefault(key, default)
+        if not isinstance(known[key], kind):
+            raise DataError(f"expected {words} as {key!r} in {where}, got {known[key]!r}; {REPAIR.format(root)}")
+    if known["rule"] not in RULES:
+        raise DataError(f"expected one of {', '.join(RULES)} as 'rule' in {where}, got {known['rule']!r}")
+    for name, one in known["runs"].items():
+        fits = isinstance(one, dict) and isinstance(one.get("labels"), dict) and isinstance(one.get("config"), dict)
+        if not fits or not all(isinstance(value, PLAIN) for value in one["labels"].values()):
+            raise DataError(f"expected labels and config of the run {name!r} in {where}; {REPAIR.format(root)}")
     return known
 
 
@@ -284,10 +317,12 @@ def _step(directory: Path) -> int:
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(size))
-        return int(json.loads(header["__metadata__"]["polarised"])["step"])
-    except (OSError, ValueError, KeyError):
+            # The size is the file's word.
+            header = json.loads(file.read(min(size, LARGEST_HEADER)))
+        step = int(json.loads(header["__metadata__"]["polarised"])["step"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return 0
+    return max(0, min(step, 1 << 53))
 
 
 def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from polarised._io.files import contained, replacing
-from polarised.errors import ConfigError, PolarisedError
+from polarised._io.text import read_small
+from polarised.errors import ConfigError, DataError, PolarisedError
 
 __all__ = [
     "BusyError",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 FAILED = "failed.txt"
+LARGEST = 1 << 28
 
 
 class DiskFullError(PolarisedError, OSError):
@@ -84,7 +86,8 @@ def reason(directory: Path) -> str | None:
     True
     """
     try:
-        return (directory / FAILED).read_text(encoding="utf-8").partition("\n")[0]
+        with (directory / FAILED).open("rb") as file:
+            return file.read(1 << 12).decode("utf-8", "replace").partition("\n")[0]
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -153,11 +156,17 @@ def read_text(root: str | Path, name: str) -> str | None:
     """
     try:
         if not is_address(root):
-            return (Path(root) / name).read_text(encoding="utf-8")
+            return read_small(Path(root) / name, largest=LARGEST)
         system, base = open_filesystem(str(root))
-        return str(system.cat_file(f"{base}/{name}").decode())
+        data = system.cat_file(f"{base}/{name}", end=LARGEST + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    if len(data) > LARGEST:
+        raise DataError(f"expected at most {LARGEST >> 20} MiB as {name} of {root}, it is larger; check the address")
+    try:
+        return str(data.decode())
+    except UnicodeDecodeError as error:
+        raise DataError(f"expected text in UTF-8 as {name} of {root}, got other bytes at {error.start}") from error
 
 
 def write_text(root: str, name: str, text: str) -> None:

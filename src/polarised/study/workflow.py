@@ -232,10 +232,10 @@ def train(
     True
     """
     read = config if isinstance(config, Mapping) else read_config(Path(config))
-    run = Run.from_config(overridden(dict(read), list(settings)))
-    if tell is not None and not (Path(out) / run.name / "model.safetensors").exists():
-        tell(outlook(run))
-    return execute(run, out, progress=progress)
+    made = Run.from_config(overridden(dict(read), list(settings)))
+    if tell is not None and not (Path(out) / made.name / "model.safetensors").exists():
+        tell(outlook(made))
+    return execute(made, out, progress=progress)
 
 
 def _conduct(

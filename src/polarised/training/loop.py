@@ -9,13 +9,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from polarised import registry
 from polarised.data.dataset import Batch, Dataset
 from polarised.errors import ConfigError, TrainingError
 from polarised.models.networks import seeded_weights
@@ -24,6 +26,7 @@ from polarised.objectives.step import Objective, Precision, take_step
 from polarised.random import seed_for
 from polarised.training import checkpoint
 from polarised.training.history import History, Records
+from polarised.training.pace import Pace, Settling, check_settling
 
 __all__ = ["Hook", "Reporter", "keep_freed_memory", "reporting", "train"]
 
@@ -56,6 +59,9 @@ def train(
     seed: int = 0,
     device: str = "cpu",
     precision: Precision = "float32",
+    schedule: registry.Spec = "constant",
+    settling: Settling | None = None,
+    compiled: bool = False,
     directory: str | Path | None = None,
     checkpoint_every: int = 1000,
     log_every: int = 50,
@@ -96,7 +102,11 @@ def train(
         modules["memory"] = memory.to(device)
     optimiser = _adam(modules, objective, learning_rate, betas, amsgrad)
     records = Records(log_every)
-    identity = {
+    plan = registry.complete("schedule", schedule)
+    if settling is not None:
+        check_settling(settling, plan, steps)
+    pace = Pace(registry.build("schedule", plan, steps), settling, dataset, steps=steps, seed=seed)
+    identity: dict[str, Any] = {
         "objective": repr(objective),
         "dataset": dataset.name,
         "batch size": batch_size,
@@ -104,6 +114,11 @@ def train(
         "seed": seed,
         "precision": precision,
     }
+    # What depends on the length of the run is bound to it; at a constant rate more steps may be asked for later.
+    if plan != registry.complete("schedule", "constant") or settling is not None:
+        identity |= {"schedule": plan, "settling": settling and asdict(settling), "steps": steps}
+    if compiled:
+        identity["compiled"] = True
     folder = Path(directory) if directory is not None else None
     start = 0
     if folder is not None:
@@ -112,12 +127,11 @@ def train(
         if found is not None:
             start = found.step
             records.restore(found.arrays, start)
+            pace.restore(_below("pace.", found.arrays), device)
             for i, hook in enumerate(hooks):
-                prefix = f"hooks.{i}."
-                own = {k.removeprefix(prefix): v for k, v in found.arrays.items() if k.startswith(prefix)}
-                hook.restore(own)
-    if start >= steps:
-        return records.history()
+                hook.restore(_below(f"hooks.{i}.", found.arrays))
+    if start >= pace.end:
+        return records.history(pace.settled_step)
     if start == 0:
         for hook in hooks:
             hook(0, vae)
@@ -128,22 +142,24 @@ def train(
         nonlocal kept
         records.flush()
         if folder is not None:
-            arrays = records.state() | {f"hooks.{i}.{k}": v for i, h in enumerate(hooks) for k, v in h.state().items()}
+            arrays = records.state() | {f"pace.{k}": v for k, v in pace.state().items()}
+            arrays |= {f"hooks.{i}.{k}": v for i, h in enumerate(hooks) for k, v in h.state().items()}
             checkpoint.save(folder, checkpoint.Checkpoint(step, identity, arrays), modules, optimiser)
             kept = step
 
     generator = torch.Generator(device)
+    groups = [(group, float(group["lr"])) for group in optimiser.param_groups]
     with (
         _interruptible() as interrupted,
         _saying_what_is_kept(lambda: kept),
+        _compiling(vae, wanted=compiled),
         reporting(start, steps, visible=progress) as report,
     ):
         # On a CPU the threads of the step are busy on every core: a batch drawn beside them would hold them up.
-        for step, batch in _batches(
-            dataset, range(start, steps), batch_size, seed, ahead=generator.device.type != "cpu"
-        ):
-            x = torch.from_numpy(batch.images).to(device, memory_format=_layout(batch.images), non_blocking=True)
-            u = None if batch.u is None else torch.from_numpy(batch.u).to(device)
+        drawn = dataset.batches(range(start, pace.end), batch_size, seed)
+        for step, batch in enumerate(drawn if generator.device.type == "cpu" else _ahead(drawn), start):
+            x = _placed(batch.images, generator.device)
+            u = None if batch.u is None else _placed(batch.u, generator.device)
             generator.manual_seed(seed_for(seed, "noise", step))
             taken = take_step(
                 vae,
@@ -151,28 +167,38 @@ def train(
                 u,
                 number=step,
                 dataset_size=len(dataset),
+                steps=steps,
                 generator=generator,
                 critic=critic,
                 memory=memory,
                 precision=precision,
             )
             terms = objective(taken)
+            stacked = torch.stack(list(terms.values()))
+            loss = stacked.sum()
             optimiser.zero_grad(set_to_none=True)
-            torch.autograd.backward(torch.stack(list(terms.values())).sum())
+            torch.autograd.backward(loss)
+            factor = pace.factor(step)
+            for group, rate in groups:
+                group["lr"] = factor * rate
             optimiser.step()
             done = step + 1
-            records.take(done, terms)
+            records.take(done, list(terms), stacked.detach())
+            pace.take(done, loss, vae)
             report(done, records.latest)
+            end = pace.end
             for hook in hooks:
-                if done % hook.every == 0 or done == steps:
+                if done % hook.every == 0 or done == end:
                     hook(done, vae)
-            if done % checkpoint_every == 0 or done == steps or interrupted.is_set():
+            if done % checkpoint_every == 0 or done == end or interrupted.is_set():
                 save(done)
+            if done == end:
+                break
             if interrupted.is_set():
                 where = f"; {folder} holds step {done}, the same command continues" if folder else ""
                 raise KeyboardInterrupt(f"stopped after step {done} of {steps}{where}")
     vae.eval()
-    return records.history()
+    return records.history(pace.settled_step)
 
 
 def _announce(vae: VAE, objective: Objective, dataset: Dataset, steps: int, batch_size: int, seed: int) -> None:
@@ -197,23 +223,42 @@ def _adam(
     return torch.optim.Adam(groups, lr=learning_rate, amsgrad=amsgrad, fused=True)
 
 
-def _batches(dataset: Dataset, steps: range, batch_size: int, seed: int, *, ahead: bool) -> Iterator[tuple[int, Batch]]:
-    """Yield (step, batch); `ahead` draws the next batch while the current one is used."""
-    if not ahead:
-        for step in steps:
-            yield step, dataset.batch(step, batch_size, seed)
-        return
+def _ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Draw the next batch while the current one is used."""
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as worker:
-        coming = worker.submit(dataset.batch, steps.start, batch_size, seed)
-        for step in steps:
-            batch = coming.result()
-            if step + 1 < steps.stop:
-                coming = worker.submit(dataset.batch, step + 1, batch_size, seed)
-            yield step, batch
+        coming = worker.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = worker.submit(next, batches, None)
+            yield batch
 
 
-def _layout(images: np.ndarray[Any, Any]) -> torch.memory_format:
-    return torch.channels_last if images.ndim == 4 else torch.contiguous_format
+def _placed(values: np.ndarray[Any, Any], device: torch.device) -> Tensor:
+    """Bring an array to where the model is, images with their channels last; a GPU is not waited for."""
+    tensor = torch.from_numpy(values)
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    if values.ndim == 4 and values.shape[1] == 1:
+        # One channel is last as it lies: nothing is copied.
+        return tensor.reshape(*values.shape[:1], *values.shape[2:], 1).permute(0, 3, 1, 2).to(device, non_blocking=True)
+    layout = torch.channels_last if values.ndim == 4 else torch.contiguous_format
+    return tensor.to(device, memory_format=layout, non_blocking=True)
+
+
+def _below(prefix: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+@contextmanager
+def _compiling(vae: VAE, *, wanted: bool) -> Iterator[None]:
+    """Compile the two networks for a while; their weights keep their names."""
+    networks = (vae.encoder, vae.decoder) if wanted else ()
+    for network in networks:
+        network.compile()
+    try:
+        yield
+    finally:
+        for network in networks:
+            network._compiled_call_impl = None
 
 
 @contextmanager

@@ -9,7 +9,17 @@ from numpy.typing import NDArray
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
 from polarised.registry import register
-from polarised.report.drawing import MUTED, SMALL, TEXT, clean, colour_bar, diverging, legend, panels
+from polarised.report.drawing import (
+    MUTED,
+    SMALL,
+    TEXT,
+    clean,
+    colour_bar,
+    diverging,
+    legend,
+    panels,
+    shown_correlations,
+)
 from polarised.report.theme import REPRESENTATIONS, TYPES, Look
 
 if TYPE_CHECKING:
@@ -24,12 +34,21 @@ CORRELATIONS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 Parts = Literal["parameters", "samples"]
 
 
-@register("figure")
+@register("figure", title="histograms by type", references=("Bonheme2023BeMoreActive",), figures="4 and 5")
 def histograms_by_type(encodings: Encodings, regime: Regime, *, bins: int = 20, seed: int = 0) -> "Figure":
     """Draw a passive, a mixed and an active variable, means above and samples below.
 
     A passive one is a spike of means and a normal of samples, an active one alike in both, a mixed one a spike within
     a wide shape. Of each type the clearest is shown. [Bonheme2023BeMoreActive, figures 4 and 5]
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+        bins: Bins of a histogram.
+        seed: Seed of the samples.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
@@ -52,7 +71,7 @@ def histograms_by_type(encodings: Encodings, regime: Regime, *, bins: int = 20, 
     return figure
 
 
-@register("figure")
+@register("figure", title="posterior beside prior", references=("Bonheme2023iVAE",), figures="1 to 4")
 def posterior_and_prior(
     encodings: Encodings,
     regime: Regime,
@@ -67,6 +86,20 @@ def posterior_and_prior(
     "parameters": the mean μ, the variance σ and the prior's variance σ†, the two variances on one scale. "samples": of
     an active variable z, the prior's z† and μ, of another z and z†, on one scale. A passive variable follows its prior,
     an active one has a small variance and samples that are its means. [Bonheme2023iVAE, figures 1 to 4]
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+        kind: The type to show.
+        of: "parameters" or "samples", see above.
+        bins: Bins of a histogram.
+        seed: Seed of the samples.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: There is no variable of that type.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
@@ -99,11 +132,20 @@ def posterior_and_prior(
     return figure
 
 
-@register("figure")
+@register("figure", title="correlations of variables", references=("Bonheme2023BeMoreActive",), figures="11")
 def correlation_heatmap(
     encodings: Encodings, regime: Regime, *, representation: Literal["mean", "sampled"] = "mean", seed: int = 0
 ) -> "Figure":
     """Draw the correlation of every pair of variables, types marked on both axes [Bonheme2023BeMoreActive, figure 11].
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+        representation: Whose correlations.
+        seed: Seed of the samples.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
@@ -122,9 +164,17 @@ def correlation_heatmap(
     return figure
 
 
-@register("figure")
+@register("figure", title="a model at a glance", references=("Bonheme2023BeMoreActive",))
 def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure":
     """Draw a model at a glance: information of each variable with its type, and both correlation matrices.
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+        seed: Seed of the samples.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
@@ -153,7 +203,14 @@ def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure"
 
 
 def ranked(regime: Regime) -> list[int]:
-    """Return the variables active first, then mixed, then passive, the most informative of each first."""
+    """Return the variables active first, then mixed, then passive, the most informative of each first.
+
+    Args:
+        regime: The types of the same variables.
+
+    Returns:
+        The indices of the variables.
+    """
     kinds = list(TYPES)
     return sorted(range(len(regime.types)), key=lambda j: (kinds.index(regime.types[j]), -regime.statistics.kl[j]))
 
@@ -163,6 +220,16 @@ def clearest(regime: Regime, kind: str) -> int:
 
     The least noisy active one, the noisiest passive one, and the mixed one whose ratio of variances changes most from
     input to input: relative to its possible spread, a ratio near 1 would win that is all but passive.
+
+    Args:
+        regime: The types of the same variables.
+        kind: One of active, mixed, passive.
+
+    Returns:
+        Its index.
+
+    Raises:
+        DataError: There is no variable of that type.
     """
     variables: list[int] = getattr(regime, kind)
     if not variables:
@@ -174,10 +241,18 @@ def clearest(regime: Regime, kind: str) -> int:
 
 
 def heatmap(axis: "Axes", codes: NDArray[Any], regime: Regime) -> Any:
-    """Draw one correlation matrix, ordered by type, with the types' marks on both axes."""
+    """Draw one correlation matrix, ordered by type, with the types' marks on both axes.
+
+    Args:
+        axis: The panel to draw in.
+        codes: Codes (n, d).
+        regime: The types of the same variables.
+
+    Returns:
+        The image, for a colour bar.
+    """
     order = ranked(regime)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        correlations = np.corrcoef(codes[:, order].astype(np.float64), rowvar=False).reshape(len(order), len(order))
+    correlations = shown_correlations(codes[:, order])
     clean(axis, grid="none")
     axis.set_facecolor("#e9e7e1")
     image = axis.imshow(correlations, cmap=diverging(), vmin=-1, vmax=1, interpolation="nearest")
