@@ -144,13 +144,16 @@ def study_file(folder: Path, prefix: str) -> Path:
 
 
 WALK = """
-import json, sys
+import json, sys, traceback
 from typer.testing import CliRunner
 from polarised.cli import app
 told = []
 for arguments in json.loads(sys.argv[1]):
     done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, (arguments, done.output, done.exception)
+    if done.exit_code:
+        print(arguments, done.output)
+        traceback.print_exception(done.exception)
+        sys.exit(1)
     told.append(done.stdout)
 print(json.dumps(told))
 """

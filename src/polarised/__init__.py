@@ -21,6 +21,7 @@ from polarised._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from polarised import adapters, data, metrics, models, objectives, registry, report, study, theory, training
+    from polarised.annotation import annotate
     from polarised.curing import Cure, cure
     from polarised.demonstration import Demonstration, demo
     from polarised.diagnosis import Diagnosis, diagnose
@@ -51,6 +52,7 @@ _HOMES = {
     "Regime": "regime",
     "Timeline": "regime.timeline",
     "VAE": "models.vae",
+    "annotate": "annotation",
     "build_vae": "models.vae",
     "classify": "regime",
     "compare": "metrics.evaluation",
@@ -95,6 +97,7 @@ __all__ = [
     "Regime",
     "Timeline",
     "adapters",
+    "annotate",
     "build_vae",
     "classify",
     "compare",

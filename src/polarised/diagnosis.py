@@ -4,7 +4,7 @@ One path for whatever people have: a target is resolved to a stream of posterior
 (`polarised.adapters`), the stream becomes evidence (`polarised.shards`), the evidence types, scores and advice.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -492,7 +492,7 @@ def _of_object(target: Any, data: Any, request: _Request, name: str | None) -> F
         return found
     if data is None:
         raise DataError(
-            f"expected data to encode with {type(target).__name__}, got none; give diagnose an array, a loader, a "
+            f"expected data= to encode with {type(target).__name__}, got none; give diagnose an array, a loader, a "
             "dataset or its name, or a folder of pictures as its second argument"
         )
     if _is_ours(target):
@@ -715,7 +715,9 @@ def _torch_is_here() -> bool:
     return find_spec("torch") is not None
 
 
-def _shown(coded: Iterator[CodedInputs], total: int | None, progress: bool | None) -> Iterator[CodedInputs]:
+def _shown(
+    coded: Iterator[CodedInputs], total: int | None, progress: bool | None
+) -> Generator[CodedInputs, None, None]:
     """Yield what comes, with a bar that tells the rate and the time left on standard error."""
     import sys
 
@@ -726,7 +728,7 @@ def _shown(coded: Iterator[CodedInputs], total: int | None, progress: bool | Non
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("encoding"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=progress is None) as bar:
         task = bar.add_task("encoding", total=total, rate="")
         for batch in coded:
             yield batch

@@ -293,7 +293,7 @@ def register(
     def put(call: Entry) -> Entry:
         own = name or call.__name__
         earlier = _records[kind].get(own)
-        if earlier is not None and earlier.call.__module__ != call.__module__:
+        if earlier is not None and _origin(earlier.call) != _origin(call):
             raise ConfigError(
                 f"expected a new name for the {kind} {own!r} of {call.__module__}, "
                 f"{earlier.call.__module__} has one of that name; register it with another name="
@@ -531,6 +531,8 @@ def refuse_code(config: Any, where: str | Path) -> None:
     waiting: list[tuple[Any, Any]] = [("", config)]
     while waiting:
         key, value = waiting.pop()
+        if value is None or isinstance(value, int | float):
+            continue
         # Any text with a colon may be read as module:name, but for that of a path.
         if isinstance(value, str) and ":" in value and key != "path" and value not in _used:
             package = value.partition(":")[0].partition(".")[0]
@@ -599,6 +601,12 @@ def _load_plugins() -> None:
         except Exception as error:
             # A broken package of others must not take this one down with it.
             warnings.warn(f"the plugin {point.name} ({point.value}) could not be loaded: {error}", stacklevel=2)
+
+
+def _origin(call: Callable[..., Any]) -> tuple[Any, ...]:
+    """Return what tells a callable from another: where it is written, or an instance itself."""
+    written = getattr(call, "__qualname__", None)
+    return (call.__module__, written) if written else (call,)
 
 
 def _titled(output: Output) -> Output:

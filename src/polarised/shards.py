@@ -49,6 +49,7 @@ class Totals:
     _order: Array = field(default_factory=lambda: np.zeros(0))
     _rows: dict[str, Array] = field(default_factory=dict)
     _prior: dict[str, Array] = field(default_factory=dict)
+    _repeats: set[int] = field(default_factory=set)
 
     def update(self, chunk: Chunk, order: Array | None, *, places: int | None = None) -> None:
         """Take in a chunk; the rows with the smallest `order` numbers, one each, make up the sample.
@@ -73,6 +74,7 @@ class Totals:
             self.moments.update(chunk.mean[:, self.compared])
         if order is None:
             return
+        self._repeats.add(chunk.repeats)
         rows: dict[str, Array] = {"mean": chunk.mean, "variance": chunk.variance}
         for name, prior in (("prior_mean", chunk.prior_mean), ("prior_variance", chunk.prior_variance)):
             if np.ndim(prior) == 2:
@@ -101,12 +103,15 @@ class Totals:
         self.moments.merge(other.moments)
         self.factor_names = self.factor_names or other.factor_names
         self._prior |= other._prior
+        self._repeats |= other._repeats
         self._keep(other._order, other._rows)
         return self
 
     def sample(self) -> Encodings:
         """Return up to 10,000 inputs, drawn uniformly from all, the same whatever the chunks and workers."""
         rows = {**self._prior, **self._rows}
+        # Where nothing was left out, the positions of an input still stand together.
+        whole = len(self._order) == self.evidence.rows and len(self._repeats) == 1
         return Encodings(
             rows["mean"],
             variance=rows["variance"],
@@ -114,6 +119,7 @@ class Totals:
             prior_variance=rows["prior_variance"],
             factors=rows.get("factors"),
             factor_names=self.factor_names if "factors" in rows else None,
+            repeats=next(iter(self._repeats)) if whole else 1,
         )
 
     def largest_mean(self) -> Array:

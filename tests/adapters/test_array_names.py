@@ -6,7 +6,7 @@ from polarised.errors import DataError
 
 def test_a_prior_spread_names_its_own_kind():
     names = Names.among(("mean", "variance", "prior_logvar"), "x")
-    assert (names.prior_spread, names.prior_second) == ("prior_logvar", "log_variance")
+    assert (names.prior_scale, names.prior_scale_kind) == ("prior_logvar", "log_variance")
 
 
 def test_factors_and_means_go_by_many_names():

@@ -95,7 +95,7 @@ def test_an_option_is_for_those_of_several_that_have_a_use_for_it(tmp_path: Path
     (tmp_path / "b" / "codes.npz").rename(tmp_path / "b" / "encodings.npz")
     page = report_on([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", scale_kind="variance")
     assert "2 models side by side" in page.read_text(encoding="utf-8")
-    with pytest.raises(ConfigError, match="--examples"):
+    with pytest.raises(ConfigError, match="no examples"):
         report_on([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", examples=20)
 
 

@@ -39,13 +39,13 @@ def test_status_shows_reasons_as_they_are(tmp_path: Path, study: Study) -> None:
 
 def test_verify_shows_claims_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = Verdict("calibrated", "E[r] + E[s] is 1", "undecided", "mean |E[r] + E[s] - 1| is 0.3", "own", "iVAE")
-    monkeypatch.setattr("polarised.study.claims.verify.verify", lambda *_, **__: Verification((verdict,)))
+    monkeypatch.setattr("polarised.study.verify", lambda *_, **__: Verification((verdict,)))
     summary = said_by("verify", tmp_path)
     assert summary.startswith("0 confirmed, 0 refuted, 1 undecided, 0 not testable\n")
     assert "iVAE" in summary
     assert verdict.evidence not in summary
     said = said_by("verify", tmp_path, "--all")
-    assert f"undecided: {verdict.statement}\n    {verdict.evidence}\n" in said
+    assert f"calibrated holds in 0 of 1: “{verdict.claim}”\n    undecided iVAE: {verdict.evidence}\n" in said
     found = json.loads(said_by("verify", tmp_path, "--json"))
     assert list(found)[:2] == ["headline", "summary"]
     assert found["verdicts"][0]["evidence"] == verdict.evidence

@@ -32,7 +32,7 @@ def pick(rng: Rng, options: Any) -> Any:
 
 
 def numbers(rng: Rng, shape: tuple[int, ...]) -> Any:
-    values = rng.normal(size=shape) * pick(rng, (1.0, 1e-300, 1e300, 0.0, 100.0))
+    values = rng.normal(size=shape) * pick(rng, (1.0, 1.0, 1.0, 1.0, 3.0, 1e-300, 1e300, 0.0, 100.0))
     if rng.random() < 0.3:
         values = np.abs(values)
     if values.size and rng.random() < 0.15:
@@ -111,7 +111,7 @@ def npz(rng: Rng, home: Path) -> list[Action]:
             bomb = io.BytesIO()
             name = pick(rng, ("factor_names", "prior_mean", "kl", "mean", "factors"))
             kind = "U10" if name == "factor_names" else "f8"
-            shape = pick(rng, ((4_000_000,), (2_000_000, 3)))
+            shape = pick(rng, ((1_500_000,), (1_000_000, 3)))
             np.save(bomb, np.zeros(shape, dtype=kind))
             with archive.open(f"{name}.npy", "w") as member:
                 member.write(bomb.getvalue())

@@ -92,6 +92,8 @@ def _attempt(action: Any, runner: Any, cli: Any, kind: type[Exception], told: di
         told |= {"outcome": "refused", "words": lines[0] if lines else words}
         if "not enough memory" in words:
             told["outcome"] = "memory"
+        elif action[:2] == ["study", "doctor"] and result.exit_code == 1 and not words:
+            told["outcome"] = "refused"
         elif not lines or len([line for line in words.splitlines() if line.startswith("error: ")]) > 1:
             told["outcome"] = "no sentence"
 

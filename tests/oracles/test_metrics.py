@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from polarised import metrics
-from polarised.metrics.interventions import Draw
+from polarised.metrics.interventions import _Draw
 
 FOLDER = Path(__file__).parent / "metrics"
 CASES = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -224,7 +224,7 @@ def test_beta_vae_points(case: str, hard: bool) -> None:
     arrays, answers = load(case)
     answer = answers["reference"]["beta_vae_hard_first_rows" if hard else "beta_vae_first_rows"]
     sizes = arrays["factor_sizes"].tolist()
-    draw = Draw(table_of(case, hard), sizes, 8 if hard else 64, int(arrays["metric_seed"]), reference_stream=True)
+    draw = _Draw(table_of(case, hard), sizes, 8 if hard else 64, int(arrays["metric_seed"]), reference_stream=True)
     fixed, (first, second) = next(draw.batches(8, pairs=2))
     assert fixed.tolist() == answer["labels"]
     np.testing.assert_allclose(np.abs(first - second).mean(axis=0), answer["points"], atol=1e-6)

@@ -129,7 +129,7 @@ def test_whole_images_are_dealt_whatever_the_chunks_and_however_they_come(prior)
             those = {name: value[flat] for name, value in given.items()}
             evidence.update(tables.mean[flat], variance=tables.variance[flat], repeats=36, **those)
             other = Evidence(covariance=True)
-            other.update(mean[part], variance=variance[part], **those)
+            other.update(mean[part], variance=variance[part], axis=1, **those)
             direct.merge(other)
         found += [evidence, direct]
     for evidence in found:
@@ -146,7 +146,7 @@ def test_whole_images_are_dealt_whatever_the_chunks_and_however_they_come(prior)
 
 def test_one_image_does_not_say_how_sure_it_is():
     mean, variance = convolutional(1)
-    regime = classify(Encodings(mean, variance=variance))
+    regime = classify(Encodings(mean, variance=variance, axis=1))
     assert np.isnan(regime.confidence).all()
     assert np.isnan(regime.distance_errors).all()
     assert regime.fragile == [0, 1, 2]

@@ -18,6 +18,7 @@ from polarised.bibliography import bibliography
 from polarised.diagnosis import Diagnosis
 from polarised.errors import DataError
 from polarised.regime import Encodings, classify
+from polarised.regime.dimensions import one_shot_count
 from polarised.regime.timeline import Timeline
 from polarised.report import figures, save
 from polarised.report.drawing import band, middle_range, panels, trail
@@ -98,6 +99,7 @@ def drawers(diagnosis: Diagnosis, table: polars.DataFrame, timeline: Timeline) -
         "magnitude_by_class": lambda: figures.magnitude_by_class(encodings),
         "plane_of_strengths": lambda: figures.plane_of_strengths(plane_table, metrics=("mmd",)),
         "latents_by_factor": lambda: figures.latents_by_factor(spread),
+        "sizes": lambda: figures.sizes([regime], one_shot_count([regime])),
     }
 
 

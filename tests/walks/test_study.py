@@ -64,6 +64,7 @@ def test_verify_gives_a_verdict_for_each_claim(folder: Path) -> None:
     claims = chosen_claims(load_study("be_more_active", scale="smoke").claims)
     assert {verdict["name"] for verdict in said["verdicts"]} == {claim.id for claim in claims}
     of_types = [verdict for verdict in said["verdicts"] if verdict["name"] == "BMA-F8c-z"]
+    assert of_types
     assert all(set(verdict["rules"]) == {"relative", "standard"} for verdict in of_types)
     assert said["headline"] in polarised("study", "verify", str(folder))
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarised._io.apart import call_apart
-from polarised._io.budget import Budget
+from polarised._io.budget import FLOOR, Budget, available_memory
 from polarised.errors import DataError
 
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["prepare", "read_table", "read_tables", "table_about", "table_slice"]
+__all__ = ["prepare", "read_stacked", "read_table", "read_tables", "table_about", "table_slice"]
 
 KIND = "a parquet file"
 
@@ -22,7 +22,7 @@ def read_table(path: str | Path, *, columns: Mapping[str, str] | None = None) ->
 
     Args:
         path: The file.
-        columns: Columns it must have and what they hold: ``text``, ``number`` or ``any``; others are let be.
+        columns: Columns it must have and what they hold: ``text``, ``number`` or ``plain`` (either); others are let be.
 
     Returns:
         The whole table.
@@ -65,6 +65,31 @@ def read_tables(paths: Sequence[str | Path], *, columns: Mapping[str, str] | Non
         seconds=max(budget.seconds for budget in budgets) + 0.1 * len(paths),
     )
     return call_apart(together, KIND, _read, [str(path) for path in paths], dict(columns or {}))
+
+
+def read_stacked(paths: Sequence[str | Path], *, columns: Mapping[str, str]) -> "polars.DataFrame":
+    """Return many parquet files as one table, with a column `file` of their numbers in the list.
+
+    Args:
+        paths: The files.
+        columns: Columns each must have and what they hold, as in `read_table`; others are filled up with nothing.
+
+    Returns:
+        Their rows, file after file.
+
+    Raises:
+        DataError: One of them is damaged, too large or of other columns; it is named.
+    """
+    budgets = [Budget.of(path) for path in paths]
+    together = Budget(
+        paths[0],
+        held=sum(budget.held - FLOOR for budget in budgets) + FLOOR,
+        read=0,
+        seconds=max(budget.seconds for budget in budgets) + 0.1 * len(paths),
+    )
+    together.held = min(together.held, available_memory() // 2)
+    stacked: polars.DataFrame = call_apart(together, KIND, _stack, [str(path) for path in paths], dict(columns))
+    return stacked
 
 
 def table_about(path: str | Path) -> "tuple[polars.Schema, int]":
@@ -131,6 +156,23 @@ def _read(paths: list[str], columns: dict[str, str]) -> Any:
     return tables
 
 
+def _stack(paths: list[str], columns: dict[str, str]) -> Any:
+    import polars
+
+    kinds: dict[str, Any] = {"text": polars.String, "number": polars.Float64}
+    schema = {name: kinds[kind] for name, kind in columns.items()}
+    numbers = polars.DataFrame({"path": paths, "file": range(len(paths))}, schema_overrides={"file": polars.Int64})
+    try:
+        # All at once where they are alike, as the files of one study are.
+        scan = polars.scan_parquet(paths, glob=False, hive_partitioning=False, schema=schema, include_file_paths="path")
+        return scan.collect().join(numbers, on="path", how="left", maintain_order="left").drop("path")
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError):
+        tables = _read(paths, columns)
+    cast = [polars.col(name).cast(kind) for name, kind in schema.items()]
+    numbered = [table.with_columns(*cast, file=polars.lit(number)) for number, table in enumerate(tables)]
+    return polars.concat(numbered, how="diagonal_relaxed")
+
+
 def _check(table: Any, columns: dict[str, str], path: str) -> None:
     import polars
 
@@ -141,7 +183,7 @@ def _check(table: Any, columns: dict[str, str], path: str) -> None:
         fits = {
             "text": found in (polars.String, polars.Null, polars.Categorical),
             "number": found.is_numeric() or found in (polars.Null, polars.Boolean),
-            "any": True,
+            "plain": not found.is_nested(),
         }[kind]
         if not fits:
             raise DataError(f"expected {kind}s as {name} in {path}, got {found}; the file is damaged or another one")

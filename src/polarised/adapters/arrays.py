@@ -309,7 +309,8 @@ def laid_out(
     """Return posteriors with any number of axes as a chunk of tables; priors of their shape go along."""
     table, repeats = as_table(mean, axis)
     priors = [
-        as_table(prior, axis)[0] if np.shape(prior) == mean.shape else prior for prior in (prior_mean, prior_variance)
+        as_table(np.asarray(prior), axis)[0] if np.shape(prior) == mean.shape else prior
+        for prior in (prior_mean, prior_variance)
     ]
     return Chunk(table, as_table(variance, axis)[0], priors[0], priors[1], factors, repeats=repeats)
 
@@ -371,6 +372,8 @@ def from_arrays(
             f"expected encodings that fit in memory, {path} has {shape}; read some with examples=, "
             "or let polarised.diagnose read the file in chunks"
         )
+    wanted = shape[0] if examples is None else min(examples, shape[0])
+    file.budget.hold(16 * wanted * prod(shape[1:]))
     settings = {"scale_kind": scale_kind, "examples": examples, "axis": axis, "trust_scale": trust_scale}
     return gather(list(chunks_of_file(path, **settings)), file.factor_names)  # type: ignore[arg-type]
 

@@ -105,12 +105,12 @@ def batches_of(
     if isinstance(data, list | tuple):
         _refuse_single_inputs(data)
         sizes = [_length(each) for each in data]
-        return Batches(_limited((_batch(each) for each in data), examples), min(sum(sizes), examples or sum(sizes)))
+        return Batches(_limited(data, examples), min(sum(sizes), examples or sum(sizes)))
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "batch_size"):
         length = min(len(data), examples or len(data))
         return Batches(_collated(data, length, batch_size), length)
     if isinstance(data, Iterable):
-        return Batches(_limited((_batch(each) for each in data), examples), _total(data, examples))
+        return Batches(_limited(data, examples), _total(data, examples))
     raise DataError(
         f"expected inputs to encode (an array, a loader or list of batches, a dataset or its name, a folder of "
         f"pictures), got {type(data).__name__}"
@@ -307,24 +307,24 @@ def _stacked(items: list[Any]) -> Any:
 
 
 def _total(data: Any, examples: int | None) -> int | None:
-    dataset = getattr(data, "dataset", None)
+    dataset: Any = getattr(data, "dataset", None)
     total = len(dataset) if hasattr(dataset, "__len__") else None
     return examples if total is None else min(total, examples or total)
 
 
-def _limited(batches: Iterable[InputBatch], examples: int | None) -> Iterator[InputBatch]:
+def _limited(data: Iterable[Any], examples: int | None) -> Iterator[InputBatch]:
     left = examples
-    for batch in batches:
+    for each in data:
+        if left is not None and left <= 0:
+            return
+        batch = _batch(each)
         if left is None:
             yield batch
             continue
-        if left <= 0:
-            return
         size = len(batch.inputs)
         if size > left:
-            batch = InputBatch(
-                batch.inputs[:left], None if batch.factors is None else batch.factors[:left], batch.inputs[:left]
-            )
+            inputs = batch.inputs[:left]
+            batch = InputBatch(inputs, None if batch.factors is None else batch.factors[:left], inputs)
         left -= min(size, left)
         yield batch
 

@@ -1,7 +1,7 @@
 """Any model or function that encodes a batch → a stream of posteriors, checked on the way."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from polarised.adapters.batches import Batches, InputBatch, Range, batches_of, f
 from polarised.adapters.outputs import AmbiguousTupleError, Posterior, names_returned, read_output
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
-from polarised.regime.encodings import Axis, as_array, as_table
+from polarised.regime.encodings import Axis, as_array
 
 __all__ = [
     "CodedInputs",
@@ -100,7 +100,7 @@ class CodedInputs(NamedTuple):
 
 def encode_batches(
     model: Model, batches: Batches, reading: Reading, *, named: bool = False, seed: int = 0
-) -> Iterator[CodedInputs]:
+) -> Generator[CodedInputs, None, None]:
     """Encode batch by batch in evaluation mode without gradients, and leave the model as it was.
 
     The first batch settles what the outputs are. It is encoded again, whole and in halves: a mean that changes is a
@@ -127,6 +127,7 @@ def encode_batches(
         for number, batch in enumerate(rest):
             inputs = _prepared(model, fit(batch.inputs))
             groups = asked(inputs)
+            _check_rows(groups, inputs)
             if number == 0:
                 _check_repeated(asked, inputs, groups, reading)
             yield _coded(model, groups, inputs, batch, start, reading, trusted=reading.trust_scale or number > 0)
@@ -328,6 +329,16 @@ def _with_kind(found: Posterior, model: Model, reading: Reading) -> Posterior:
     raise DataError(f"the second output of the encoder {values}, which leaves open what it is: say scale_kind={likely}")
 
 
+def _check_rows(groups: tuple[Posterior, ...], inputs: Any) -> None:
+    size = len(inputs) if hasattr(inputs, "__len__") and not isinstance(inputs, Mapping) else None
+    for group in groups:
+        if size is not None and (group.mean.ndim < 2 or len(group.mean) != size):
+            raise DataError(
+                f"expected a row for each of the {size} inputs of a batch, the encoder returned means of shape "
+                f"{group.mean.shape}; the first axis is the inputs"
+            )
+
+
 def _check_repeated(
     asked: Callable[[Any], tuple[Posterior, ...]], inputs: Any, groups: tuple[Posterior, ...], reading: Reading
 ) -> None:
@@ -381,7 +392,7 @@ def _coded(
 ) -> CodedInputs:
     axis = reading.axis if reading.axis is not None else model.axis
     factors = batch.factors if reading.factors is None else reading.factors[start : start + len(groups[0].mean)]
-    chunks = []
+    chunks: list[tuple[Chunk, ...]] = []
     for group in groups:
         if group.kind is None:
             raise DataError("expected the kind of the second output to be known")
@@ -394,9 +405,8 @@ def _coded(
             chunks.append((laid_out(group.mean, variance, prior_mean, prior_variance, factors, own),))
         else:
             mask = _mask_of(reading.mask, batch, start, len(group.mean))
-            chunks.append(
-                _masked(laid_out(group.mean, variance, prior_mean, prior_variance, factors, own), group, own, mask)
-            )
+            whole = laid_out(group.mean, variance, prior_mean, prior_variance, factors, own)
+            chunks.append(_masked(whole, group.mean.shape, mask))
     return CodedInputs(inputs, groups, tuple(chunks))
 
 
@@ -430,24 +440,21 @@ def _mask_of(mask: Mask, batch: InputBatch, start: int, size: int) -> NDArray[np
     return found.astype(bool)
 
 
-def _masked(chunk: Chunk, group: Posterior, axis: Axis, mask: NDArray[np.bool_]) -> tuple[Chunk, ...]:
+def _masked(chunk: Chunk, shape: tuple[int, ...], mask: NDArray[np.bool_]) -> tuple[Chunk, ...]:
     """Return a chunk for each number of positions that count: all rows of an input stay together."""
-    places = np.ones(group.mean.shape, dtype=bool)
     try:
-        shape = as_table(places, axis)[0].shape
         flat = np.broadcast_to(mask.reshape(len(mask), -1), (len(mask), chunk.repeats))
     except ValueError as error:
         raise DataError(
-            f"expected a mask with {chunk.repeats} positions an input, got shape {mask.shape} for latents "
-            f"{group.mean.shape}"
+            f"expected a mask with {chunk.repeats} positions an input, got shape {mask.shape} for latents {shape}"
         ) from error
-    assert shape == chunk.mean.shape
     counts = flat.sum(axis=1)
     found = []
     for count in np.unique(counts[counts > 0]):
         inputs = counts == count
         rows = (flat & inputs[:, None]).ravel()
-        priors = [prior[rows] if np.ndim(prior) == 2 else prior for prior in (chunk.prior_mean, chunk.prior_variance)]
+        both = (chunk.prior_mean, chunk.prior_variance)
+        priors = [np.asarray(prior)[rows] if np.ndim(prior) == 2 else prior for prior in both]
         factors = None if chunk.factors is None else chunk.factors[inputs]
         found.append(Chunk(chunk.mean[rows], chunk.variance[rows], priors[0], priors[1], factors, repeats=int(count)))
     if not found:

@@ -184,7 +184,8 @@ def decoder_of(
 
         def nats(x: Array, distribution: Any) -> Array:
             whole = call(distribution.log_prob, x if model.convert is None else model.convert(x), "log_prob")
-            return -as_array(whole).astype(np.float64).reshape(len(x), -1).sum(axis=1)
+            total: Array = as_array(whole).astype(np.float64).reshape(len(x), -1).sum(axis=1)
+            return -total
 
         return Decoder(decode, nats, _values, things=model.things)
     values = _values(first)
@@ -206,7 +207,8 @@ def decoder_of(
 
     def squared_error(x: Array, output: Any) -> Array:
         gap = x.reshape(len(x), -1).astype(np.float64) - draw(output).reshape(len(x), -1)
-        return np.square(gap).sum(axis=1) / (2 * variance)
+        total: Array = np.square(gap).sum(axis=1)
+        return total / (2 * variance)
 
     assumed = (
         "What the decoder loses is measured in nats of a Gaussian as wide as its own reconstruction error, as its "

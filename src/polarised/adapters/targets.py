@@ -109,12 +109,12 @@ class Target:
                 raise DownloadError(
                     f"expected the dataset {name}, on which {self.name} was trained, in {data_folder() / name}, it is "
                     "not there and could not be downloaded; where there is a network `polarised datasets prepare "
-                    f"{name}` gets it (and says why it cannot), or give other images as data, such as file.npz"
+                    f"{name}` gets it (and says why it cannot), or give other images with data='file.npz'"
                 ) from error
         came = repr(self.dataset) if self.dataset else "none"
         raise DataError(
             f"expected a model that names a dataset of ours, {self.path} names {came}; "
-            "say which images to encode as data (the name of a dataset, a file of images, or a folder of pictures)"
+            "say which images to encode with data= (the name of a dataset, a file of images, or a folder of pictures)"
         )
 
 

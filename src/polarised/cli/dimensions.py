@@ -71,7 +71,7 @@ def dimensions(
         screen.print(f"[bold]FONDUE keeps {search.latents}.[/bold]")
     if plot is not None and kind is not None:
         from polarised.report import save
-        from polarised.report.sizes import sizes
+        from polarised.report.figures import sizes
 
         save(sizes(regimes, count, search, seed=seed), plot.with_suffix(""), formats=[kind])
         screen.print(f"\nThe curves: [bold]{as_it_is(plot)}[/bold]", soft_wrap=True)

@@ -61,9 +61,7 @@ def sentence_of(error: Exception) -> str:
     if isinstance(error, (RuntimeError, AssertionError)) and ("CUDA" in str(error) or "MPS" in str(error)):
         return f"the device that was asked for cannot be used here ({_line(error)}); use the device cpu"
     if isinstance(error, ModuleNotFoundError):
-        return (
-            f"the package {error.name} is needed for this and is not installed; pip install it, or 'polarised[train]'"
-        )
+        return f"the package {error.name} is needed for this and not installed; pip install it, or 'polarised[train]'"
     kept = _write_report(error)
     where = "" if kept is None else f"; what happened is written down in {kept}, please report it"
     return f"something went wrong that should not: {type(error).__name__}: {_line(error)}{where}"

@@ -82,7 +82,7 @@ def forecast(
     _show(found, screen)
     if plot is not None and kind is not None:
         from polarised.report import save
-        from polarised.report.sizes import alive_curve
+        from polarised.report.figures import alive_curve
 
         save(alive_curve(found), plot.with_suffix(""), formats=[kind])
         screen.print(f"\nThe curve: [bold]{as_it_is(plot)}[/bold]", soft_wrap=True)

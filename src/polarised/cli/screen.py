@@ -113,10 +113,10 @@ def as_flags(sentence: str) -> str:
 
     def flag(found: "re.Match[str]") -> str:
         value = found[2].strip("'()").replace(", ", ",")
-        return f"--{found[1].replace('_', '-')}{'' if value == 'True' else f' {value}'}"
+        return f"--{found[1].replace('_', '-')}{'' if value in ('True', '') else f' {value}'}"
 
-    values = r"('\w+'|\([-\d, ]+\)|-?\d+|True)"
-    return re.sub(rf"\b(scale_kind|trust_scale|axis|pixel_range)={values}", flag, sentence)
+    values = r"('[\w./*]+'|\([-\d, ]+\)|-?\d+|True|)"
+    return re.sub(rf"\b(scale_kind|trust_scale|axis|pixel_range|data|executor)={values}", flag, sentence)
 
 
 def print_json(values: Mapping[str, Any]) -> None:

@@ -221,6 +221,35 @@ def retry(
 
 
 @app.command()
+def doctor(
+    folder: Annotated[Path, typer.Argument(help="The folder of a study.")],
+    repair: Annotated[bool, typer.Option("--repair", help="Put damaged files aside and measure again.")] = False,
+    json: Json = False,
+) -> None:
+    """Check every file of a study's folder; say what is damaged and repair what can be computed again.
+
+    Example: [bold]polarised study doctor runs/be_more_active-laptop --repair[/bold]
+    """
+    from dataclasses import asdict
+
+    from polarised.study.doctor import examine_folder
+    from polarised.study.workflow import counted
+
+    found = list(examine_folder(folder, repair=repair))
+    if json:
+        print_json({"findings": [asdict(finding) for finding in found]})
+    else:
+        screen = console()
+        for finding in found:
+            screen.print(as_it_is(finding.sentence), soft_wrap=True)
+        left = sum(not finding.repaired for finding in found)
+        words = "every file is as it should be" if not found else f"{counted(len(found), 'file')} damaged, {left} left"
+        screen.print(f"{as_it_is(folder)}: {words}", soft_wrap=True)
+    if not all(finding.repaired for finding in found):
+        raise typer.Exit(1)
+
+
+@app.command()
 def collect(
     folder: Folder,
     rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
@@ -254,32 +283,33 @@ def verify(
 
     Example: [bold]polarised study verify runs/be_more_active-laptop --all[/bold]
     """
+    from polarised.study import verify as verified
     from polarised.study.claims.check import WORDS, titled
-    from polarised.study.claims.verify import verify as verified
 
     found = verified(results, study=study)
     if json:
         print_json(found.to_dict())
         return
     screen = console()
-    screen.print(found.headline)
+    screen.print(found.headline, soft_wrap=True)
     rows = [
         (as_it_is(titled(row["paper"])), as_it_is(row["method"]), *(str(row[word] or "") for word in WORDS))
         for row in found.summary
     ]
     screen.print(table("By paper and method", ("paper", "method", *WORDS), rows))
-    holds = [f"{as_it_is(name)} {k} of {n}" for name, (k, n) in found.holds.items() if n > 1]
-    if holds:
-        screen.print(f"Holds in: {', '.join(holds)}", soft_wrap=True)
     if not every:
         screen.print("Every verdict with its numbers: [bold]--all[/bold]; what each claim says: docs/ledger.md")
         return
     colours = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "not testable": "dim"}
-    for verdict in found.verdicts:
-        stands = "" if verdict.survives is None else f" ({'stands' if verdict.survives else 'falls'} after Holm)"
-        word = f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]{stands}"
-        screen.print(f"{word}: {as_it_is(verdict.statement)}", soft_wrap=True)
-        screen.print(f"    {as_it_is(verdict.evidence)}", soft_wrap=True)
+    for name, verdicts in found.by_claim.items():
+        counted_in = "holds in {} of {}: ".format(*found.holds[name]) if name in found.holds else ""
+        screen.print(f"[bold]{as_it_is(name)}[/] {counted_in}{as_it_is(f'“{verdicts[0].claim}”')}", soft_wrap=True)
+        for verdict in verdicts:
+            stands = "" if verdict.survives is None else f" ({'stands' if verdict.survives else 'falls'} after Holm)"
+            where = " on ".join(filter(None, (verdict.method, verdict.dataset)))
+            word = f"[{colours[verdict.verdict]}]{verdict.verdict}[/]{stands}"
+            said = as_it_is(": ".join(filter(None, (where, verdict.evidence))))
+            screen.print(f"    {word} {said}", soft_wrap=True)
 
 
 @app.command()

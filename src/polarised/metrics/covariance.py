@@ -8,6 +8,7 @@ from scipy.special import digamma
 
 from polarised.errors import DataError
 from polarised.metrics._inputs import Floats, checked_codes
+from polarised.regime._moments import scaled_to_correlation
 
 __all__ = [
     "RankOf",
@@ -84,10 +85,7 @@ def correlation_from_covariance(covariance: npt.ArrayLike) -> Floats:
     array([[1. , 0.5],
            [0.5, 1. ]])
     """
-    matrix = _checked_covariance(covariance)
-    scale = np.sqrt(np.diag(matrix))
-    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
-    result = np.clip(matrix * inverse[:, None] * inverse, -1.0, 1.0)
+    result = scaled_to_correlation(_checked_covariance(covariance))
     np.fill_diagonal(result, 1.0)
     return result
 

@@ -180,6 +180,20 @@ def boosted_trees(
     100 stages of depth 3 with learning rate 0.1 [Locatello2019]; ``trees="exact"`` is scikit-learn's
     GradientBoostingClassifier, taken for binary factors and few rows by "auto"; ``seed`` is for it alone.
 
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        n_train: Leading rows that train; two thirds if not given.
+        trees: "auto", "histogram" or "exact", see above.
+        seed: Seed of exact trees.
+
+    Returns:
+        The accuracies.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: `n_train` leaves too few rows to train or to test.
+
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> boosted_trees(z, (z > 0).astype(int)).accuracy > 0.95
     True

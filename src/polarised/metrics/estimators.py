@@ -27,6 +27,8 @@ __all__ = [
     "eq10b",
     "equicorrelated",
     "exact",
+    "log_densities",
+    "log_densities_by_variable",
     "mss0",
     "mss1",
     "mws",
@@ -246,8 +248,8 @@ def density_ratio(
 
     TC = E_z[ log D(z) / (1 - D(z)) ], D the chance that z is real rather than with each variable shuffled over rows.
     [Kim2018, eq. 3] The critic, a small network trained here, is fitted on one half of the rows and read on the other,
-    both ways round, so that it cannot flatter itself; what it fails to learn is missing, and noise it learnt instead
-    counts against it: expect a value below the truth, or below 0 for few rows.
+    both ways round, so that it is never scored on rows it has learnt; what it fails to learn is missing, and noise it
+    learnt instead counts against it: expect a value below the truth, or below 0 for few rows.
 
     Args:
         z: Samples (n, d).
@@ -411,8 +413,7 @@ def decompose(
     block = max(1, _BLOCK // samples.size)
     for start in range(0, len(chosen), block):
         part = slice(start, start + block)
-        distance = samples[chosen[part], None, :] - centres
-        pairs = -0.5 * (distance**2 / spreads + np.log(2 * np.pi * spreads))
+        pairs = log_densities_by_variable(samples[chosen[part]], centres, spreads)
         joint, joint_top = _scaled_exponential(pairs.sum(axis=2))
         single, single_top = _scaled_exponential(pairs)
         for index, weights in enumerate(weightings):
@@ -422,6 +423,42 @@ def decompose(
             logs[index, 1, part] = (np.log(summed) + single_top[:, 0]).sum(axis=1)
     own = samples[chosen], centres[chosen], spreads[chosen]
     return [_parts(*own, joint, product) for joint, product in logs]
+
+
+def log_densities(z: Floats, mean: Floats, variance: Floats) -> Floats:
+    """Return log N(z_i; mean_k, variance_k) of every code under every posterior, without an array of (m, n, d).
+
+    Args:
+        z: Codes (m, d).
+        mean: Posterior means (n, d).
+        variance: Posterior variances (n, d).
+
+    Returns:
+        The log densities (m, n).
+
+    >>> log_densities(np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2))).round(4)
+    array([[-1.8379]])
+    """
+    precision = 1 / variance
+    squared = z**2 @ precision.T - 2 * z @ (mean * precision).T + (mean**2 * precision).sum(axis=1)
+    return np.asarray(-0.5 * (np.maximum(squared, 0.0) + np.log(2 * np.pi * variance).sum(axis=1)))
+
+
+def log_densities_by_variable(z: Floats, mean: Floats, variance: Floats) -> Floats:
+    """Return log N(z_id; mean_kd, variance_kd) of every variable of every code under every posterior.
+
+    Args:
+        z: Codes (m, d).
+        mean: Posterior means (n, d).
+        variance: Posterior variances (n, d).
+
+    Returns:
+        The log densities (m, n, d).
+
+    >>> log_densities_by_variable(np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2))).sum(axis=2).round(4)
+    array([[-1.8379]])
+    """
+    return np.asarray(-0.5 * ((z[:, None, :] - mean) ** 2 / variance + np.log(2 * np.pi * variance)))
 
 
 def _strata(batch: int, dataset_size: int) -> tuple[int, float]:

@@ -318,8 +318,8 @@ def _redundancy(matrix: Floats, information: Floats) -> dict[str, float]:
 
 def _alone(variables: int) -> dict[str, float]:
     """Return the scores of one variable, or of none."""
-    nil = {"total_correlation": 0.0, "wasserstein_correlation": 0.0, "mutual_information": 0.0}
-    return {"effective_rank": float(variables), **nil}
+    nothing = {"total_correlation": 0.0, "wasserstein_correlation": 0.0, "mutual_information": 0.0}
+    return {"effective_rank": float(variables), **nothing}
 
 
 def _chosen(metrics: str | Sequence[str]) -> tuple[Record, ...]:

@@ -223,13 +223,30 @@ def disintegration(
 ) -> "pl.DataFrame":
     """Return a table of which factors are spread over several mutually independent variables.
 
-    A row a factor: the variables whose R2 (or NMI) with it exceeds ``threshold``, best first, their scores, the gap of
-    the two best, the largest set of them that are independent pair by pair, the largest dependence within it, and
-    whether the factor is disintegrated, which is when that set has at least two.  [Cheng2021, sec. 6.3] Dependence is
-    sqrt(1 - exp(-2 I)), |correlation| where both are Gaussian, I their mutual information in 20 bins less what it is
-    for shuffled rows; a pair is independent where that is at most ``independence`` or I within what shuffling gives
-    by chance. So cos and sin of one angle are no disintegration, uncorrelated as they are. ``used`` are the
-    variables that may carry a factor, all unless given; ``seed`` shuffles.
+    One row for each factor: the variables whose R2 (or NMI) with it exceeds ``threshold``, best first, their scores,
+    the gap of the two best, the largest set of them that are independent pair by pair, the largest dependence within
+    it, and whether the factor is disintegrated, which is when that set has at least two. [Cheng2021, sec. 6.3]
+    Dependence is sqrt(1 - exp(-2 I)), |correlation| where both are Gaussian, I their mutual information in 20 bins less
+    what it is for shuffled rows; a pair is independent where that is at most ``independence`` or I within what
+    shuffling gives by chance. So cos and sin of one angle are no disintegration, uncorrelated as they are. ``used`` are
+    the variables that may carry a factor, all unless given; ``seed`` shuffles.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        factor_names: Names of the factors; numbered if not given.
+        measure: What a variable must have with a factor: "r2" or "nmi".
+        threshold: From how much on it carries the factor.
+        independence: Largest dependence of a pair that counts as independent.
+        used: Indices of the variables that may carry a factor.
+        seed: Seed of the shuffles.
+
+    Returns:
+        One row for each factor.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: The names or the indices do not fit.
 
     >>> z = np.random.default_rng(0).normal(size=(500, 2))
     >>> split = (z.sum(axis=1) > 0).astype(int)

@@ -14,7 +14,7 @@ from polarised.metrics.information import bin_codes
 from polarised.random import stream
 from polarised.registry import register
 
-__all__ = ["IRS", "BetaVAEScore", "Draw", "FactorVAEScore", "Represent", "beta_vae_score", "factor_vae_score", "irs"]
+__all__ = ["IRS", "BetaVAEScore", "FactorVAEScore", "Represent", "beta_vae_score", "factor_vae_score", "irs"]
 
 Represent = Callable[[Integers], npt.ArrayLike]
 
@@ -106,13 +106,32 @@ def factor_vae_score(
     (m, F) to codes (m, d). ``reference_stream`` draws in the order of disentanglement_lib from RandomState(seed).
     No variable kept scores 0.
 
+    Args:
+        represent: Maps factor indices (m, F) to codes (m, d).
+        factor_sizes: The number of values of each factor.
+        batch_size: Images of a batch.
+        train_votes: Votes that choose the rule.
+        test_votes: Votes that test it.
+        variance_rows: Codes the variance of each variable is taken from.
+        threshold: Share of `scale` below which a variable does not vote.
+        scale: Standard deviation of the prior, a number or one for each variable.
+        seed: Seed of what is drawn.
+        reference_stream: Whether to draw in the order of disentanglement_lib.
+
+    Returns:
+        The score with its vote tables.
+
+    Raises:
+        ConfigError: The sizes, the batch or the scale make no sense.
+        DataError: `represent` gives something else than finite codes (m, d).
+
     >>> factor_vae_score(lambda f: f + 0.0, (3, 4), train_votes=50, test_votes=50).score
     1.0
     >>> small = factor_vae_score(lambda f: 0.01 * f, (3, 4), scale=0.01, train_votes=50, test_votes=50)
     >>> small.score, factor_vae_score(lambda f: 0.01 * f, (3, 4), scale=1.0, train_votes=50, test_votes=50).score
     (1.0, 0.0)
     """
-    draw = Draw(represent, factor_sizes, batch_size, seed, reference_stream)
+    draw = _Draw(represent, factor_sizes, batch_size, seed, reference_stream)
     variance = draw.codes(draw.rows(variance_rows)).var(axis=0, ddof=1)
     kept = np.flatnonzero((np.sqrt(variance) >= threshold * _scales(scale, len(variance))) & (variance > 0))
     factors = len(draw.sizes)
@@ -177,7 +196,7 @@ def beta_vae_score(
     >>> beta_vae_score(lambda f: f + 0.0, (3, 4), train_points=60, test_points=50).score
     1.0
     """
-    draw = Draw(represent, factor_sizes, batch_size, seed, reference_stream)
+    draw = _Draw(represent, factor_sizes, batch_size, seed, reference_stream)
     sets = []
     for points in (train_points, test_points):
         x, y = [], []
@@ -250,7 +269,7 @@ def irs(codes: npt.ArrayLike, factors: npt.ArrayLike, *, quantile: float = 0.99,
     return IRS(float((scores * largest).sum() / largest.sum()), scores, matrix.argmax(axis=1), matrix, kept)
 
 
-class Draw:
+class _Draw:
     """Batches of codes with one factor held fixed, from our stream or in the order of the reference code."""
 
     def __init__(

@@ -292,10 +292,17 @@ def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False, distance: 
     # Some rows at a time: the sums stay the same to the last bit, which a loop over the widths would not leave so.
     parts = torch.split(squared, max(1, _AT_ONCE // squared[0].numel()))
     kernel = torch.cat([(widths / (widths + part[..., None])).sum((2, 3)) for part in parts])
-    pairs = torch.full((n + m, n + m), 1 / (n * (n - 1)), dtype=first.dtype, device=first.device)
-    pairs[n:, n:] = 1 / (m * (m - 1))
-    pairs[:n, n:] = pairs[n:, :n] = -1 / (n * m)
-    return (kernel * pairs.fill_diagonal_(0)).sum()
+    return (kernel * _pairs(n, m, first.dtype, first.device)).sum()
+
+
+@functools.lru_cache(maxsize=16)
+def _pairs(n: int, m: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the weight of every pair of samples of n and m in the unbiased estimate, (n + m, n + m)."""
+    with torch.inference_mode(False):
+        pairs = torch.full((n + m, n + m), 1 / (n * (n - 1)), dtype=dtype, device=device)
+        pairs[n:, n:] = 1 / (m * (m - 1))
+        pairs[:n, n:] = pairs[n:, :n] = -1 / (n * m)
+        return pairs.fill_diagonal_(0)
 
 
 @functools.lru_cache(maxsize=16)

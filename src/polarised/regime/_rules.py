@@ -83,12 +83,13 @@ def picture(rule: "Rule", *, use_shift: bool = True, decoder: bool = False) -> P
         level, spread = "E[variance / prior variance]", "Var[variance / prior variance]"
         return Picture(about, level, spread, words, {"active": _NEAR_ZERO, "passive": _NEAR_ONE})
     unused = (
-        "exchanging it between inputs costs the decoder nothing that counts"
+        "not used: exchanging it between inputs costs the decoder next to nothing"
         if decoder
-        else f"E[r] ≥ {AT_REST:g} r₀ for all but {EXCEPTIONS:.0%} of the inputs, or noise share ≥ {NOISE:g}"
+        else f"not used: E[r] ≥ {AT_REST:g} r₀ for all but {EXCEPTIONS:.0%} of the inputs, or noise share ≥ {NOISE:g}"
     )
     words = {
-        "active": "used, with E[r] ≤ {alpha} r₀ and Var[r] ≤ {alpha} r₀², or noise share ≤ {alpha}",
+        "active": "used, with E[r] ≤ {alpha} r₀ and Var[r] ≤ {alpha} r₀² (r₀: where an unused variable rests), or noise "
+        "share ≤ {alpha}",
         "mixed": "used otherwise: on for some inputs, or weak for all",
         "passive": unused,
     }

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from polarised._io.files import replacing
 from polarised._io.readers import read_npz
 from polarised.errors import DataError
+from polarised.regime._moments import scaled_to_correlation
 from polarised.regime.classify import TYPES, Regime, Rule, classify
 from polarised.regime.encodings import Encodings
 
@@ -251,10 +252,7 @@ def _all_passive(moment: dict[str, Array]) -> bool:
 
 def _correlations(mean: Array) -> Array:
     centred = mean.astype(np.float64) - mean.mean(axis=0, dtype=np.float64)
-    norms = np.sqrt(np.square(centred).sum(axis=0))
-    scaled = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
-    correlations: Array = np.clip(scaled.T @ scaled, -1.0, 1.0)
-    return correlations
+    return scaled_to_correlation(centred.T @ centred)
 
 
 # What [Bonheme2023BeMoreActive, figure 12] counts as correlated.

@@ -64,6 +64,13 @@ def _is_study(path: Path) -> bool:
 def page_of(targets: Sequence[Path], name: str) -> Path:
     """Return where a page lies that nobody placed: in a run or a study, else here, for other folders are not ours.
 
+    Args:
+        targets: What the page is of.
+        name: The name of the page where there is no folder of its own.
+
+    Returns:
+        The path of the page.
+
     >>> page_of([Path("first.npz"), Path("second.npz")], "2 files").name
     '2_files.html'
     """

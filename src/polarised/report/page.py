@@ -57,6 +57,20 @@ def write_report(
     `verdicts` are records of claim, verdict (confirmed, refuted, undecided, not testable) and evidence; `links` leads
     from a run's name to its own page, `timelines` to what was seen while it trained.
 
+    Args:
+        subject: A diagnosis, several, or the tidy table of a study.
+        path: The file to write.
+        title: The title of the page; the names of the models if not given.
+        verdicts: Verdicts on the claims of a study.
+        links: The page of each run, relative to this one.
+        timelines: What was seen of each run while it trained.
+
+    Returns:
+        The file.
+
+    Raises:
+        DataError: There is nothing to report on, or the table lacks columns.
+
     >>> import tempfile, polarised
     >>> encodings = polarised.Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> page = write_report(polarised.diagnose(encodings), Path(tempfile.mkdtemp()) / "page.html")
@@ -123,6 +137,12 @@ FLOOR = 19**2 / 2
 def model(diagnosis: "Diagnosis") -> dict[str, Any]:
     """Return what the page shows of one model.
 
+    Args:
+        diagnosis: The diagnosis of the model.
+
+    Returns:
+        What the scripts of the page read, as plain JSON types.
+
     >>> from polarised import diagnose, Encodings
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> model(diagnose(encodings))["alpha"]
@@ -164,6 +184,12 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
 
 def table(frame: "polars.DataFrame") -> dict[str, Any]:
     """Return a frame as its column names and rows.
+
+    Args:
+        frame: The table.
+
+    Returns:
+        Plain JSON types, numbers with seven digits.
 
     >>> import polars
     >>> table(polars.DataFrame({"step": [1], "loss": [float("nan")]}))
@@ -283,6 +309,12 @@ def _dynamics(snapshots: "polars.DataFrame") -> dict[str, Any]:
 def embedded(data: Any) -> str:
     """Return data as JSON that is inert inside a script element: no text in it can close the element or open one.
 
+    Args:
+        data: Plain JSON types.
+
+    Returns:
+        The text to put between the tags.
+
     >>> embedded("</script>") == '"\\\\u003c/script\\\\u003e"'
     True
     """
@@ -306,6 +338,17 @@ def rendered(
 
     The page's own policy allows no network and no script but the one whose digest it names; `images` and `connect`
     widen it for a page that has a server.
+
+    Args:
+        template: The name of the template.
+        data: What the scripts read.
+        title: The title of the page.
+        scripts: The names of the scripts, in order.
+        images: Further sources of images that are allowed.
+        connect: Where the page may connect to.
+
+    Returns:
+        The page.
 
     >>> rendered("frame.html", {}, title="<b>", scripts=["core.js"]).count("<b>")
     0

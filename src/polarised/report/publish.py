@@ -85,6 +85,17 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
 
     A file ``notes.md`` in `out`, written by hand, is taken into the README. A study without figures of its own gets
     those of any study. Return the README.
+
+    Args:
+        folder: The folder of the study.
+        out: The folder to write.
+        formats: Formats of the figures.
+
+    Returns:
+        The README.
+
+    Raises:
+        DataError: The folder holds no study.
     """
     material, out = Material(Path(folder)), Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -136,7 +147,7 @@ def _provenance(material: Material) -> str:
     for point in material.done:
         directory = material.root / point.run.name
         made = read_config(directory / "config.yaml").get("made", {})
-        # The folder's place on this machine is nobody's business.
+        # Where the folder lies on this machine is left out.
         commands[str(made.get("command", "")).replace(f"{material.root.resolve().parent}/", "")] = None
         done = read_done(directory)
         seconds += 0.0 if done is None else done.seconds
@@ -159,6 +170,13 @@ def _processor() -> str:
 
 def tables(table: polars.DataFrame) -> list[str]:
     """Return headings and Markdown tables of what was measured, a line for each method and strength.
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+
+    Returns:
+        Headings and tables, in turn.
 
     >>> row = {"method": "VAE", "strength": 1.0, "dataset": "dsprites", "seed": 0, "metric": "sap", "value": 0.5}
     >>> print(tables(polars.DataFrame([row | {"representation": "mean", "variables": "full"}]))[1])

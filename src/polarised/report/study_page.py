@@ -1,4 +1,4 @@
-"""A study's tidy table as plain JSON: a row a run, a column a measurement, compact enough for 1,500 models."""
+"""A study's tidy table as plain JSON, a row for each run, compact enough for 1,500 models."""
 
 import base64
 import math
@@ -41,6 +41,19 @@ def study(
     timelines: "Mapping[str, Timeline] | None" = None,
 ) -> dict[str, Any]:
     """Return what the page shows of a study; numbers of single variables are in its charts over training only.
+
+    Args:
+        table: The tidy table of the study.
+        verdicts: Verdicts on its claims.
+        links: The page of each run, relative to this one.
+        title: The title of the page.
+        timelines: What was seen of each run while it trained.
+
+    Returns:
+        What the scripts of the page read, as plain JSON types.
+
+    Raises:
+        DataError: The table lacks columns or rows, or a verdict is none.
 
     >>> import polars
     >>> row = {"run": "a", "seed": 0, "method": "BetaVAE", "strength": 1.0, "dataset": "dsprites", "metric": "mig"}
@@ -122,6 +135,12 @@ def learning(timelines: Mapping[str, Timeline]) -> dict[str, Any]:
     Counts and shares of |correlation| > 0.2 are of every moment; what is drawn over time is thinned evenly, and runs
     beyond what a page can hold are left out. Correlations are thousandths, 16-bit little-endian in base64, a moment
     after the other, the pairs (1, 0), (2, 0), (2, 1), ... of the variables shown.
+
+    Args:
+        timelines: What was seen of each run while it trained.
+
+    Returns:
+        What the scripts of the page read, as plain JSON types.
 
     >>> timeline = Timeline()
     >>> for step in (0, 10):

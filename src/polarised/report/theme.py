@@ -36,6 +36,16 @@ __all__ = [
 class Look:
     """One mark: colours on light and dark ground, a letter, a text glyph, a matplotlib marker, dash and hatch.
 
+    Args:
+        light: Colour on a light ground.
+        dark: Colour on a dark ground.
+        letter: A letter that stands for it.
+        glyph: A glyph for text.
+        marker: The marker of matplotlib.
+        dash: The line style of matplotlib.
+        hatch: The hatch of matplotlib.
+        hollow: Whether markers are empty.
+
     >>> TYPES["active"].letter, TYPES["passive"].letter
     ('A', 'P')
     """
@@ -111,6 +121,12 @@ SERIES = (
 def style_sheet(ground: str) -> str:
     """Return the CSS variables of every look on a ``"light"`` or ``"dark"`` ground.
 
+    Args:
+        ground: "light" or "dark".
+
+    Returns:
+        Lines of CSS.
+
     >>> "--active: #0b62a8" in style_sheet("light")
     True
     """
@@ -120,6 +136,13 @@ def style_sheet(ground: str) -> str:
 
 def metric_name(metric: str, *, unit: bool = True) -> str:
     """Return the name of a metric for an axis or a heading.
+
+    Args:
+        metric: The name in tables.
+        unit: Whether to add the unit.
+
+    Returns:
+        The title from its record.
 
     >>> metric_name("total_correlation"), metric_name("sap"), metric_name("exclusive_kl", unit=False)
     ('total correlation, nats', 'SAP', 'KL(q ‖ p)')
@@ -150,6 +173,12 @@ def described(metrics: Iterable[str]) -> dict[str, dict[str, str]]:
 def strength_name(panel: str) -> str:
     """Return what an axis of strengths is called in a panel, whose name begins with the method.
 
+    Args:
+        panel: The title of the panel.
+
+    Returns:
+        The name of its axis.
+
     >>> strength_name("beta-VAE: mean representation"), strength_name("annealed VAE")
     ('strength', 'capacity (larger is weaker)')
     """
@@ -160,6 +189,15 @@ def strip(images: NDArray[Any]) -> str:
     """Return images (m, C, H, W) in [0, 1], side by side, as the data URI of one PNG.
 
     One or three channels are shown as they are; of any other number, the first.
+
+    Args:
+        images: Images (m, channels, height, width).
+
+    Returns:
+        A data URI.
+
+    Raises:
+        DataError: These are no images.
 
     >>> strip(np.zeros((3, 1, 2, 2)))[:22]
     'data:image/png;base64,'
@@ -172,6 +210,12 @@ def strip(images: NDArray[Any]) -> str:
 
 def png(image: NDArray[Any]) -> bytes:
     """Return one image (C, H, W) in [0, 1] as the bytes of a PNG.
+
+    Args:
+        image: An image (channels, height, width).
+
+    Returns:
+        The bytes of the file.
 
     >>> png(np.zeros((1, 2, 2)))[1:4]
     b'PNG'

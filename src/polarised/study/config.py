@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, cast
 
 from polarised import registry
 from polarised._io.text import parse_yaml, read_small
@@ -16,7 +16,7 @@ from polarised.errors import ConfigError, DataError
 __all__ = [
     "Evaluation",
     "Run",
-    "Snapshots",
+    "SnapshotSettings",
     "Training",
     "overridden",
     "read_config",
@@ -29,6 +29,9 @@ S = TypeVar("S")
 # The schedule of every run that names none, written out.
 CONSTANT = {"name": "constant", "warm_up": 0}
 LARGEST_CONFIG = 1 << 20
+
+# What does not change the weights of a run.
+NOT_IN_NAMES = ("device", "checkpoint_every", "log_every")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshots:
+class SnapshotSettings:
     """Looks at the regime while training: every `every` steps (0: never) on `examples` fixed inputs."""
 
     every: int = 0
@@ -101,7 +104,7 @@ class Run:
     objective: Mapping[str, Any]
     auxiliary: Sequence[str] | None = None
     training: Training = field(default_factory=Training)
-    snapshots: Snapshots = field(default_factory=Snapshots)
+    snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
     evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
 
@@ -132,7 +135,7 @@ class Run:
             objective=_completed("objective", config.get("objective", "BetaVAE")),
             auxiliary=None if auxiliary is None else list(auxiliary),
             training=read_training(config.get("training", {})),
-            snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
+            snapshots=_section(SnapshotSettings, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
             evaluation=read_evaluation(config.get("evaluation", {})),
             seed=seed,
         )
@@ -147,7 +150,7 @@ class Run:
         """What decides the trained weights: not the device, nor how often to save, nor what to measure later."""
         config = self.to_config()
         del config["evaluation"]
-        for key in ("device", "checkpoint_every", "log_every"):
+        for key in NOT_IN_NAMES:
             del config["training"][key]
         return config
 
@@ -168,7 +171,7 @@ class Run:
             "objective": _chosen("objective", self.objective),
             "auxiliary": self.auxiliary,
             "training": self._training,
-            "snapshots": _differing(self.identity["snapshots"], Snapshots()),
+            "snapshots": _differing(self.snapshots, SnapshotSettings()),
             "seed": self.seed,
         }
         digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:10]
@@ -178,7 +181,7 @@ class Run:
     @property
     def _training(self) -> dict[str, Any]:
         """The settings of the training that differ from the defaults, within its schedule and settling too."""
-        chosen = _differing(self.identity["training"], Training())
+        chosen = _differing(self.training, Training(), NOT_IN_NAMES)
         if "schedule" in chosen:
             chosen["schedule"] = _chosen("schedule", chosen["schedule"])
         if "settling" in chosen:
@@ -293,6 +296,19 @@ EVALUATION = {"examples": 2, "alpha": 0.0}
 
 
 def _section(kind: type[S], given: Any, where: str, least: Mapping[str, float]) -> S:
+    try:
+        section: S = _section_text(cast(Any, kind), json.dumps(given), where, tuple(least.items()))
+    except TypeError:
+        return _section_of(kind, given, where, least)
+    return section
+
+
+@functools.lru_cache(maxsize=1024)
+def _section_text(kind: Any, text: str, where: str, least: tuple[tuple[str, float], ...]) -> Any:
+    return _section_of(kind, json.loads(text), where, dict(least))
+
+
+def _section_of(kind: type[S], given: Any, where: str, least: Mapping[str, float]) -> S:
     import pydantic
 
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
@@ -334,6 +350,18 @@ def _completed_text(page: str, text: str) -> dict[str, Any]:
 
 def _chosen(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a completed spec without the settings that have their default."""
+    try:
+        return dict(_chosen_text(page, json.dumps(spec)))
+    except TypeError:
+        return _chosen_of(page, spec)
+
+
+@functools.lru_cache(maxsize=1024)
+def _chosen_text(page: str, text: str) -> dict[str, Any]:
+    return _chosen_of(page, json.loads(text))
+
+
+def _chosen_of(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     known = _completed(page, {"name": spec["name"], **_required(page, spec)})
     return {key: value for key, value in spec.items() if key == "name" or value != known.get(key)}
 
@@ -344,9 +372,12 @@ def _required(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {name: spec[name] for name, parameter in parameters.items() if parameter.default is parameter.empty}
 
 
-def _differing(given: Mapping[str, Any], default: Any) -> dict[str, Any]:
+@functools.lru_cache(maxsize=1024)
+def _differing(given: Any, default: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the settings, of a section or a mapping, that are not the defaults."""
+    own = json.loads(json.dumps(given if isinstance(given, Mapping) else asdict(given)))
     usual = json.loads(json.dumps(asdict(default)))
-    return {key: value for key, value in given.items() if value != usual[key]}
+    return {key: value for key, value in own.items() if key not in left_out and value != usual[key]}
 
 
 def _is_text(value: Any) -> bool:

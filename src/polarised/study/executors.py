@@ -41,6 +41,8 @@ from polarised.study.storage import (
 
 __all__ = ["local", "ray"]
 
+SECONDS_TO_SAVE = 15.0
+
 State = Literal["started", "done", "failed", "busy", "lost", "full"]
 
 
@@ -111,7 +113,7 @@ def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, a
                 try:
                     outcome = future.result()
                 except BrokenProcessPool:
-                    worker, outcome = _Worker(), _lost(run, root, losses, attempts)
+                    worker, outcome = _Worker(), _lost(run, root, losses, attempts, worker.death())
                 free.append(worker)
                 if outcome.state == "full":
                     raise DiskFullError(outcome.reason)
@@ -175,28 +177,43 @@ def ray(
                     run = waiting.popleft()
                     # Only Ray knows when it starts, so nothing is said before it is done.
                     at_work[task.remote(run.to_config(), root, command)] = run
-                finished, _ = cluster.wait(list(at_work), num_returns=1)
+                # In short waits, between which Ctrl-C is heard.
+                finished, _ = cluster.wait(list(at_work), num_returns=1, timeout=1.0)
                 for reference in finished:
                     run = at_work.pop(reference)
                     try:
                         outcome = Outcome(*cluster.get(reference))
                     except (cluster.exceptions.WorkerCrashedError, cluster.exceptions.NodeDiedError):
                         losses[run.name] = attempts
-                        outcome = _lost(run, root, losses, attempts)
+                        outcome = _lost(run, root, losses, attempts, "its worker process or node was lost")
                     except cluster.exceptions.RayError as error:
                         outcome = _given_up(run, root, f"Ray could not do it: {_told(error)}")
                     if outcome.state == "full":
                         raise DiskFullError(outcome.reason)
-                    if outcome.state == "busy":
+                    if outcome.state in ("busy", "lost"):
                         waiting.append(run)
                     yield Event(outcome.state, run, outcome.reason, outcome.seconds)
         finally:
-            for reference in at_work:
-                cluster.cancel(reference, force=True)
+            _stop(cluster, list(at_work))
+
+
+def _stop(cluster: Any, references: list[Any]) -> None:
+    """Ask tasks to save and end, as Ctrl-C does; those that have not after a while are ended."""
+    for reference in references:
+        cluster.cancel(reference, force=False)
+    if references:
+        _, left = cluster.wait(references, num_returns=len(references), timeout=SECONDS_TO_SAVE)
+        for reference in left:
+            cluster.cancel(reference, force=True)
 
 
 def _work(config: dict[str, Any], root: str, command: str) -> Outcome:
     """Do one run in a worker; what goes wrong comes back as words, never as an exception."""
+    with _stoppable():
+        return _do(config, root, command)
+
+
+def _do(config: dict[str, Any], root: str, command: str) -> Outcome:
     import warnings
 
     import torch
@@ -212,6 +229,8 @@ def _work(config: dict[str, Any], root: str, command: str) -> Outcome:
             if (told := read_text(root, f"{run.name}/{FAILED}")) is not None:
                 return Outcome("failed", told.partition("\n")[0])
             work_at(run, root, command)
+        except KeyboardInterrupt:
+            return Outcome("lost", "its worker was asked to stop; what it had done is kept")
         except BusyError as error:
             return Outcome("busy", str(error))
         except DiskFullError as error:
@@ -219,6 +238,21 @@ def _work(config: dict[str, Any], root: str, command: str) -> Outcome:
         except Exception as error:
             return Outcome("failed", f"{type(error).__name__}: {error}", time.monotonic() - began)
     return Outcome("done", "", time.monotonic() - began)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let a signal end a run at once while it is measured; while it trains, training itself listens and saves first."""
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Worker:
@@ -250,21 +284,34 @@ class _Worker:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGINT)
 
+    def death(self) -> str:
+        """Return in words how the process ended."""
+        process = self._process
+        if process is None:
+            return "its worker process ended"
+        process.join(timeout=5)
+        if process.exitcode == -signal.SIGKILL:
+            return "its worker process was killed, as the system does when memory runs out"
+        if process.exitcode is not None and process.exitcode < 0:
+            return f"its worker process was ended by {signal.Signals(-process.exitcode).name}"
+        return f"its worker process ended with code {process.exitcode}"
+
     def join(self) -> None:
         """Wait until the worker has ended."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _prepare() -> None:
-    from polarised.training import keep_freed_memory
-
-    keep_freed_memory()
     # Between two runs there is nothing to save; training itself listens while it trains.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        # A thread of its own, so that a worker deep in a matrix product ends with its parent all the same.
+        # A thread of its own, so that a worker deep in a matrix product ends with its parent all the same; before
+        # torch is loaded, which takes seconds in which the parent may go.
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    from polarised.training import keep_freed_memory
+
+    keep_freed_memory()
 
 
 def _end_with(parent: Any) -> None:
@@ -288,11 +335,11 @@ def _single_threaded() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _lost(run: Run, root: str, losses: Counter[str], attempts: int) -> Outcome:
+def _lost(run: Run, root: str, losses: Counter[str], attempts: int, how: str) -> Outcome:
     losses[run.name] += 1
     if losses[run.name] < attempts:
-        return Outcome("lost", "its worker process was killed; the run is continued by another")
-    return _given_up(run, root, f"its worker process was killed {attempts} times; is there enough memory?")
+        return Outcome("lost", f"{how}; the run is continued by another")
+    return _given_up(run, root, f"{how}, {attempts} times; is there enough memory?")
 
 
 def _given_up(run: Run, root: str, reason: str) -> Outcome:

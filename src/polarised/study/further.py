@@ -15,11 +15,14 @@ from polarised.metrics import (
     disintegration,
     factor_vae_score,
     hoyer,
+    linear_r2,
     mcc,
     mig,
     mutual_information_matrix,
+    random_rotation,
     sap,
 )
+from polarised.metrics.estimators import log_densities
 from polarised.metrics.evaluation import prior_scale
 from polarised.random import seed_for
 from polarised.regime import Encodings, classify
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from polarised.models import VAE
 
 __all__ = [
-    "Rows",
+    "Measured",
     "axis_alignment",
     "encoder_overlap",
     "factor_information",
@@ -44,7 +47,7 @@ __all__ = [
     "sparsity",
 ]
 
-Rows = list[tuple[str, str | None, str, float]]
+Measured = list[tuple[str, str | None, str, float]]
 
 
 def further_scores(run: Run, vae: "VAE", dataset: Dataset, encodings: Encodings) -> polars.DataFrame:
@@ -109,7 +112,7 @@ BLOCK = 500
     ),
     references=("Mathieu2019",),
 )
-def encoder_overlap(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, inputs: int = 1000) -> Rows:
+def encoder_overlap(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, inputs: int = 1000) -> Measured:
     """Measure how wide encoders are and how much they overlap [Mathieu2019, section 3.1].
 
     encoder_entropy = E[H(q(z|x))] in nats; index_information = E[log q(z|x) - log mean_k q(z|x_k)] over `inputs`
@@ -129,7 +132,7 @@ def encoder_overlap(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: in
     entropy = 0.5 * (np.log(2 * np.pi * np.e * variance)).sum(axis=1).mean()
     count = min(inputs, len(encodings))
     mean, variance = encodings.mean[:count].astype(np.float64), variance[:count]
-    log_each = _log_densities(encodings.sample(seed=seed)[:count].astype(np.float64), mean, variance)
+    log_each = log_densities(encodings.sample(seed=seed)[:count].astype(np.float64), mean, variance)
     information = float((np.diag(log_each) - _log_mean(log_each)).mean())
     return [
         ("encoder_entropy", None, "full", float(entropy)),
@@ -162,7 +165,7 @@ def prior_match(
     draws: int = 2000,
     per_variable: bool = False,
     divergences: bool = False,
-) -> Rows:
+) -> Measured:
     """Measure the distance of the aggregate posterior from the prior: MMD, and both KL divergences if asked for.
 
     MMD is the mean over blocks of 500 draws, see `objectives.terms.mmd`. inclusive_kl = KL(p(z) || q(z)), large where
@@ -196,25 +199,14 @@ def prior_match(
         drawn = vae.prior.sample(min(draws, len(codes)), generator)
         blocks = [slice(start, start + BLOCK) for start in range(0, len(drawn), BLOCK)]
         values = [float(mmd(drawn[b], codes[b], per_variable=per_variable)) for b in blocks if len(drawn[b]) > 1]
-        rows: Rows = [("mmd", None, "full", float(np.mean(values)))]
+        rows: Measured = [("mmd", None, "full", float(np.mean(values)))]
         if divergences:
             mean, variance = (array[:2000].astype(np.float64) for array in (encodings.mean, encodings.variance))
             for metric, sign, z in (("inclusive_kl", 1, drawn), ("exclusive_kl", -1, codes[:2000])):
                 log_prior = vae.prior.log_prob(z).double().numpy()
-                log_aggregate = _log_mean(_log_densities(z.double().numpy(), mean, variance))
+                log_aggregate = _log_mean(log_densities(z.double().numpy(), mean, variance))
                 rows.append((metric, None, "full", sign * float((log_prior - log_aggregate).mean())))
     return rows
-
-
-def _log_densities(
-    z: NDArray[np.float64], mean: NDArray[np.float64], variance: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return log N(z_i; mean_k, variance_k) of every code under every encoder, without an array of (n, n, d)."""
-    precision = 1 / variance
-    squared = z**2 @ precision.T - 2 * z @ (mean * precision).T + (mean**2 * precision).sum(axis=1)
-    constant = np.log(2 * np.pi * variance).sum(axis=1)
-    densities: NDArray[np.float64] = -0.5 * (np.maximum(squared, 0.0) + constant)
-    return densities
 
 
 def _log_mean(log_each: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -254,7 +246,7 @@ def _log_mean(log_each: NDArray[np.float64]) -> NDArray[np.float64]:
     ),
     references=("Cheng2021",),
 )
-def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, bins: int = 20) -> Rows:
+def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, bins: int = 20) -> Measured:
     """Measure dependence of pairs that correlation, and so the Gaussian total correlation, cannot see [Cheng2021].
 
     pair_information is the mutual information of two variables in nats, less what shuffled variables give;
@@ -271,7 +263,7 @@ def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed
     Returns:
         A row for each number: metric, representation, variables, value.
     """
-    rows: Rows = []
+    rows: Measured = []
     for representation, codes in representations(encodings, seed):
         information = mutual_information_matrix(codes, bins=bins, correction="permutation", seed=seed)
         squared = np.minimum(correlation(codes) ** 2, 1 - 1e-12)
@@ -297,7 +289,7 @@ def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed
     ),
     references=("Hoyer2004", "Mathieu2019"),
 )
-def sparsity(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Rows:
+def sparsity(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Measured:
     """Measure the Hoyer sparsity of the means, each variable divided by its spread, and as they are [Mathieu2019].
 
     Without the division a collapsed variable counts as sparse.
@@ -345,7 +337,7 @@ def axis_alignment(
     batch_size: int = 64,
     threshold: float = 0.05,
     pruned_by: Literal["prior", "reference"] = "prior",
-) -> Rows:
+) -> Measured:
     """Score how well one variable stands for one factor [Kim2018, section 4], on the means and on transported means.
 
     factor_vae_score takes the means as they are; factor_vae_score_transported first maps the codes of a Student-t
@@ -353,6 +345,23 @@ def axis_alignment(
     other priors the two are the same. Every image is encoded once. Variables whose means vary by less than `threshold`
     of the prior's standard deviation do not vote; `pruned_by="reference"` takes the threshold as it stands, as the
     reference code does, which favours priors of large scale.
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        votes: Votes that choose the rule.
+        test_votes: Votes that test it.
+        batch_size: Images of a batch.
+        threshold: Share of the scale below which a variable does not vote.
+        pruned_by: Whose scale: "prior" or "reference", see above.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
+
+    Raises:
+        DataError: The dataset has no factors.
     """
     if dataset.factor_space is None:
         raise DataError(f"axis_alignment needs a dataset with factors, {dataset.name} has none; leave it out")
@@ -409,15 +418,29 @@ def factor_information(
     *,
     threshold: float = 0.1,
     kind: Literal["discrete", "continuous"] = "continuous",
-) -> Rows:
+) -> Measured:
     """Score what single variables know of single factors: SAP, MIG, disintegration [Kumar2018; Chen2018; Cheng2021].
 
     A factor is disintegrated if several mutually independent variables that are not passive each have R^2 (or
     normalised mutual information) above `threshold` with it [Cheng2021, section 6.3].
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        threshold: R^2 or information from which a variable carries a factor.
+        kind: How SAP predicts.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
+
+    Raises:
+        DataError: The dataset has no factors.
     """
     if encodings.factors is None:
         raise DataError(f"factor_information needs a dataset with factors, {dataset.name} has none; leave it out")
-    rows: Rows = []
+    rows: Measured = []
     for representation, codes in representations(encodings, seed):
         rows.append(("sap", representation, "full", sap(codes, encodings.factors, kind=kind).score))
         rows.append(("mig", representation, "full", mig(codes, encodings.factors)))
@@ -438,14 +461,25 @@ def factor_information(
             "MCC by rank correlation",
             reading="The same by rank correlation: 1 recovers all sources up to a monotone map.",
         ),
+        Output(
+            "linear_r2",
+            "R² of a linear map",
+            reading="How much of the sources a linear map of the codes explains: high with a low MCC, only axes are lost.",
+        ),
+        Output(
+            "random_rotation",
+            "MCC of a random rotation",
+            reading="The MCC of randomly rotated true sources: the floor for a model that finds them all but not the axes.",
+        ),
     ),
     needs=("sources",),
     references=("Khemakhem2020",),
 )
-def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Rows:
+def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Measured:
     """Score how well the true sources are found up to order and scale, MCC by Pearson and by Spearman correlation.
 
-    On the mean, the sample, and the mean without passive variables [Khemakhem2020, section 5].
+    On the mean, the sample, and the mean without passive variables [Khemakhem2020, section 5]. Beside them stand the
+    share of the sources that a linear map of the codes explains, and the MCC of a random rotation of the sources.
 
     Args:
         vae: The trained model.
@@ -462,14 +496,15 @@ def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: in
     if dataset.sources is None:
         raise DataError(f"source_recovery needs a dataset with known sources, {dataset.name} has none; leave it out")
     true = dataset.sources[dataset.sample(len(encodings), seed).indices]
-    rows: Rows = []
+    rows: Measured = []
     for representation, codes in representations(encodings, seed):
         rows.append(("mcc", representation, "full", mcc(codes, true).score))
         rows.append(("mcc_spearman", representation, "full", mcc(codes, true, method="spearman").score))
+        rows.append(("linear_r2", representation, "full", linear_r2(codes, true)))
     regime = classify(encodings, seed=seed)
     if alive := sorted([*regime.active, *regime.mixed]):
         rows.append(("mcc", "mean", "active_mixed", mcc(encodings.mean[:, alive], true).score))
-    return rows
+    return [*rows, ("random_rotation", None, "full", random_rotation(true, seed=seed))]
 
 
 def transported(codes: NDArray[Any], degrees: float) -> NDArray[np.float64]:
@@ -563,11 +598,11 @@ KINDS = ("active", "mixed", "passive", "prior_driven")
 )
 def prior_relation(
     vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, alpha: float = 0.1, decoder_examples: int = 300
-) -> Rows:
+) -> Measured:
     """Compare each variable with its own prior [Bonheme2023iVAE].
 
     count_relative and count_standard are the types by both rules; retyped counts the variables on which they differ;
-    prior_driven those that seem passive but follow u. miscalibration = mean_j |E[r_j] + E[s_j] - 1|, nil when the prior
+    prior_driven those that seem passive but follow u. miscalibration = mean_j |E[r_j] + E[s_j] - 1|, 0 when the prior
     variance is learned well. prior_variance and posterior_variance are medians over variables of a type; permuting and
     redrawing say what replacing such a variable costs the decoder, in nats (`decoder_examples` 0: not measured).
 
@@ -584,7 +619,7 @@ def prior_relation(
     """
     relative = classify(encodings, alpha=alpha, seed=seed)
     standard = relative.at(alpha, rule="standard")
-    rows: Rows = []
+    rows: Measured = []
     for kind in KINDS[:3]:
         rows.append(("count_relative", None, kind, float(len(getattr(relative, kind)))))
         rows.append(("count_standard", None, kind, float(len(getattr(standard, kind)))))

@@ -78,7 +78,16 @@ SCORE_COLUMNS = dict.fromkeys(("rule", "metric", "representation", "variables"),
 
 
 def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
-    """Encode the evaluation images of a run."""
+    """Encode the evaluation images of a run.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        The encodings.
+    """
     from polarised.adapters import from_vae
 
     settings = {
@@ -90,14 +99,32 @@ def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
 
 
 def decoder_of(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
-    """Return what the decoder of a run loses when a variable is exchanged or redrawn, see `decoder_use`."""
+    """Return what the decoder of a run loses when a variable is exchanged or redrawn, see `decoder_use`.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        One row for each variable.
+    """
     from polarised.adapters import decoder_use
 
     return decoder_use(vae, dataset, seed=run.seed).table()
 
 
 def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
-    """Encode the inputs that predicted factors are tested on, of a draw of their own."""
+    """Encode the inputs that predicted factors are tested on, of a draw of their own.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        The encodings.
+    """
     from polarised.adapters import from_vae
 
     seed = seed_for(run.seed, "downstream test")
@@ -105,7 +132,15 @@ def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
 
 
 def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
-    """Return what looks at the regime while a run trains, if it asks for that."""
+    """Return what looks at the regime while a run trains, if it asks for that.
+
+    Args:
+        run: The run.
+        dataset: What it was trained on.
+
+    Returns:
+        Hooks for `train`, none if the run does not ask for them.
+    """
     if not run.snapshots.every:
         return ()
     from polarised.training.snapshots import Snapshots
@@ -129,6 +164,14 @@ def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
 
     Every value of x counts once here, also where training counted it more often (`weight` of the likelihood).
     The rate is that to the model's own prior; where that has no closed form, it is estimated from the sample.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        One row for each number: rule, metric, representation, variables, value.
     """
     import torch
 
@@ -156,13 +199,32 @@ def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
 
 
 def types(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> polars.DataFrame:
-    """Return a row for each variable: its type and why, with all evidence, and its types by the other two rules."""
+    """Return a row for each variable: its type and why, with all evidence, and its types by the other two rules.
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        decoder: What its decoder makes of the variables.
+
+    Returns:
+        One row for each variable.
+    """
     first, *others = _regimes(run, encodings, decoder).values()
     return first.table().with_columns(polars.Series(f"{other.rule}_type", other.types) for other in others)
 
 
 def regime_of(directory: str | Path, run: Run, *, rule: Rule = "used", alpha: float | None = None) -> Regime:
-    """Return the types of a measured run's variables on all that is kept of it: encodings, and the decoder's use."""
+    """Return the types of a measured run's variables on all that is kept of it: encodings, and the decoder's use.
+
+    Args:
+        directory: The directory of the run.
+        run: The run.
+        rule: The rule of the types.
+        alpha: Their threshold; that of the run if not given.
+
+    Returns:
+        The types with their evidence.
+    """
     directory = Path(directory)
     encodings = Encodings.load(directory / "encodings.npz")
     used = directory / "decoder_use.parquet"
@@ -176,6 +238,14 @@ def scores(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) ->
 
     Columns: rule (none where the whole code is scored), metric, representation, variables, value; the subset ``alive``
     is what is left without passive variables, in every run.
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        decoder: What its decoder makes of the variables.
+
+    Returns:
+        One row for each number: rule, metric, representation, variables, value.
     """
     tables, counts = [], []
     for rule, regime in _regimes(run, encodings, decoder).items():
@@ -190,7 +260,13 @@ def scores(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) ->
 
 
 def save_histograms(run: Run, encodings: Encodings, path: Path) -> None:
-    """Write 20-bin histograms of each variable: counts (3, d, 20) and edges (3, d, 21) of mean, variance, sample."""
+    """Write 20-bin histograms of each variable: counts (3, d, 20) and edges (3, d, 21) of mean, variance, sample.
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        path: The file to write.
+    """
     tables = (encodings.mean, encodings.variance, encodings.sample(seed=run.seed))
     drawn = [[np.histogram(column, bins=BINS) for column in table.T] for table in tables]
     counts = np.array([[count for count, _ in table] for table in drawn], dtype=np.int32)
@@ -205,6 +281,15 @@ def downstream(
 
     Those are `unseen`, or the last third where there is none. Metrics: accuracy (mean over factors) and
     accuracy_<factor>; variables ``random`` is guessing uniformly [Bonheme2023BeMoreActive, section 4.2].
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        unseen: Encodings of inputs to test on.
+        decoder: What its decoder makes of the variables.
+
+    Returns:
+        One row for each number: rule, metric, representation, variables, value.
     """
     from polarised.metrics.downstream import logistic_regression
 
@@ -312,7 +397,15 @@ registry.describe(*OVER_TRAINING)
 
 
 def timeline_of(directory: str | Path, *, rule: Rule = "used") -> Timeline | None:
-    """Return what was seen of a run's variables while it trained, with the types of the trained model by a rule."""
+    """Return what was seen of a run's variables while it trained, with the types of the trained model by a rule.
+
+    Args:
+        directory: The directory of the run.
+        rule: The rule of the final types.
+
+    Returns:
+        The moments of training, or None if the run was not watched.
+    """
     directory = Path(directory)
     if not (directory / "snapshots.npz").exists():
         return None
@@ -327,6 +420,13 @@ def type_column(table: polars.DataFrame, rule: Rule) -> str:
     """Return the column of a run's ``regime.parquet`` with the types by a rule.
 
     Runs measured before there was the rule "used" have the relative types in its place.
+
+    Args:
+        table: The types of a run.
+        rule: The rule.
+
+    Returns:
+        The name of the column.
     """
     return "type" if rule == "used" or f"{rule}_type" not in table.columns else f"{rule}_type"
 
@@ -336,6 +436,12 @@ def dynamics_of(directory: str | Path) -> Iterator[polars.DataFrame]:
 
     correlated_share is how often |correlation| > 0.2, correlation its average size, spread its standard deviation
     over the moments, late the second half of training, strongest the largest at the end.
+
+    Args:
+        directory: The directory of the run.
+
+    Yields:
+        One table for each rule.
     """
     for rule in RULES:
         timeline = timeline_of(directory, rule=rule)
@@ -382,6 +488,14 @@ def _over(values: NDArray[Any], partners: NDArray[np.bool_]) -> NDArray[Any]:
 def plane_density(prior: Any, *, extent: float = 3.0, resolution: int = 200) -> NDArray[np.float64]:
     """Return the density of a prior of the catalogue over the square of two latents, rows the second coordinate.
 
+    Args:
+        prior: A prior of the catalogue, by name or with settings.
+        extent: Half the side of the square.
+        resolution: Points along a side.
+
+    Returns:
+        The density (resolution, resolution).
+
     >>> plane_density("GaussianMixture", resolution=3).shape
     (3, 3)
     """
@@ -398,6 +512,14 @@ def plane_density(prior: Any, *, extent: float = 3.0, resolution: int = 200) -> 
 
 def images_of_prior(vae: "VAE", *, count: int = 16, seed: int = 0) -> NDArray[np.float32]:
     """Return images decoded from draws of an unconditional prior, (count, C, H, W) in [0, 1].
+
+    Args:
+        vae: The model.
+        count: How many images.
+        seed: Seed of what is drawn.
+
+    Returns:
+        The images.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 16, 16))

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,12 +184,26 @@ def read_study(root: str | Path) -> Study:
     return Study(
         name=known["name"],
         scale=known["scale"],
-        points=tuple(Point(one["labels"], Run.from_config(one["config"])) for one in known["runs"].values()),
+        points=tuple(Point(one["labels"], run) for one, run in zip(known["runs"].values(), _runs(known), strict=True)),
         about=known["about"],
         references=tuple(known["references"]),
         rule=known["rule"],
         claims=tuple(known["claims"]),
     )
+
+
+def _runs(known: Mapping[str, Any]) -> Iterator[Run]:
+    """Yield the runs of a study's record; what thousands of them share but for the seed is checked once."""
+    checked: dict[str, Run] = {}
+    for one in known["runs"].values():
+        config, seed = one["config"], one["config"].get("seed")
+        if type(seed) is not int or seed < 0:
+            yield Run.from_config(config)
+            continue
+        text = json.dumps({**config, "seed": 0})
+        if text not in checked:
+            checked[text] = Run.from_config({**config, "seed": 0})
+        yield replace(checked[text], seed=seed)
 
 
 def read_models(root: str | Path) -> Path | None:

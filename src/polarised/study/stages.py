@@ -230,7 +230,8 @@ def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
 
 def write_config(run: Run, directory: Path, command: str | None = None) -> None:
     """Write down what a directory holds, and clear away what an earlier attempt or another evaluation left."""
-    for leftover in directory.glob(".*.tmp*"):
+    # Ours, and those of the library that writes weights.
+    for leftover in (path for pattern in (".*.tmp*", ".tmp*") for path in directory.glob(pattern)):
         leftover.unlink(missing_ok=True)
     config = directory / "config.yaml"
     if config.exists():

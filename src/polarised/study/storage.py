@@ -2,12 +2,13 @@
 
 import errno
 import tempfile
-import time
 import traceback
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from polarised._io.files import contained, replacing
 from polarised._io.text import read_small
@@ -202,7 +203,7 @@ def open_filesystem(root: str) -> tuple[Any, str]:
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover (Windows has no flock: two studies on one folder may then repeat work)
+except ImportError:  # pragma: no cover (Windows: a run at work is then shown as waiting)
     fcntl = None  # type: ignore[assignment]
 
 
@@ -222,23 +223,23 @@ def locked(directory: Path, *, patience: float = 0.5) -> Iterator[None]:
     ...     print("mine")
     mine
     """
-    if fcntl is None:
+    # A look by `held` lasts no time at all, so a short wait tells it from a worker.
+    lock = FileLock(directory / LOCK, timeout=patience, poll_interval=0.05, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BusyError(f"another process works in {directory}; wait for it or use another folder") from None
+    except (NotImplementedError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
+            raise
+        raise ConfigError(
+            f"the file system of {directory} has no locks, so that two commands could train the same run; use a folder "
+            "on another one, or an address such as s3://bucket/study"
+        ) from error
+    try:
         yield
-        return
-    with (directory / LOCK).open("a") as handle:
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                # A look by `held` lasts no time at all, so a short wait tells it from a worker.
-                if time.monotonic() > deadline:
-                    raise BusyError(
-                        f"another process works in {directory}; wait for it or use another folder"
-                    ) from None
-                time.sleep(0.05)
-        yield
+    finally:
+        lock.release()
 
 
 def held(directory: Path) -> bool:
@@ -251,9 +252,12 @@ def held(directory: Path) -> bool:
     path = directory / LOCK
     if fcntl is None or not path.exists():
         return False
-    with path.open("a") as handle:
-        try:
+    try:
+        # For reading: the folder may be another user's, or on a mount that cannot be written.
+        with path.open("rb") as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
     return False

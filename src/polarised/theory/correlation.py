@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from polarised.regime._moments import scaled_to_correlation
+
 __all__ = [
     "HiddenCorrelation",
     "averaged_mutual_information",
@@ -52,8 +54,7 @@ def averaged_mutual_information(covariance: Array) -> float:
     0.2231
     """
     size = len(covariance)
-    scale = np.sqrt(np.diag(covariance))
-    correlation = covariance / np.outer(scale, scale)
+    correlation = scaled_to_correlation(covariance)
     pairs = -0.5 * np.log1p(-(correlation[~np.eye(size, dtype=bool)] ** 2))
     return float(pairs.sum() / (size * (size - 1)))
 

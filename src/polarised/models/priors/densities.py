@@ -100,6 +100,7 @@ class Anisotropic(Prior):
         if not scale > 0:
             raise ConfigError(f"Anisotropic.scale must be positive, got {scale}; 1 makes the mean variance 1")
         self.compatibility = compatibility
+        self._scaled = False
         log_weight = torch.tensor(variances or [math.nan] * latents).log()
         mean_variance = scale if variances is None else sum(variances) / latents
         self.register_buffer("mean_variance", torch.tensor(float(mean_variance)))
@@ -111,7 +112,10 @@ class Anisotropic(Prior):
 
     @property
     def awaits_data(self) -> bool:
-        return not bool(torch.isfinite(self.log_weight).all())
+        # Asked at every step of a training: once they are there, the scales are not looked at again.
+        if not self._scaled:
+            self._scaled = bool(torch.isfinite(self.log_weight).all())
+        return not self._scaled
 
     @property
     def log_variance(self) -> Tensor:

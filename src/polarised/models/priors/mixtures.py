@@ -1,6 +1,7 @@
 """Priors that are mixtures: of two widths in every variable, or of places in the space of codes."""
 
 # ruff: noqa: D102 (the abstract class documents the methods)
+import functools
 import math
 
 import torch
@@ -52,8 +53,7 @@ class Sparse(Prior):
         self.gamma, self.width = gamma, width
 
     def log_density(self, z: Tensor) -> Tensor:
-        log_weights = torch.tensor([1 - self.gamma, self.gamma], dtype=z.dtype, device=z.device).log()
-        widths = torch.tensor([1.0, self.width], dtype=z.dtype, device=z.device)
+        log_weights, widths = _slabs(self.gamma, self.width, z.dtype, z.device)
         parts = -0.5 * ((z[..., None] / widths) ** 2 + LOG_TWO_PI) - widths.log()
         return torch.logsumexp(parts + log_weights, dim=-1)
 
@@ -172,3 +172,12 @@ class GaussianMixture(Prior):
         return GaussianMixture(
             len(keep), means=means, variance=self.variances, weights=self.weights, compatibility=self.compatibility
         )
+
+
+@functools.lru_cache(maxsize=16)
+def _slabs(gamma: float, width: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the log-weights and widths of slab and spike, brought to a device once and not at every step."""
+    # Ordinary tensors wherever the first call comes from: those of inference mode could not be trained with.
+    with torch.inference_mode(False):
+        weights = torch.tensor([1 - gamma, gamma], dtype=dtype, device=device)
+        return weights.log(), torch.tensor([1.0, width], dtype=dtype, device=device)

@@ -36,10 +36,11 @@ function buildVariables() {
     order.key = key;
     drawVariables();
   } }, label)));
+  heads.push(html("th", { scope: "col", class: "left" }, "Why"));
   heads.splice(2, 0, ...["Mean μ", "Sample z", "Variance σ²"].map((label) => html("th", { scope: "col", class: "left" }, label)));
   rows = variables.map((v, j) => {
     const h = model.histograms[j], zero = (0 - h.low) / (h.high - h.low), use = model.use.get(v.variable);
-    const row = { type: html("td", { class: "left" }), sure: html("td", {}), margin: html("td", {}), polarity: html("td", {}), key: null };
+    const row = { type: html("td", { class: "left" }), why: html("td", { class: "left muted why" }), sure: html("td", {}), margin: html("td", {}), polarity: html("td", {}), key: null };
     row.tr = html("tr", { id: `variable-${v.variable}` },
       html("td", {}, String(v.variable)),
       row.type,
@@ -50,7 +51,8 @@ function buildVariables() {
       ["kl", "ratio_mean", "ratio_variance", "shift", "noise_share"].map((key) => html("td", {}, number(v[key]))),
       row.polarity,
       row.margin,
-      withUse ? html("td", { "data-tip": use && use.redrawn !== undefined ? `redrawn from the prior: ${number(use.redrawn)}` : null }, use ? number(use.permuted) : "–") : null);
+      withUse ? html("td", { "data-tip": use && use.redrawn !== undefined ? `± ${number(use.permuted_error)}; redrawn from the prior: ${number(use.redrawn)}` : null }, use ? number(use.permuted) : "–") : null,
+      row.why);
     return row;
   });
   find("#variables-table").replaceChildren(html("caption", { class: "screen-reader" }, "Latent variables, their types and the evidence"), html("thead", {}, html("tr", {}, heads)), html("tbody", {}));
@@ -59,8 +61,9 @@ function updateRow(j, made) {
   const row = rows[j], v = variables[j], key = `${types[j]} ${made}`;
   if (row.key === key) return;
   row.key = key;
-  const flags = [v.prior_driven ? "prior-driven" : null, v.uninformative && types[j] === "mixed" ? "uninformative" : null].filter(Boolean);
+  const flags = [v.doubtful && made ? "doubtful" : null, v.prior_driven ? "prior-driven" : null, v.uninformative && types[j] === "mixed" ? "uninformative" : null].filter(Boolean);
   row.type.replaceChildren(badge(types[j]), flags.length ? html("span", { class: "muted" }, ` ${flags.join(", ")}`) : "");
+  row.why.textContent = made ? v.why.replace(/^[a-z]+: /, "") : "–";
   row.tr.classList.toggle("changed", v.type !== types[j]);
   for (const cell of [row.sure, row.margin]) {
     cell.classList.toggle("muted", !made);

@@ -81,9 +81,15 @@ class Verification:
     @property
     def holds(self) -> dict[str, tuple[int, int]]:
         """For each claim that was tested: in how many of how many methods and datasets it holds."""
-        tested = [v for v in self.verdicts if v.verdict != "not testable"]
+        tested = [v for v in self.verdicts if v.verdict != "not testable" and v.method != LAWS]
         confirmed = Counter(v.name for v in tested if v.verdict == "confirmed")
         return {name: (confirmed[name], count) for name, count in Counter(v.name for v in tested).items()}
+
+    @property
+    def by_claim(self) -> dict[str, tuple[Verdict, ...]]:
+        """The verdicts on each claim."""
+        names = dict.fromkeys(verdict.name for verdict in self.verdicts)
+        return {name: tuple(own for own in self.verdicts if own.name == name) for name in names}
 
     @property
     def headline(self) -> str:

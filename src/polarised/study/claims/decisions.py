@@ -7,7 +7,7 @@ seeds are the fewest to settle: 2^-6 < 0.025.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -254,8 +254,7 @@ def _worded(decision: Decision) -> Decision:
             word = "confirmed"
         elif decision.p_refuted <= LEVEL:
             word = "refuted"
-    fields = {name: getattr(decision, name) for name in Decision.__dataclass_fields__ if name != "word"}
-    return Decision(word, **fields)
+    return replace(decision, word=word)
 
 
 def _by_sign(array: NDArray[np.float64], region: Region, looks: int) -> Decision:

@@ -392,6 +392,7 @@ class Table:
         rows = table.select(
             "seed", "method", "value", place.alias("place"), key.alias("key"), polars.col("strength").fill_null(0.0)
         )
+        self._grids: dict[tuple[str, str, tuple[int, ...]], Grid] = {}
         self._parts = {
             (str(method), str(where)): own
             for (method, where), own in rows.group_by(["method", "place"], maintain_order=True)
@@ -407,9 +408,13 @@ class Table:
         own = self._parts.get((method, dataset))
         if own is None:
             return None
-        chosen = tuple(sorted(set(own["seed"].to_list()))) if seeds is None else tuple(seeds)
-        points = tuple(sorted({float(value) for value in own["strength"].to_list()}))
-        return Grid(points, chosen, _Lookup(own, points, chosen), lambda name: self.grid(name, dataset, chosen))
+        chosen = tuple(sorted(own["seed"].unique().to_list())) if seeds is None else tuple(seeds)
+        key = (method, dataset, chosen)
+        if key not in self._grids:
+            points = tuple(float(value) for value in own["strength"].unique().sort())
+            found = _Lookup(own, points, chosen)
+            self._grids[key] = Grid(points, chosen, found, lambda name: self.grid(name, dataset, chosen))
+        return self._grids[key]
 
     def together(self, dataset: str) -> Grid | None:
         """Return the grid of all methods on a dataset, whose points are the pairs of method and strength."""
