@@ -3,6 +3,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits
+from torch import nn
 
 import polarised as po
 from polarised.data import (
@@ -15,9 +16,15 @@ from polarised.data import (
     probabilistic_pca,
 )
 from polarised.errors import ConfigError, DataError
+from polarised.models import VAE
+from polarised.models.likelihoods import Gaussian
+from polarised.models.networks import Decoder, Encoder, seeded_weights
+from polarised.models.priors import StandardNormal
+from polarised.objectives import ELBO
 from polarised.regime import spectrum as reading
 from polarised.regime.forecast import loss_threshold
 from polarised.regime.spectrum import measure_spectrum
+from polarised.training import train
 
 DIGITS = load_digits().data / 16.0
 ONE_HOT = 4.0 * np.eye(32)[np.random.default_rng(0).integers(32, size=4096)]
@@ -104,6 +111,34 @@ def test_linear_vaes_keep_what_was_forecast(name, latents, b):
         "passive": expected.passive,
     }
     assert loss == pytest.approx(expected.loss, abs=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "latents", "b"),
+    [
+        ("digits", 16, 0.3),
+        ("digits", 16, 0.15),
+        ("linear_gaussian", 8, 0.4),
+        ("pinwheel", 4, 0.3),
+        ("nonlinear_ica", 8, 0.9),
+        ("circle", 8, 0.3),
+    ],
+)
+def test_linear_vaes_trained_on_samples_end_within_one(name, latents, b):
+    data = from_arrays(DATA[name]().astype(np.float32))
+    size = data.shape[0]
+    with seeded_weights(0):
+        encoder = Encoder(
+            nn.Flatten(), nn.Identity(), nn.Linear(size, latents), nn.Linear(size, latents), shape=(size,)
+        )
+        decoder = Decoder(nn.Linear(latents, size), nn.Identity(), shape=(size,))
+    vae = VAE(encoder, decoder, StandardNormal(latents), Gaussian(variance=b))
+    train(vae, ELBO(), data, steps=6000, batch_size=128, learning_rate=2e-3, progress=False)
+    with torch.no_grad():
+        posterior = vae.posterior(torch.from_numpy(data.images[:]))
+    found = po.classify(po.Encodings(posterior.mean.numpy(), variance=posterior.variance.numpy()))
+    assert abs(len(found.alive) - po.forecast(data, variance=b, latents=latents).alive) <= 1
 
 
 def test_the_counts_of_the_digits():
