@@ -4,7 +4,7 @@ import json
 import pickle
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from polarised.errors import DataError
 
@@ -53,7 +53,7 @@ HARMLESS_HOMES = (
 )
 
 
-def saved_by(folder: Path) -> str | None:
+def saved_by(folder: Path) -> Literal["diffusers", "pythae", "scvi"] | None:
     """Return whose model a folder holds: diffusers, pythae or scvi, or None.
 
     >>> saved_by(Path("."))
