@@ -50,8 +50,8 @@ MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◆ mixed[/]", "pas
 
 
 COLUMNS = (
-    "ratio: posterior variance / prior variance, mean over inputs; spread: its variance; noise: share of the code's "
-    "variance that is noise; sure: how often the type survives other draws of the inputs"
+    "ratio: posterior variance / prior variance, mean over inputs; noise: share of the code's variance "
+    "that is noise; sure: how often the type survives other draws of the inputs"
 )
 
 
@@ -138,7 +138,8 @@ def table(
     shown = rows[:40] if len(rows) > 60 else rows
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if i < left else "right")
+        # Words may break in a narrow terminal, numbers may not.
+        drawn.add_column(column, justify="left" if i < left else "right", no_wrap=i >= left)
     for row in shown:
         drawn.add_row(*row)
     hidden = f"… and {len(rows) - len(shown)} more, all of them with --json" if len(shown) < len(rows) else ""
@@ -163,17 +164,18 @@ def regime_table(regime: "Regime") -> "RenderableType":
     rows = [
         (
             str(row["variable"]),
-            MARKS[row["type"]] + (", prior-driven" if row["prior_driven"] else ""),
+            MARKS[row["type"]] + (" ?" if row["doubtful"] else ""),
+            as_it_is(row["why"].removeprefix(f"{row['type']}: ")) + (", prior-driven" if row["prior_driven"] else ""),
             f"{row['ratio_mean']:.3f}",
-            f"{row['ratio_variance']:.3f}",
             f"{row['kl']:.2f}",
             f"{row['noise_share']:.2f}",
             known(row["confidence"], ".0%"),
         )
         for row in records
     ]
-    columns = ("variable", "type", "ratio", "spread", "KL, nats", "noise", "sure")
-    return table("Latent variables", columns, rows, left=2, note=COLUMNS)
+    columns = ("variable", "type", "why", "ratio", "KL, nats", "noise", "sure")
+    doubt = "; ?: doubtful" if any(row["doubtful"] for row in records) else ""
+    return table("Latent variables", columns, rows, left=3, note=COLUMNS + doubt)
 
 
 def scores_table(scores: "polars.DataFrame", *, passive: bool = True) -> "RenderableType | None":
