@@ -372,7 +372,6 @@ def _required(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {name: spec[name] for name, parameter in parameters.items() if parameter.default is parameter.empty}
 
 
-@functools.lru_cache(maxsize=1024)
 def _differing(given: Any, default: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the settings, of a section or a mapping, that are not the defaults."""
     own = json.loads(json.dumps(given if isinstance(given, Mapping) else asdict(given)))
