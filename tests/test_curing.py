@@ -336,6 +336,7 @@ def test_another_model_s_trials_are_not_taken_over(run, tmp_path):
         cure_run(tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_changes_nothing(run, tmp_path):
     command = [sys.executable, "-m", "polarised", "cure", run, "--steps", "1100", "--json", "--out"]
     process = subprocess.Popen([*map(str, command), str(tmp_path / "killed")], stdout=subprocess.PIPE)

@@ -184,7 +184,9 @@ def name_cause(evidence: Evidence, expected: Forecast, *, alpha: float = 0.1) ->
         return "healthy"
     if e.shuffled_share < 0.9 and e.shuffled_share - e.error_share < 0.1 * (1 - e.error_share):
         return "free decoder"
-    if e.dead_share >= 0.7 or (e.noise_share >= 1 - alpha and e.rate > 0.1):
+    # A constant code that costs something is also what the first steps of any training look like.
+    constant = e.noise_share >= 1 - alpha and e.rate > 0.1
+    if e.dead_share >= 0.7 or (constant and e.dead_share >= 0.5):
         return "learning rate"
     if e.relative <= 1:
         return "warm-up" if e.cluster_gain > 1 else "spectrum"
@@ -192,7 +194,9 @@ def name_cause(evidence: Evidence, expected: Forecast, *, alpha: float = 0.1) ->
         return "unclear"
     if e.falling is None:
         return None
-    return "steps" if e.falling else "warm-up"
+    if e.falling:
+        return "steps"
+    return "learning rate" if constant else "warm-up"
 
 
 def _healthy(e: Evidence, expected: Forecast) -> bool:

@@ -427,9 +427,13 @@ class _Clinic:
 
     def _plans(self, cause: Cause) -> list["_Plan"]:
         best, own = self.best, self.expected
-        rate = min(self.learning_rate / 10, 1e-3) if cause in ("learning rate", "diverged") else self.learning_rate
-        slow = f"with beta rising linearly from 0 over the first {self.steps // 2:,} of {self.steps:,} steps"
+        rate = self.learning_rate
         if cause in ("learning rate", "diverged"):
+            rate = max(min(rate / 10, 1e-3), 1e-4)
+        elif cause == "steps":
+            rate = max(rate, 1e-3)
+        slow = f"with beta rising linearly from 0 over the first {self.steps // 2:,} of {self.steps:,} steps"
+        if rate != self.learning_rate:
             slow += f" and a learning rate of {rate:g}"
         setting = self._setting_in_words(best)
         raised = BetaVAE(beta=best.beta, warm_up=self.steps // 2)

@@ -3,6 +3,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits
+from torch import nn
 
 import polarised as po
 from polarised.data import (
@@ -15,9 +16,15 @@ from polarised.data import (
     probabilistic_pca,
 )
 from polarised.errors import ConfigError, DataError
+from polarised.models import VAE
+from polarised.models.likelihoods import Gaussian
+from polarised.models.networks import Decoder, Encoder, seeded_weights
+from polarised.models.priors import StandardNormal
+from polarised.objectives import ELBO
 from polarised.regime import spectrum as reading
 from polarised.regime.forecast import loss_threshold
 from polarised.regime.spectrum import measure_spectrum
+from polarised.training import train
 
 DIGITS = load_digits().data / 16.0
 ONE_HOT = 4.0 * np.eye(32)[np.random.default_rng(0).integers(32, size=4096)]
@@ -87,7 +94,8 @@ def best_linear_vae(rows, latents, variance, beta):
 def types_of(variance, square):
     """The types `classify` gives two rows with exactly these moments."""
     means = np.sqrt(square)
-    counts = po.classify(po.Encodings(np.stack([means, -means]), variance=np.stack([variance, variance]))).types
+    encodings = po.Encodings(np.stack([means, -means]), variance=np.stack([variance, variance]))
+    counts = po.classify(encodings, rule="relative").types
     return {kind: counts.count(kind) for kind in ("active", "mixed", "passive")}
 
 
@@ -105,6 +113,34 @@ def test_linear_vaes_keep_what_was_forecast(name, latents, b):
     assert loss == pytest.approx(expected.loss, abs=2e-3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "latents", "b"),
+    [
+        ("digits", 16, 0.3),
+        ("digits", 16, 0.15),
+        ("linear_gaussian", 8, 0.4),
+        ("pinwheel", 4, 0.3),
+        ("nonlinear_ica", 8, 0.9),
+        ("circle", 8, 0.3),
+    ],
+)
+def test_linear_vaes_trained_on_samples_end_within_one(name, latents, b):
+    data = from_arrays(DATA[name]().astype(np.float32))
+    size = data.shape[0]
+    with seeded_weights(0):
+        encoder = Encoder(
+            nn.Flatten(), nn.Identity(), nn.Linear(size, latents), nn.Linear(size, latents), shape=(size,)
+        )
+        decoder = Decoder(nn.Linear(latents, size), nn.Identity(), shape=(size,))
+    vae = VAE(encoder, decoder, StandardNormal(latents), Gaussian(variance=b))
+    train(vae, ELBO(), data, steps=6000, batch_size=128, learning_rate=2e-3, progress=False)
+    with torch.no_grad():
+        posterior = vae.posterior(torch.from_numpy(data.images[:]))
+    found = po.classify(po.Encodings(posterior.mean.numpy(), variance=posterior.variance.numpy()))
+    assert abs(len(found.alive) - po.forecast(data, variance=b, latents=latents).alive) <= 1
+
+
 def test_the_counts_of_the_digits():
     alive = [po.forecast(DIGITS, variance=v, latents=16).alive for v in (1.0, 0.6, 0.3, 0.15, 0.08, 0.03)]
     assert alive == [0, 1, 4, 8, 12, 16]
@@ -116,7 +152,9 @@ def test_types_are_those_of_classify(alpha):
     expected = po.forecast(rows, latents=70, alpha=alpha)
     ratio = expected.optimum.variance
     means = np.sqrt(1 - ratio)
-    theirs = po.classify(po.Encodings(np.stack([means, -means]), variance=np.stack([ratio] * 2)), alpha=alpha)
+    theirs = po.classify(
+        po.Encodings(np.stack([means, -means]), variance=np.stack([ratio] * 2)), alpha=alpha, rule="relative"
+    )
     assert theirs.types == expected.types
     assert {"active", "mixed", "passive"} == set(expected.types)
 
