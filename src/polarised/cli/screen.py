@@ -49,18 +49,8 @@ __all__ = [
 MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◆ mixed[/]", "passive": "[dim]○ passive[/]"}
 
 
-COLUMNS = (
-    "ratio: posterior variance / prior variance, mean over inputs; noise: share of the code's variance "
-    "that is noise; sure: how often the type survives other draws of the inputs"
-)
-
-
-METRICS = {
-    "total_correlation": "total correlation",
-    "mutual_information": "mutual information",
-    "effective_rank": "effective rank",
-    "wasserstein_correlation": "Wasserstein correlation",
-}
+# What is told of each variable, in the order of the table.
+EVIDENCE = ("variable", "type", "why", "ratio_mean", "kl", "noise_share", "confidence")
 
 
 def console(*, quiet: bool = False) -> "Console":
@@ -173,9 +163,14 @@ def regime_table(regime: "Regime") -> "RenderableType":
         )
         for row in records
     ]
-    columns = ("variable", "type", "why", "ratio", "KL, nats", "noise", "sure")
-    doubt = "; ?: doubtful" if any(row["doubtful"] for row in records) else ""
-    return table("Latent variables", columns, rows, left=3, note=COLUMNS + doubt)
+    from polarised.regime.classify import COLUMNS
+
+    columns = [COLUMNS[name] for name in EVIDENCE]
+    meanings = [f"{label}: {meaning}" for label, meaning in columns[3:]]
+    if any(row["doubtful"] for row in records):
+        meanings.append("?: doubtful")
+    note = as_it_is("; ".join(meanings))
+    return table("Latent variables", [label for label, _ in columns], rows, left=3, note=note)
 
 
 def scores_table(scores: "polars.DataFrame", *, passive: bool = True) -> "RenderableType | None":
@@ -183,14 +178,16 @@ def scores_table(scores: "polars.DataFrame", *, passive: bool = True) -> "Render
 
     None where there is nothing to compare: one variable shares nothing with another.
     """
+    from polarised.registry import names, output
+
     values = {(r["metric"], r["representation"], r["variables"]): r["value"] for r in scores.iter_rows(named=True)}
     alive = next((name for name in ("active_mixed", "active", "mixed") if any(k[2] == name for k in values)), None)
 
     subsets = ["full"] if alive is None or not passive else ["full", alive]
     keys = [(representation, variables) for variables in subsets for representation in ("mean", "sampled")]
     rows = [
-        (words, *(f"{values[metric, *key]:.3f}" if (metric, *key) in values else "–" for key in keys))
-        for metric, words in METRICS.items()
+        (output(metric).title, *(f"{values[metric, *key]:.3f}" if (metric, *key) in values else "–" for key in keys))
+        for metric in names("metric")
         if (metric, "mean", "full") in values
     ]
     columns = ("", "mean", "sampled", "mean, alive", "sampled, alive")

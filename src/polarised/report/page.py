@@ -18,7 +18,7 @@ from polarised._io import plain
 from polarised._io.files import replacing
 from polarised.errors import DataError
 from polarised.regime._rules import picture
-from polarised.regime.classify import OTHER_RULES, RULES
+from polarised.regime.classify import COLUMNS, OTHER_RULES, RULES
 from polarised.report import theme
 from polarised.report.drawing import shown_correlations
 from polarised.report.theme import described, strip
@@ -99,6 +99,7 @@ def write_report(
                 "alpha": ALPHA,
                 "metrics": described(name for diagnosis in diagnoses for name in diagnosis.scores["metric"]),
                 "other_rules": OTHER_RULES,
+                "evidence": COLUMNS,
             },
             title=title or " · ".join(str(diagnosis.name) for diagnosis in diagnoses[:4]),
             scripts=MODELS,
