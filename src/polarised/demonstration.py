@@ -59,12 +59,12 @@ def demo(
     Returns:
         The run directory, the diagnosis, the proof of the pruning and the page.
     """
+    from polarised.diagnosis import diagnose
     from polarised.models import load_vae, save_vae
     from polarised.pruning import prune, pruned_config, pruning_report
     from polarised.report import save
     from polarised.report.figures import overview
     from polarised.study import Run, execute
-    from polarised.study.examine import diagnose_run
     from polarised.study.stages import dataset_of
     from polarised.training import keep_freed_memory
 
@@ -82,7 +82,7 @@ def demo(
     if tell is not None:
         tell(f"Training a VAE with 10 latent variables on dSprites (64 × 64, beta 8, {steps:,} steps) …")
     directory = execute(run, out, progress=progress)
-    diagnosis = diagnose_run(directory)
+    diagnosis = diagnose(directory)
     keep = [j for j in range(len(diagnosis.regime.types)) if j not in diagnosis.regime.droppable]
     proof = None
     if keep and diagnosis.regime.droppable:

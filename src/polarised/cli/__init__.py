@@ -1,5 +1,6 @@
 """The command line: one line each to the library. Heavy imports happen inside the commands."""
 
+import signal
 import warnings
 from typing import Annotated, Any
 
@@ -7,18 +8,31 @@ import typer
 from typer.core import TyperGroup
 
 from polarised.cli.cite import cite
+from polarised.cli.cure import cure
 from polarised.cli.datasets import app as datasets
 from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
 from polarised.cli.dimensions import dimensions
 from polarised.cli.evaluate import evaluate
+from polarised.cli.failures import listening, sentence_of
+from polarised.cli.forecast import forecast
 from polarised.cli.prune import prune
 from polarised.cli.report import explore, report
+from polarised.cli.screen import as_flags
 from polarised.cli.study import app as study
 from polarised.cli.train import train
 from polarised.errors import ConfigError, PolarisedError
 
 __all__ = ["app", "main"]
+
+# How to get what some commands or targets need and the package itself does not.
+EXTRAS = {
+    "torch": "pip install 'polarised[train]'",
+    "ray": "pip install 'polarised[ray]'",
+    "lightning": "pip install 'polarised[lightning]'",
+    **{name: f"pip install {name}" for name in ("diffusers", "pythae", "anndata", "pandas")},
+    "scvi": "pip install scvi-tools",
+}
 
 
 class _Commands(TyperGroup):
@@ -29,19 +43,29 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except PolarisedError as error:
-            typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+            typer.secho(f"error: {as_flags(str(error))}", fg=typer.colors.RED, err=True)
             # A setting that does not exist is wrong use, as an option that does not exist is.
             ctx.exit(2 if isinstance(error, ConfigError) else 1)
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRAS:
+                raise
+            install = f"error: this needs {error.name}, which is not installed: {EXTRAS[error.name]}"
+            typer.secho(install, fg=typer.colors.RED, err=True)
+            ctx.exit(1)
         except BrokenPipeError:
             # Whoever reads what we print has seen enough: the frame around the commands ends without a word.
             raise
-        except OSError as error:
-            where = "" if error.filename is None else f"could not write or read {error.filename}: "
-            typer.secho(f"error: {where}{error.strerror or error}", fg=typer.colors.RED, err=True)
-            ctx.exit(1)
         except KeyboardInterrupt as interrupt:
             typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
-            ctx.exit(130)
+            ctx.exit(128 + getattr(interrupt, "signal", signal.SIGINT))
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            # Wrong use that the parser itself found has an exit code and words of its own.
+            if hasattr(error, "exit_code"):
+                raise
+            typer.secho(f"error: {sentence_of(error)}", fg=typer.colors.RED, err=True)
+            ctx.exit(1)
         finally:
             warnings.showwarning = before
 
@@ -63,8 +87,10 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(diagnose)
+app.command()(cure)
 app.command()(prune)
-app.command()(dimensions)
+app.command()(forecast)
+app.command(hidden=True)(dimensions)
 app.command()(report)
 app.command()(explore)
 app.command()(evaluate)
@@ -75,7 +101,7 @@ app.add_typer(study, name="study")
 
 def _version(show: bool) -> None:
     if show:
-        from polarised import __version__
+        from polarised._version import __version__
 
         typer.echo(f"polarised {__version__}")
         raise typer.Exit
@@ -95,4 +121,5 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
-    app()
+    with listening():
+        app()

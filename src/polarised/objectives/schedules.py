@@ -166,6 +166,9 @@ def plateau(
     Returns:
         The schedule.
 
+    Raises:
+        ConfigError: If a setting is out of range.
+
     >>> waiting = plateau(100, window=10, patience=2)
     >>> [waiting(99, losses) for losses in ([5.0, 4.0], [5.0, 5.0, 5.0], [5.0, 5.0, 5.0, 5.0, 5.0])]
     [1.0, 0.5, 0.25]
@@ -226,6 +229,9 @@ def cyclical(steps: int, *, cycles: int = 4, rise: float = 0.5) -> Schedule:
 
     Returns:
         The schedule.
+
+    Raises:
+        ConfigError: If a setting is out of range.
 
     >>> [cyclical(100, cycles=2)(t) for t in (0, 5, 25, 49, 50, 55)]
     [0.0, 0.2, 1.0, 1.0, 0.0, 0.2]

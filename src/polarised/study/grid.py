@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from polarised.errors import ConfigError
-from polarised.regime.classify import Rule
+from polarised.regime.classify import RULES, Rule
 from polarised.registry import nearest
 from polarised.study.config import Run, labels_of, overridden, read_config
 
@@ -49,7 +49,7 @@ class Study:
     points: tuple[Point, ...]
     about: str = ""
     references: tuple[str, ...] = ()
-    rule: Rule = "relative"
+    rule: Rule = "used"
     claims: tuple[Any, ...] = field(default=())
 
     @property
@@ -95,6 +95,7 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
     for key in config:
         if key not in KEYS:
             raise ConfigError(f"a study has no {key!r}{nearest(str(key), KEYS)}; it has {', '.join(KEYS)}")
+    _check_sections(config, name)
     scales = config.get("scales", {})
     scale = scale or config.get("default_scale")
     if scale is not None:
@@ -103,6 +104,7 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
                 f"{name} has no scale {scale!r}{nearest(scale, scales)}; its scales are: {', '.join(scales) or 'none'}"
             )
         config = _merged(config, scales[scale])
+        _check_sections(config, name)
     of_axes = [setting for setting in settings if setting.startswith("axes.")]
     of_runs = [setting for setting in settings if not setting.startswith("axes.")]
     config = overridden(config, of_axes)
@@ -125,7 +127,7 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
         points=tuple(points),
         about=str(config.get("about", "")),
         references=tuple(config.get("references", ())),
-        rule=_rule(config.get("rule", "relative")),
+        rule=_rule(config.get("rule", "used")),
         claims=tuple(config.get("claims", ())),
     )
 
@@ -133,10 +135,12 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
 def study_claims(name: str | Path) -> tuple[Any, ...]:
     """Return the claims of a study without making its runs.
 
-    >>> "active_codes_agree" in study_claims("be_more_active")
+    >>> "be_more_active" in study_claims("be_more_active")
     True
     """
-    return tuple(_read(name).get("claims", ()))
+    config = _read(name)
+    _check_sections(config, name)
+    return tuple(config.get("claims", ()))
 
 
 def study_scales(name: str | Path) -> tuple[str, ...]:
@@ -145,7 +149,9 @@ def study_scales(name: str | Path) -> tuple[str, ...]:
     >>> study_scales("be_more_active")
     ('paper', 'small', 'laptop', 'smoke')
     """
-    return tuple(_read(name).get("scales", ()))
+    config = _read(name)
+    _check_sections(config, name)
+    return tuple(config.get("scales", ()))
 
 
 def _read(name: str | Path) -> dict[str, Any]:
@@ -160,10 +166,29 @@ def _read(name: str | Path) -> dict[str, Any]:
     return read_config(name)
 
 
+def _check_sections(config: Mapping[str, Any], name: str | Path) -> None:
+    """Refuse sections of a study that are not of their kind, before anything is made of them."""
+    wanted: dict[str, tuple[Any, str]] = {
+        "base": (Mapping, "a mapping of settings"),
+        "axes": (Mapping, "a mapping of what varies"),
+        "scales": (Mapping, "a mapping of overrides"),
+        "claims": (list, "a list of claims"),
+        "references": (list, "a list of keys"),
+        "default_scale": (str, "the name of a scale"),
+    }
+    for key, (kind, words) in wanted.items():
+        if key in config and not isinstance(config[key], kind):
+            raise ConfigError(f"expected {key} of {name} as {words}, got {config[key]!r}")
+    for scale, block in config.get("scales", {}).items():
+        if not isinstance(block, Mapping):
+            raise ConfigError(f"expected the scale {scale} of {name} as a mapping of overrides, got {block!r}")
+
+
 def _rule(value: Any) -> Rule:
-    if value not in ("relative", "standard"):
-        raise ConfigError(f"expected the rule of a study as relative or standard, got {value!r}")
-    return "standard" if value == "standard" else "relative"
+    for rule in RULES:
+        if value == rule:
+            return rule
+    raise ConfigError(f"expected the rule of a study as used, relative or standard, got {value!r}")
 
 
 def _expanded(axes: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
@@ -207,6 +232,8 @@ def _merged(base: Any, change: Mapping[str, Any]) -> dict[str, Any]:
     """Lay one mapping over another, mappings inside included; a new ``name`` starts its spec afresh."""
     if isinstance(base, str):
         base = {"name": base}
+    if not isinstance(base, Mapping):
+        raise ConfigError(f"expected a mapping to change {', '.join(map(str, change))} of, got {base!r}")
     if "name" in change and base.get("name") not in (None, change["name"]) and "axes" not in base:
         return dict(change)
     merged = dict(base)

@@ -4,37 +4,57 @@ A run directory is named after its config and every stage leaves a file; a stage
 the same call after a kill goes on where it stopped, and new measurements on an old run cost no training.
 """
 
+import functools
+import hashlib
 import json
-import shlex
-import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import polars
 import yaml
 
 from polarised import registry
 from polarised._io.files import replacing
+from polarised._io.text import parse_json, read_small
+from polarised.adapters.runs import made_here
 from polarised.data.dataset import Dataset
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, DataError, PolarisedError
 from polarised.regime import Encodings
+from polarised.regime.decoder import DecoderUse
 from polarised.study import measures
-from polarised.study.config import Run, read_config, read_evaluation
+from polarised.study.config import Evaluation, Run, read_config, read_evaluation
 from polarised.study.further import further_scores
+from polarised.study.leases import leased
 from polarised.study.storage import locked, naming_full_disk, recording_failure
 
 if TYPE_CHECKING:
     from polarised.models import VAE
 
-__all__ = ["dataset_of", "execute", "finished_at", "is_done", "load_run", "made_here", "measure", "write_config"]
+__all__ = [
+    "Done",
+    "checkpoint_step",
+    "dataset_of",
+    "digest_of",
+    "execute",
+    "finished_at",
+    "is_done",
+    "load_run",
+    "made_here",
+    "measure",
+    "read_done",
+    "write_config",
+]
 
 TIME = "training_time.json"
+VERSION = 2
+LARGEST_HEADER = 1 << 24
 MEASURED = (
     "encodings.npz",
     "reconstruction.parquet",
+    "decoder_use.parquet",
     "regime.parquet",
     "histograms.npz",
     "scores.parquet",
@@ -42,6 +62,7 @@ MEASURED = (
     "further.parquet",
     "done.json",
 )
+FILES = ("config.yaml", "model.safetensors", "history.parquet", "snapshots.npz", TIME, *MEASURED[:-1])
 
 
 def execute(run: Run, root: str | Path, *, progress: bool = False, command: str | None = None) -> Path:
@@ -53,7 +74,11 @@ def execute(run: Run, root: str | Path, *, progress: bool = False, command: str 
     directory = Path(root) / run.name
     with naming_full_disk(Path(root)):
         directory.mkdir(parents=True, exist_ok=True)
-        with locked(directory), recording_failure(directory):
+        with (
+            locked(directory),
+            leased(root, run.name, step=lambda: checkpoint_step(directory)),
+            recording_failure(directory),
+        ):
             write_config(run, directory, command)
             _stage(directory / "model.safetensors", lambda path: _train(run, directory, path, progress))
             (directory / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -73,15 +98,19 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
     def encodings() -> Encodings:
         return Encodings.load(directory / "encodings.npz")
 
+    def decoder() -> DecoderUse:
+        return DecoderUse.of_table(polars.read_parquet(directory / "decoder_use.parquet", glob=False))
+
     def unseen() -> Encodings | None:
         return measures.encode_unseen(run, model(), dataset_of(run)) if run.evaluation.unseen else None
 
     _stage(directory / "encodings.npz", lambda path: measures.encode(run, model(), dataset_of(run)).save(path))
     _table(directory / "reconstruction.parquet", lambda: measures.reconstruction(run, model(), dataset_of(run)))
-    _table(directory / "regime.parquet", lambda: measures.types(run, encodings()))
+    _table(directory / "decoder_use.parquet", lambda: measures.decoder_of(run, model(), dataset_of(run)))
+    _table(directory / "regime.parquet", lambda: measures.types(run, encodings(), decoder()))
     _stage(directory / "histograms.npz", lambda path: measures.save_histograms(run, encodings(), path))
-    _table(directory / "scores.parquet", lambda: measures.scores(run, encodings()))
-    _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), unseen()))
+    _table(directory / "scores.parquet", lambda: measures.scores(run, encodings(), decoder()))
+    _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), unseen(), decoder()))
     if run.evaluation.further:
         _table(directory / "further.parquet", lambda: further_scores(run, model(), dataset_of(run), encodings()))
     _stage(directory / "done.json", lambda path: _write_done(run, path, time.monotonic() - began))
@@ -90,7 +119,8 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
 def load_run(directory: str | Path) -> Run:
     """Read back the run a directory was made by; code it names is refused (`registry.refuse_code`)."""
     config = read_config(Path(directory) / "config.yaml")
-    config.pop("made", None)
+    for key in ("made", "version"):
+        config.pop(key, None)
     registry.refuse_code(config, Path(directory) / "config.yaml")
     return Run.from_config(config)
 
@@ -102,11 +132,71 @@ def is_done(run: Run, root: str | Path) -> bool:
 
 def finished_at(run: Run, root: str | Path) -> float | None:
     """Return when a run was finished (seconds since 1970), or None while it is not, as it asks to be."""
+    done = read_done(Path(root) / run.name)
+    return None if done is None or done.evaluation != run.evaluation else done.time
+
+
+@dataclass(frozen=True)
+class Done:
+    """What ``done.json`` says of a run: how it was measured, when, how long it took, and its files' sizes and digests.
+
+    Version one of the file has no digests.
+    """
+
+    evaluation: Evaluation
+    time: float
+    seconds: float
+    files: Mapping[str, tuple[int, str]]
+
+
+def read_done(directory: Path) -> Done | None:
+    """Return what a finished run's directory says of itself, or None where it is not finished or cannot be read.
+
+    Args:
+        directory: The run's directory.
+
+    Returns:
+        The checked record.
+    """
     try:
-        done = json.loads((Path(root) / run.name / "done.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        text = read_small(directory / "done.json", largest=1 << 20)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, DataError):
         return None
-    return float(done["time"]) if read_evaluation(done.get("evaluation", {})) == run.evaluation else None
+    try:
+        done = parse_json(text, where="done.json")
+        evaluation = _evaluation_of(json.dumps(done.get("evaluation", {})))
+        files = {str(name): (int(size), str(digest)) for name, (size, digest) in done.get("files", {}).items()}
+        if done.get("version", 1) not in (1, VERSION):
+            return None
+        return Done(evaluation, float(done["time"]), float(done.get("seconds", 0.0)), files)
+    except (PolarisedError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        return None
+
+
+# Thousands of runs of a study were measured alike.
+@functools.lru_cache(maxsize=64)
+def _evaluation_of(text: str) -> Evaluation:
+    return read_evaluation(json.loads(text))
+
+
+def checkpoint_step(directory: Path) -> int:
+    """Return the training step that a run's directory has saved: the header of the file is enough.
+
+    Args:
+        directory: The run's directory.
+
+    Returns:
+        The step, 0 where nothing is saved or it cannot be read.
+    """
+    try:
+        with (directory / "checkpoint.safetensors").open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            # The size is the file's word.
+            header = json.loads(file.read(min(size, LARGEST_HEADER)))
+        step = int(json.loads(header["__metadata__"]["polarised"])["step"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return 0
+    return max(0, min(step, 1 << 53))
 
 
 def dataset_of(run: Run, *, to: Literal["train", "measure"] = "measure") -> Dataset:
@@ -167,7 +257,8 @@ def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
 
 def write_config(run: Run, directory: Path, command: str | None = None) -> None:
     """Write down what a directory holds, and clear away what an earlier attempt or another evaluation left."""
-    for leftover in directory.glob(".*.tmp*"):
+    # Ours, and those of the library that writes weights.
+    for leftover in (path for pattern in (".*.tmp*", ".tmp*") for path in directory.glob(pattern)):
         leftover.unlink(missing_ok=True)
     config = directory / "config.yaml"
     if config.exists():
@@ -184,12 +275,6 @@ def write_config(run: Run, directory: Path, command: str | None = None) -> None:
     _stage(config, lambda path: _write_made(run, path, command))
 
 
-def made_here(command: str | None = None) -> dict[str, Any]:
-    """Return the command, this process's own unless given, and the versions that what is made now is made with."""
-    own = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    return {"command": command or own, "versions": {name: _version(name) for name in _PACKAGES}}
-
-
 def _write_made(run: Run, path: Path, command: str | None) -> None:
     config = {**run.to_config(), "made": made_here(command)}
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
@@ -197,23 +282,35 @@ def _write_made(run: Run, path: Path, command: str | None) -> None:
 
 def _write_done(run: Run, path: Path, evaluation: float) -> None:
     # In a file of its own: the others of a run are the same to the last byte however often it was stopped.
-    trained = path.parent / TIME
-    training = float(json.loads(trained.read_text(encoding="utf-8"))["seconds"]) if trained.exists() else 0.0
+    training = _training_seconds(path.parent)
+    kept = [file for name in FILES if (file := path.parent / name).is_file()]
     done = {
+        "version": VERSION,
         "evaluation": asdict(run.evaluation),
         "time": time.time(),
         "seconds": round(training + evaluation, 3),
         "training_seconds": round(training, 3),
         "evaluation_seconds": round(evaluation, 3),
+        "files": {file.name: (file.stat().st_size, digest_of(file)) for file in kept},
     }
     path.write_text(json.dumps(done), encoding="utf-8")
 
 
-_PACKAGES = ("polarised", "torch", "numpy", "scipy", "polars")
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its digest, in hexadecimal.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _version(package: str) -> str:
+def _training_seconds(directory: Path) -> float:
     try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
+        return float(parse_json(read_small(directory / TIME), where=directory / TIME)["seconds"])
+    except (FileNotFoundError, DataError, KeyError, TypeError, ValueError):
+        return 0.0

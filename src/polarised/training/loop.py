@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol, get_args
 
 import numpy as np
@@ -125,6 +126,9 @@ def train(
     with seeded_weights(seed, "critic"):
         critic = objective.critic(vae.latents)
     modules: dict[str, nn.Module] = {"vae": vae} if critic is None else {"vae": vae, "critic": critic.to(device)}
+    memory = objective.memory()
+    if memory is not None:
+        modules["memory"] = memory.to(device)
     optimiser = _adam(modules, objective, learning_rate, betas, amsgrad)
     records = Records(log_every)
     plan = registry.complete("schedule", schedule)
@@ -196,6 +200,7 @@ def train(
                 steps=steps,
                 generator=generator,
                 critic=critic,
+                memory=memory,
                 precision=precision,
             )
             terms = objective(taken)
@@ -221,7 +226,7 @@ def train(
                 break
             if interrupted.is_set():
                 where = f"; {folder} holds step {done}, the same command continues" if folder else ""
-                raise KeyboardInterrupt(f"stopped after step {done} of {steps}{where}")
+                raise Interrupted(f"stopped after step {done} of {steps}{where}", interrupted.number)
     vae.eval()
     return records.history(pace.settled_step)
 
@@ -296,18 +301,38 @@ def _saying_what_is_kept(step: Callable[[], int]) -> Iterator[None]:
         raise TrainingError(f"{error}; {kept}") from error
 
 
+class Interrupted(KeyboardInterrupt):
+    """Training was asked to stop and has saved; `signal` is what asked for it."""
+
+    def __init__(self, words: str, number: int) -> None:
+        super().__init__(words)
+        self.signal = number
+
+
+class _Flag(threading.Event):
+    """A flag that remembers which signal raised it."""
+
+    number: int = signal.SIGINT
+
+    def hear(self, number: int, _frame: FrameType | None) -> None:
+        self.number = number
+        self.set()
+
+
 @contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Turn Ctrl-C into a flag that the loop reads between two steps, so that it can save first."""
-    flag = threading.Event()
+def _interruptible() -> Iterator[_Flag]:
+    """Turn Ctrl-C, and what a queue sends, into a flag the loop reads between two steps, so that it can save first."""
+    flag = _Flag()
     if threading.current_thread() is not threading.main_thread():
         yield flag
         return
-    before = signal.signal(signal.SIGINT, lambda *_: flag.set())
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+    before = {number: signal.signal(number, flag.hear) for number in numbers}
     try:
         yield flag
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 _M_TRIM_THRESHOLD = -1
