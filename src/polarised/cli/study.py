@@ -312,6 +312,7 @@ def doctor(
 def collect(
     folder: Folder,
     rule: Annotated[str | None, typer.Option(help="standard or relative, instead of the study's own rule.")] = None,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
     json: Json = False,
 ) -> None:
     """Write the tidy table of what is done so far: results.parquet.
@@ -324,7 +325,7 @@ def collect(
     rules: dict[str | None, Rule | None] = {None: None, "standard": "standard", "relative": "relative"}
     if rule not in rules:
         raise ConfigError(f"expected --rule standard or relative, got {rule!r}")
-    path = collected(folder, rule=rules[rule])
+    path = collected(folder, rule=rules[rule], mixed=mixed)
     if json:
         print_json({"results": str(path)})
     else:
