@@ -319,7 +319,11 @@ def embedded(data: Any) -> str:
     >>> embedded("</script>") == '"\\\\u003c/script\\\\u003e"'
     True
     """
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        # Numbers of a model whose weights are damaged; the page shows what there is.
+        text = json.dumps(plain(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     # A lone surrogate, as in the name of a file that is not UTF-8, has no encoding.
