@@ -286,12 +286,8 @@ def doctor(
 @app.command()
 def collect(
     folder: Folder,
-<<<<<<< HEAD
     rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
-=======
-    rule: Annotated[str | None, typer.Option(help="standard or relative, instead of the study's own rule.")] = None,
     mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
->>>>>>> reliable
     json: Json = False,
 ) -> None:
     """Write the tidy table of what is done so far: results.parquet.
@@ -303,13 +299,8 @@ def collect(
 
     rules: dict[str | None, Rule | None] = {None: None, "used": "used", "standard": "standard", "relative": "relative"}
     if rule not in rules:
-<<<<<<< HEAD
         raise ConfigError(f"expected --rule used, relative or standard, got {rule!r}")
-    path = collected(folder, rule=rules[rule])
-=======
-        raise ConfigError(f"expected --rule standard or relative, got {rule!r}")
     path = collected(folder, rule=rules[rule], mixed=mixed)
->>>>>>> reliable
     if json:
         print_json({"results": str(path)})
     else:

@@ -151,33 +151,28 @@ def ray(
 ) -> Iterator[Event]:
     """Do the runs as plain Ray tasks, on the cluster at `address` or on one started here.
 
-    <<<<<<< HEAD
-        Ray does as many at a time as it has room for, and itself starts a task again whose worker or node was lost.
+    Before the first run every node is asked for its versions and its code; one that differs from here, or has no
+    polarised, gets no run and is named, unless `mixed`. Ray does as many at a time as it has room for, and
+    itself starts a task again whose worker or node was lost.
 
-        Args:
-            runs: The runs to do.
-            root: A folder every node sees, or an fsspec address such as ``s3://bucket/study``.
-            command: The command that asked for them, written down with every run.
-            address: The cluster's address; without one a cluster is started on this machine.
-            jobs: How many run at a time at most; 0 for no limit.
-            num_cpus: Cores that a run takes.
-            num_gpus: Graphics cards that a run takes.
-            attempts: How often a run is started before it counts as failed.
+    Args:
+        runs: The runs to do.
+        root: A folder every node sees, or an fsspec address such as ``s3://bucket/study``.
+        command: The command that asked for them, written down with every run.
+        address: The cluster's address; without one a cluster is started on this machine.
+        jobs: How many run at a time at most; 0 for no limit.
+        num_cpus: Cores that a run takes.
+        num_gpus: Graphics cards that a run takes.
+        attempts: How often a run is started before it counts as failed.
+        memory: What a run takes, in gigabytes; 0: not said.
+        mixed: Whether nodes with other versions or code may take part.
 
-        Yields:
-            What happens to the runs, as it happens.
+    Yields:
+        What happens to the runs, as it happens.
 
-        Raises:
-            ConfigError: If a number is out of range, or the cluster does not answer.
-            DiskFullError: If the disk is full.
-    =======
-        Before the first run every node is asked for its versions and its code; one that differs from here, or has no
-        polarised, gets no run and is named, unless `mixed`. `memory` is what a run takes, in gigabytes (0: not said).
-
-        Ray does as many at a time as it has room for tasks of `num_cpus` and `num_gpus`, at most `jobs` (0: no limit).
-        `root` is a folder every node sees, or an fsspec address such as ``s3://bucket/study``. Ray itself starts
-        a task again whose worker or node was lost.
-    >>>>>>> reliable
+    Raises:
+        ConfigError: If a number is out of range, or the cluster does not answer.
+        DiskFullError: If the disk is full.
     """
     if jobs < 0 or attempts < 1 or num_cpus < 0 or num_gpus < 0:
         raise ConfigError(

@@ -12,12 +12,8 @@ from polarised.errors import DataError
 from polarised.regime.classify import Rule
 from polarised.study.grid import Point
 from polarised.study.measures import SCORE_COLUMNS, dynamics_of
-<<<<<<< HEAD
-=======
-from polarised.study.run import read_done
->>>>>>> reliable
 from polarised.study.runner import read_study
-from polarised.study.stages import is_done
+from polarised.study.stages import read_done
 from polarised.study.storage import at_hand, is_address, naming_full_disk
 
 __all__ = [
@@ -75,25 +71,17 @@ def collect(root: str | Path, *, rule: Rule | None = None, mixed: bool = False) 
 
 
 def results_of(
-<<<<<<< HEAD
-    points: Sequence[Point], root: str | Path, *, rule: Rule | None = "used", named: str | Path | None = None
-) -> polars.DataFrame:
-    """Return the tidy table of the runs that are done; `named` is what an error calls the folder.
-
-    `rule` is the one by which variables have their types; None keeps all, with a column `rule`.
-    """
-    done = [point for point in points if is_done(point.run, root)]
-=======
     points: Sequence[Point],
     root: str | Path,
     *,
-    rule: Rule = "relative",
+    rule: Rule | None = "used",
     named: str | Path | None = None,
     mixed: bool = False,
 ) -> polars.DataFrame:
     """Return the tidy table of the runs that are done; `named` is what an error calls the folder.
 
-    Runs made by different code are refused unless `mixed`: their difference would be taken for the method's.
+    `rule` is the one by which variables have their types; None keeps all, with a column `rule`. Runs made by different
+    code are refused unless `mixed`: their difference would be taken for the method's.
     """
     found = [(point, read_done(Path(root) / point.run.name)) for point in points]
     done = [point for point, about in found if about is not None and about.evaluation == point.run.evaluation]
@@ -104,7 +92,6 @@ def results_of(
             f"expected runs of one version of the code in {named or root}, got {counts}; do them again with one, or "
             "say that a mixed table is meant (mixed)"
         )
->>>>>>> reliable
     if not done:
         place = named or root
         raise DataError(f"expected finished runs in {place}, there is none yet; see polarised study status {place}")

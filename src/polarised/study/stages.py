@@ -19,11 +19,8 @@ import yaml
 from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.text import parse_json, read_small
-<<<<<<< HEAD:src/polarised/study/stages.py
 from polarised.adapters.runs import made_here
-=======
 from polarised.cluster import code_here
->>>>>>> reliable:src/polarised/study/run.py
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError, PolarisedError
 from polarised.regime import Encodings
