@@ -68,6 +68,7 @@ function show(index) {
   retype();
   drawScores();
   drawDownstream();
+  drawForecast();
   drawHistory();
   drawProvenance();
   drawOtherRules();
