@@ -186,7 +186,9 @@ def test_a_study_of_them_is_run_listed_cited_judged_and_drawn(
     assert not {"Higgins2017", "Matthey2017", "Kingma2014"} & set(cited["keys"])
 
     verdicts = json.loads((page / "verdict.json").read_text())["verdicts"]
-    assert {(one["id"], one["verdict"]) for one in verdicts} == {("guest_claim", "confirmed")}
+    assert {(one["name"], one["claim"], one["verdict"]) for one in verdicts} == {
+        ("guest_claim", "The guest's measure is positive", "confirmed")
+    }
     assert "guest_figure.png" in {path.name for path in page.rglob("*.png")}
 
 

@@ -95,11 +95,18 @@ class Diagnosis:
 
         return diagnosis_html(self.headline, self.reading, self.regime, self.advice, self.groups)
 
-    def table(self) -> "polars.DataFrame":
-        """Return a row for each variable: type and every piece of evidence, with its group where there are several."""
+    def table(self, *, theory: bool = False) -> "polars.DataFrame":
+        """Return a row for each variable: type and every piece of evidence, with its group where there are several.
+
+        With `theory` also what the papers' definitions, propositions and theorems say of it, see `theory.statements`.
+        """
         import polars
 
         table = self.regime.table()
+        if theory:
+            from polarised.theory import statements
+
+            table = table.hstack(statements(self.encodings, alpha=self.regime.alpha).drop("variable"))
         if not self.groups:
             return table
         names = {j: name for name, of in self.groups.items() for j in of}
@@ -286,6 +293,11 @@ def diagnose(
             found = _of_files(paths, totals, axis)
         elif opened.kind == "run" and data is None:
             found = _of_run(opened.path, rule)
+        elif opened.kind == "scvi":
+            from polarised.adapters.folders import load_scvi
+
+            found = _of_object(*load_scvi(opened.path, data), request, opened.name)
+            found.provenance |= {"target": str(opened.path)}
         else:
             found = _of_object(opened.model(), opened.data() if data is None else data, request, opened.name)
             found.provenance |= {"target": str(opened.path), "kind": opened.kind}
@@ -716,7 +728,10 @@ def _is_ours(target: Any) -> bool:
 def _torch_is_here() -> bool:
     from importlib.util import find_spec
 
-    return find_spec("torch") is not None
+    try:
+        return find_spec("torch") is not None
+    except (ModuleNotFoundError, ValueError):
+        return False
 
 
 def _shown(

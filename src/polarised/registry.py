@@ -74,7 +74,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "adapters.disentangling_vae",
         "adapters.disentanglement_lib",
     ),
-    "measure": ("study.measures", "study.further"),
+    "measure": ("study.measures", "study.further", "study.statements"),
     "executor": ("study.executors",),
     "claim": ("study.claims",),
     "figure": (
@@ -241,7 +241,7 @@ def register(
     title: str = "",
     summary: str = "",
     symbol: str = "",
-    strength: tuple[str, ...] = (),
+    strength: tuple[str, ...] | None = None,
     unit: str = "",
     reading: str = "",
     needs: tuple[str, ...] = (),
@@ -259,7 +259,8 @@ def register(
         title: Its name as people write it; its name with spaces if empty.
         summary: What it is, in a few words.
         symbol: The symbol of its strength.
-        strength: The settings that tell its models apart; the first is the strength.
+        strength: The settings that tell its models apart; the first is the strength. Of an objective the first setting
+            that is a number, unless given.
         unit: The unit of its one number.
         reading: One sentence on how to read its one number.
         needs: What it cannot do without.
@@ -308,7 +309,7 @@ def register(
             title=written,
             summary=summary,
             symbol=symbol,
-            strength=strength,
+            strength=_strength(kind, call) if strength is None else strength,
             needs=needs,
             outputs=tuple(_titled(output) for output in outputs) or single,
             references=references,
@@ -378,7 +379,9 @@ def record(kind: str, name: str) -> Record:
         call = entry(kind, name)
         known = next((each for each in _records[kind].values() if each.call is call), None)
         own = name.rpartition(":")[2]
-        return known or Record(kind, name, call, title=own, summary=_first_sentence(call))
+        return known or Record(
+            kind, name, call, title=own, summary=_first_sentence(call), strength=_strength(kind, call)
+        )
     offered = names(kind)
     if name not in offered:
         raise ConfigError(
@@ -601,6 +604,14 @@ def _load_plugins() -> None:
         except Exception as error:
             # A broken package of others must not take this one down with it.
             warnings.warn(f"the plugin {point.name} ({point.value}) could not be loaded: {error}", stacklevel=2)
+
+
+def _strength(kind: str, call: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the first setting of an objective that is a number."""
+    if kind != "objective":
+        return ()
+    hints = _hints(call)
+    return tuple(name for name in settings(call) if hints.get(name) in (int, float))[:1]
 
 
 def _origin(call: Callable[..., Any]) -> tuple[Any, ...]:

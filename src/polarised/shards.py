@@ -13,8 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.arrays import open_arrays
-from polarised.adapters.arrays import Chunk, ScaleKind, chunks_of_file
+from polarised.adapters.arrays import Chunk, ScaleKind, chunks_of_file, open_file
 from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError, DataError, PolarisedError
 from polarised.metrics.streaming import Moments, Ranges
@@ -205,7 +204,7 @@ def _naming(path: str) -> Iterator[None]:
 def _totals_of_file(
     path: str, scale_kind: ScaleKind | None, trust_scale: bool, axis: Axis, rows: int, seed: int, number: int
 ) -> Totals:
-    totals = Totals(factor_names=open_arrays(path).factor_names)
+    totals = Totals(factor_names=open_file(path).factor_names)
     generator = stream(seed, "sample of a shard", number)
     with _naming(path):
         for chunk in chunks_of_file(path, rows=rows, scale_kind=scale_kind, trust_scale=trust_scale, axis=axis):

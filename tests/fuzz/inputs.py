@@ -90,12 +90,16 @@ def encodings(rng: Rng) -> dict[str, bytes]:
     """Arrays by name, mostly a mean and a spread that belong together."""
     arrays: dict[str, bytes] = {}
     n, d = int(pick(rng, (20, 20, 1, 2, 200))), int(pick(rng, (3, 3, 1, 8)))
-    plain = rng.random() < 0.6
-    for name in (pick(rng, NAMES[:2]), pick(rng, NAMES[2:6])):
+    plain = rng.random() < 0.7
+    for name in (pick(rng, NAMES[:2]), "variance" if plain else pick(rng, NAMES[2:6])):
         file = io.BytesIO()
-        np.save(file, np.abs(numbers(rng, (n, d))) if plain else numbers(rng, (n, d)))
+        np.save(file, rng.uniform(0.01, 2.0, size=(n, d)) if plain else numbers(rng, (n, d)))
         arrays[name] = file.getvalue()
-    for _ in range(int(rng.integers(0, 3))):
+    if rng.random() < 0.3:
+        file = io.BytesIO()
+        np.save(file, rng.integers(0, int(pick(rng, (1, 3, 100))), size=(n, 2)))
+        arrays["factors"] = file.getvalue()
+    for _ in range(int(pick(rng, (0, 0, 1, 2)))):
         shape = pick(rng, ((n, d), (d,), (n,), (), (n, 2), (0,)))
         arrays[pick(rng, NAMES)] = npy_bytes(rng, shape)
     return arrays
@@ -115,20 +119,23 @@ def npz(rng: Rng, home: Path) -> list[Action]:
             np.save(bomb, np.zeros(shape, dtype=kind))
             with archive.open(f"{name}.npy", "w") as member:
                 member.write(bomb.getvalue())
-    maybe_spoil(rng, path, 0.4)
+    maybe_spoil(rng, path, 0.3)
     commands = (
         ["diagnose", str(path)],
-        ["evaluate", str(path), "--metrics", "total_correlation,mig"],
+        ["evaluate", str(path), "--metrics", pick(rng, ("all", "total_correlation", "mig,dci"))],
         ["report", str(path)],
     )
     return [[*pick(rng, commands), *pick(rng, ((), (), ("--second", "std")))]]
 
 
 def npy(rng: Rng, home: Path) -> list[Action]:
-    for name in ("x_mean", pick(rng, ("x_variance", "x_logvar", "x_std"))):
+    for name in ("x_mean", pick(rng, ("x_variance", "x_variance", "x_logvar", "x_std"))):
         path = home / f"{name}.npy"
-        path.write_bytes(npy_bytes(rng, (20, 3)))
-        maybe_spoil(rng, path, 0.3)
+        if rng.random() < 0.6:
+            np.save(path, rng.uniform(0.01, 2.0, size=(20, 3)))
+        else:
+            path.write_bytes(npy_bytes(rng, (20, 3)))
+        maybe_spoil(rng, path, 0.2)
     if rng.random() < 0.1:
         np.savez(home / "x_mean", mean=np.zeros((4, 2)))
         (home / "x_mean.npz").replace(home / "x_mean.npy")
@@ -137,9 +144,9 @@ def npy(rng: Rng, home: Path) -> list[Action]:
 
 def frame(rng: Rng, rows: int) -> polars.DataFrame:
     columns: dict[str, Any] = {}
-    for prefix in ("mean", pick(rng, ("variance", "logvar"))):
+    for prefix in ("mean", "variance"):
         for i in range(2):
-            columns[f"{prefix}_{i}"] = numbers(rng, (rows,))
+            columns[f"{prefix}_{i}"] = rng.uniform(0.01, 2, size=rows) if rng.random() < 0.9 else numbers(rng, (rows,))
     odd = (
         ["a"] * rows,
         [None] * rows,
@@ -161,11 +168,11 @@ def frame(rng: Rng, rows: int) -> polars.DataFrame:
 def parquet(rng: Rng, home: Path) -> list[Action]:
     path = home / "codes.parquet"
     if rng.random() < 0.05:
-        polars.DataFrame({"mean_0": np.zeros(20_000_000), "variance_0": np.ones(20_000_000)}).write_parquet(path)
+        polars.DataFrame({"mean_0": np.zeros(5_000_000), "variance_0": np.ones(5_000_000)}).write_parquet(path)
     else:
         compression: Any = pick(rng, ("zstd", "snappy", "uncompressed", "gzip"))
         frame(rng, int(pick(rng, (0, 1, 20, 200)))).write_parquet(path, compression=compression)
-    maybe_spoil(rng, path, 0.6)
+    maybe_spoil(rng, path, 0.4)
     verify = ["study", "verify", str(path), "--study", "be_more_active"]
     return [pick(rng, (["diagnose", str(path)], ["diagnose", str(path)], verify))]
 

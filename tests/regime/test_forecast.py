@@ -94,7 +94,8 @@ def best_linear_vae(rows, latents, variance, beta):
 def types_of(variance, square):
     """The types `classify` gives two rows with exactly these moments."""
     means = np.sqrt(square)
-    counts = po.classify(po.Encodings(np.stack([means, -means]), variance=np.stack([variance, variance]))).types
+    encodings = po.Encodings(np.stack([means, -means]), variance=np.stack([variance, variance]))
+    counts = po.classify(encodings, rule="relative").types
     return {kind: counts.count(kind) for kind in ("active", "mixed", "passive")}
 
 
@@ -151,7 +152,9 @@ def test_types_are_those_of_classify(alpha):
     expected = po.forecast(rows, latents=70, alpha=alpha)
     ratio = expected.optimum.variance
     means = np.sqrt(1 - ratio)
-    theirs = po.classify(po.Encodings(np.stack([means, -means]), variance=np.stack([ratio] * 2)), alpha=alpha)
+    theirs = po.classify(
+        po.Encodings(np.stack([means, -means]), variance=np.stack([ratio] * 2)), alpha=alpha, rule="relative"
+    )
     assert theirs.types == expected.types
     assert {"active", "mixed", "passive"} == set(expected.types)
 

@@ -161,7 +161,7 @@ def test_types_of_the_whole_bank_agree_with_the_ablation(bank, examined):
 
 @pytest.mark.slow
 def test_a_mixed_variable_is_on_for_the_squares_alone(examined):
-    vae, encodings, found, _ = examined("populations_12")
+    _, encodings, found, _ = examined("populations_12")
     regime = found["used"]
     states = regime.evidence.two_states()
     mixed = [j for j in regime.mixed if states.separation[j] >= 0.85]

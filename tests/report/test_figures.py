@@ -15,10 +15,12 @@ from PIL import Image
 
 from polarised import registry
 from polarised.bibliography import bibliography
+from polarised.data import linear_gaussian
 from polarised.diagnosis import Diagnosis
 from polarised.errors import DataError
 from polarised.regime import Encodings, classify
 from polarised.regime.dimensions import one_shot_count
+from polarised.regime.forecast import forecast
 from polarised.regime.timeline import Timeline
 from polarised.report import figures, save
 from polarised.report.drawing import band, middle_range, panels, trail
@@ -100,6 +102,7 @@ def drawers(diagnosis: Diagnosis, table: polars.DataFrame, timeline: Timeline) -
         "plane_of_strengths": lambda: figures.plane_of_strengths(plane_table, metrics=("mmd",)),
         "latents_by_factor": lambda: figures.latents_by_factor(spread),
         "sizes": lambda: figures.sizes([regime], one_shot_count([regime])),
+        "alive_curve": lambda: figures.alive_curve(forecast(linear_gaussian(), variance=0.3, latents=8)),
     }
 
 

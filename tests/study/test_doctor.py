@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from polarised.study.run import execute, is_done
 from typer.testing import CliRunner
 
 from polarised.cli import app
@@ -12,6 +11,7 @@ from polarised.errors import ConfigError, DataError
 from polarised.study.doctor import examine_folder
 from polarised.study.grid import load_study
 from polarised.study.runner import enrol, read_study
+from polarised.study.stages import execute, is_done
 
 from .workshop import study_config, write_study
 

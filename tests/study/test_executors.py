@@ -105,7 +105,7 @@ class Cluster:
         self.most = max(self.most, self.flying)
         return object()
 
-    def wait(self, references: list[object], num_returns: int) -> tuple[list[object], list[object]]:
+    def wait(self, references: list[object], num_returns: int, timeout: float) -> tuple[list[object], list[object]]:
         return references[:num_returns], references[num_returns:]
 
     def get(self, _: object) -> tuple[str, str, float]:

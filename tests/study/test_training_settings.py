@@ -4,7 +4,6 @@ from pathlib import Path
 
 import polars
 import pytest
-from polarised.study.run import dataset_of
 
 from polarised import registry
 from polarised.errors import ConfigError
@@ -13,6 +12,7 @@ from polarised.study import Run, execute
 from polarised.study.config import CONSTANT, Training, read_training
 from polarised.study.grid import load_study
 from polarised.study.results import results_of
+from polarised.study.stages import dataset_of
 from study.workshop import study_config, write_study
 
 

@@ -1,4 +1,4 @@
-"""Arrays in a file (.npz, .npy, parquet) → Encodings.
+"""Arrays in a file (.npz, .npy, parquet, csv, safetensors, .pt, .h5ad) → Encodings.
 
 The arrays go by common names: mean (mu, loc, z_mean ...), one of variance, log_variance (logvar ...), std, log_std, and
 optionally prior_mean, a prior variance, factors (labels) and factor_names. Parquet has a column for each variable
@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.arrays import LARGEST_WHOLE, ArrayFile, open_arrays
+from polarised._io.arrays import LARGEST_WHOLE, ArrayFile, HeldArrays, open_arrays
 from polarised.errors import DataError
 from polarised.regime import Encodings
-from polarised.regime.encodings import Axis, as_table, checked_repeats
+from polarised.regime.encodings import Axis, as_array, as_table, checked_repeats
 
 __all__ = [
     "Chunk",
@@ -29,6 +29,7 @@ __all__ = [
     "from_arrays",
     "gather",
     "laid_out",
+    "open_file",
 ]
 
 ScaleKind = Literal["log_variance", "variance", "std", "log_std"]
@@ -179,6 +180,15 @@ class Names:
 LARGEST_CHUNK = 1 << 28
 
 
+def open_file(path: str | Path) -> ArrayFile:
+    """Open a file of named arrays; tensors that torch saved (.pt, .pth) are read as weights are, nothing is run."""
+    if Path(path).suffix.lower() in (".pt", ".pth"):
+        from polarised.adapters._state import read_state
+
+        return HeldArrays(Path(path), {name: as_array(value) for name, value in read_state(path).items()})
+    return open_arrays(path)
+
+
 class Chunk(NamedTuple):
     """The posteriors (and priors and factors) of consecutive inputs as tables; `kl` and `repeats` as in `Encodings`.
 
@@ -226,7 +236,7 @@ def chunks_of_file(
     >>> [len(chunk.mean) for chunk in chunks_of_file(path, rows=3)]
     [3, 2]
     """
-    file = open_arrays(path)
+    file = open_file(path)
     names = Names.among(file.names, str(path), scale_kind=scale_kind)
     length = file.rows(names.mean)
     if axis in (0, (0,)):
@@ -364,7 +374,7 @@ def from_arrays(
     >>> from_arrays(path)
     Encodings(5 inputs × 2 variables, N(0, I))
     """
-    file = open_arrays(path)
+    file = open_file(path)
     names = Names.among(file.names, str(path), scale_kind=scale_kind)
     shape = file.shape(names.mean)
     if examples is None and 16 * prod(shape) > LARGEST_WHOLE:

@@ -77,12 +77,8 @@ def batches_of(
     if isinstance(data, Dataset):
         names = data.factor_space.names if data.factor_space is not None else None
         drawn = data.sample(min(examples or 10_000, len(data)), seed)
-        return Batches(
-            _split(drawn.images, drawn.factors, batch_size),
-            len(drawn),
-            names if drawn.factors is not None else None,
-            data.name,
-        )
+        known = names if drawn.factors is not None else None
+        return Batches(_split(drawn.images, drawn.factors, batch_size), len(drawn), known, data.name, named=True)
     if isinstance(data, Batch):
         return Batches(_split(data.images, data.factors, batch_size), len(data))
     if _is_array(data):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polarised._io.archives import Folder
 from polarised.adapters._published import dataset_named
+from polarised.adapters.arrays import MEAN, open_file
+from polarised.adapters.folders import saved_by
 from polarised.errors import DataError, DownloadError
 
 if TYPE_CHECKING:
@@ -15,9 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Target", "images_named", "open_target", "paths_of", "unused_settings"]
 
-Kind = Literal["run", "arrays", "model", "disentangling-vae", "disentanglement_lib"]
+Kind = Literal["run", "arrays", "model", "disentangling-vae", "disentanglement_lib", "diffusers", "pythae", "scvi"]
 
-ARRAYS = (".npz", ".npy", ".parquet", ".pq")
+ARRAYS = (".npz", ".npy", ".parquet", ".pq", ".csv", ".h5ad")
+TENSORS = (".pt", ".pth", ".safetensors")
 
 # What shows that a folder is somebody's model, where its configuration is, and what names the dataset there.
 CONFIG = "results/json/train_config.json"
@@ -74,8 +77,12 @@ class Target:
         raise DataError(f"expected a model with its weights, {self.path} holds only arrays; give the run or the model")
 
     def model(self) -> Any:
-        """Return the model to diagnose: ours, or that of another library which is installed."""
-        return self.vae()
+        """Return the model to diagnose: ours, or that of another library, which must be installed."""
+        from polarised.adapters import folders
+
+        if self.kind == "diffusers":
+            return folders.load_diffusers(self.path)
+        return folders.load_pythae(self.path) if self.kind == "pythae" else self.vae()
 
     def config(self) -> tuple[dict[str, Any], int]:
         """Return the config of `build_vae` that makes this model, and the size of its auxiliary variables."""
@@ -178,20 +185,17 @@ def open_target(path: str | Path) -> Target:
         raise DataError(f"expected a run directory, a file of arrays or a model, {path} does not exist; check the path")
     if path.is_file() and path.suffix.lower() in ARRAYS:
         return Target(path, "arrays")
-    if path.is_file() and path.suffix == ".safetensors":
-        return Target(path, "model")
-    if path.is_file() and path.suffix.lower() in (".pt", ".pth"):
-        raise DataError(
-            f"expected a model with its description, got the weights {path.name} alone; give the folder that holds "
-            "them and specs.json (disentangling-vae), or save what your encoder gives with numpy.savez"
-        )
+    if path.is_file() and path.suffix.lower() in TENSORS:
+        return Target(path, _kind_of_tensors(path))
     if path.is_file() and path.suffix.lower() != ".zip":
-        raise DataError(f"expected one of {', '.join(ARRAYS)}, .safetensors or .zip, got {path.name}")
+        raise DataError(f"expected one of {', '.join((*ARRAYS, *TENSORS))} or .zip, got {path.name}")
     if (path / "config.yaml").is_file() or (path / "encodings.npz").is_file():
         return Target(path, "run")
     if path.name == "tfhub" and (path / "variables" / "variables.index").is_file():
         # The exported network itself: its configuration lies beside it.
         path = path.parent
+    if path.is_dir() and (library := saved_by(path)) is not None:
+        return Target(path, library)
     folder = Folder(path)
     for kind, (sign, config, key) in PUBLISHED.items():
         if folder.ending(sign) is not None:
@@ -201,6 +205,30 @@ def open_target(path: str | Path) -> Target:
     if runs := sorted(file.parent for file in path.glob("*/config.yaml")):
         raise DataError(f"expected one run, {path} holds {len(runs)}; give one of them, such as {runs[0]}")
     raise DataError(
-        f"expected a run of ours (config.yaml), of disentanglement_lib (model/tfhub), of disentangling-vae (model.pt) "
-        f"or .npy files in {path}, found none; give the folder of one model"
+        f"expected a run of ours (config.yaml), of disentanglement_lib (model/tfhub), of disentangling-vae (model.pt), "
+        f"a model of diffusers, pythae or scvi-tools, or .npy files in {path}, found none; give the folder of one model"
+    )
+
+
+def _kind_of_tensors(path: Path) -> Kind:
+    """Return whether a file of tensors is a model of ours or holds encodings; weights alone are explained."""
+    if path.suffix.lower() == ".safetensors":
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, framework="np") as archive:
+                if "polarised" in (archive.metadata() or {}):
+                    return "model"
+        except (SafetensorError, OSError):
+            return "model"
+    refused = ""
+    try:
+        if {name.lower() for name in open_file(path).names} & set(MEAN):
+            return "arrays"
+    except DataError as error:
+        refused = f" ({error})"
+    raise DataError(
+        f"expected a model with its description, got the weights {path.name} alone; give the folder that holds "
+        "them and specs.json (disentangling-vae), give the model itself to polarised.diagnose, or save what your encoder "
+        f"gives under the names mean and variance{refused}"
     )

@@ -76,6 +76,7 @@ def run(
     gpus: Gpus = None,
     out: Annotated[str | None, typer.Option(help="Folder or fsspec address of the results.")] = None,
     models: Annotated[Path | None, typer.Option(help="Measure the trained models of this folder instead.")] = None,
+    shard: Annotated[str | None, typer.Option(help="Do one share of the runs and end, e.g. 2/8 in a queue.")] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -88,6 +89,8 @@ def run(
 
     if models is not None and executor != "local":
         raise ConfigError(f"expected --models with --executor local, got {executor}; nothing is trained")
+    if shard is not None and (models is not None or executor != "local"):
+        raise ConfigError("expected --shard with --executor local and without --models: the queue deals it out")
     silent = quiet or json
     outcome = do(
         name,
@@ -96,11 +99,40 @@ def run(
         out=out,
         executor=_executor(executor, jobs, address, cpus, gpus),
         models=models,
+        shard=shard,
         jobs=jobs,
         progress=not silent,
         tell=_tell(silent),
     )
     _finish(outcome, quiet=quiet, json=json)
+
+
+@app.command()
+def script(
+    name: Name,
+    settings: Settings = None,
+    scale: Scale = None,
+    out: Annotated[str, typer.Option(help="Folder of the results, which every node sees.")] = "runs/study",
+    slurm: Annotated[bool, typer.Option("--slurm", help="For SLURM, the one queue there is a script for.")] = True,
+    shards: Annotated[int, typer.Option(help="Jobs that share the runs.", min=1)] = 8,
+    cpus: Annotated[int, typer.Option(help="Processors, and runs at a time, of a job.", min=1)] = 1,
+    hours: Annotated[float, typer.Option(help="The longest time of a job.")] = 24.0,
+    memory: Annotated[int, typer.Option(help="Gigabytes for each processor.", min=1)] = 4,
+    gpus: Annotated[int, typer.Option(help="GPUs of a job.", min=0)] = 0,
+) -> None:
+    """Print a script that does a study as an array of jobs of SLURM; look at it, then submit it.
+
+    Example: [bold]polarised study script be_more_active --slurm --shards 16 --out /shared/study > study.sh[/bold]
+    """
+    from polarised.study.grid import load_study
+    from polarised.study.queue import slurm_script
+
+    study = load_study(name, scale=scale, settings=settings or [])
+    arguments = [name, *(settings or []), *(("--scale", study.scale) if study.scale else ()), "--out", out]
+    jobs = min(shards, len(study.points))
+    typer.echo(
+        slurm_script(arguments, jobs=jobs, name=study.name, cpus=cpus, hours=hours, memory=memory, gpus=gpus), nl=False
+    )
 
 
 @app.command()
@@ -181,7 +213,9 @@ def status(folder: Folder, json: Json = False) -> None:
     screen.print(table("By method", ("method", *STATES), rows))
     for state in found.runs:
         if state.state == "running":
-            screen.print(f"running {state.point.run.name}: step {state.step:,} of {state.point.run.training.steps:,}")
+            where = f" on {as_it_is(state.host)}, {state.pace:.0f} steps/s" if state.host else ""
+            words = f"running {state.point.run.name}: step {state.step:,} of {state.point.run.training.steps:,}{where}"
+            screen.print(words, soft_wrap=True)
     for run_name, reason in found.failures.items():
         screen.print(f"[red]failed[/] {run_name}: {as_it_is(reason)}", soft_wrap=True)
     if found.failures:
@@ -366,6 +400,9 @@ def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
         screen = console(quiet=quiet)
         words = f"{outcome.done} of {counted(outcome.total, 'run')} done, {outcome.failed} failed"
         screen.print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
+        if outcome.shard is not None:
+            command = f"polarised study collect {shlex.quote(root)}"
+            screen.print(f"When every share is done: [bold]{as_it_is(command)}[/bold]", soft_wrap=True)
         if outcome.results is not None:
             screen.print(f"The table: [bold]{as_it_is(outcome.results)}[/bold]", soft_wrap=True)
         if page is not None:
@@ -373,7 +410,7 @@ def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
     if outcome.failed:
         failed = counted(outcome.failed, "run")
         typer.echo(f"{failed} failed; see polarised study status {shlex.quote(root)}", err=True)
-    if outcome.failed or not outcome.done:
+    if outcome.failed or not (outcome.done or outcome.shard):
         raise typer.Exit(1)
 
 

@@ -195,8 +195,8 @@ def two_populations() -> Dataset:
     """Return 32x32 images of which half show a square and half a bar, so that a variable can be alive on one half only.
 
     The squares are those of dSprites, upright, of 6 scales in 32 x 32 places; the bar is as wide as the image, 3 pixels
-    thick, at 32 heights. Both populations have 6,144 images; a factor that a population lacks is 0 there. A beta-VAE
-    (beta 6) gives the bar's height a variable that is passive on the squares: a truly mixed one.
+    thick, at 32 heights. Both populations have 6,144 images; a factor that a population lacks is 0 there. A beta-VAE of
+    beta 12, every pixel counted twice, keeps a variable for the squares that is off on the bars: a truly mixed one.
 
     Returns:
         The dataset.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
+    "Downstream",
+    "Prediction",
     "accuracy_by_subset",
     "boosted_trees",
     "logistic_regression",

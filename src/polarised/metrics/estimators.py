@@ -16,6 +16,7 @@ from polarised.errors import ConfigError, DataError
 from polarised.metrics._inputs import Floats, Integers, checked_codes
 from polarised.metrics.covariance import total_correlation_from_covariance
 from polarised.random import seed_for, stream
+from polarised.regime.aggregate import Estimator, importance_weights, log_densities_by_variable
 from polarised.registry import register
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ __all__ = [
     "eq10b",
     "equicorrelated",
     "exact",
-    "log_densities",
-    "log_densities_by_variable",
     "mss0",
     "mss1",
     "mws",
@@ -39,7 +38,7 @@ __all__ = [
 _BLOCK = 8_000_000
 
 
-class Decomposition(NamedTuple):
+class RateEstimate(NamedTuple):
     """Mean over rows of the three parts of the rate, and the log densities (n,) they come from.
 
     ``log_density`` is log q(z), ``log_product`` sum_d log q(z_d), ``log_own`` log q(z | x).
@@ -68,7 +67,7 @@ class Decomposition(NamedTuple):
     references=("Chen2018",),
     example={"dataset_size": 240},
 )
-def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
     """Return the rate's parts by minibatch-weighted sampling.
 
     W_ij = 1 / (N B).  [Chen2018, app. C.1] Its total correlation is too large by about (D - 1) log N.
@@ -90,7 +89,7 @@ def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, datas
     0.0
     """
     rows = _checked(z, mean, variance, dataset_size)
-    return decompose(*rows, [mws_weights(len(rows[0]), dataset_size)])[0]
+    return decompose(*rows, [importance_weights(len(rows[0]), dataset_size, estimator="mws")])[0]
 
 
 @register(
@@ -100,7 +99,7 @@ def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, datas
     references=("Chen2018", "Cheng2021"),
     example={"dataset_size": 240},
 )
-def mss0(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+def mss0(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
     """Return the rate's parts by minibatch-stratified sampling as it was released, with its misplaced weights.
 
     W = 1/M, column 0 = 1/N, column 1 = s, entry (M-1, 0) = s, M = B - 1, s = (N - M) / (N M): a stride one short walks
@@ -123,7 +122,7 @@ def mss0(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, data
     0.0
     """
     rows = _checked(z, mean, variance, dataset_size)
-    return decompose(*rows, [mss0_weights(len(rows[0]), dataset_size)])[0]
+    return decompose(*rows, [importance_weights(len(rows[0]), dataset_size, estimator="mss0")])[0]
 
 
 @register(
@@ -133,7 +132,7 @@ def mss0(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, data
     references=("Chen2018", "Cheng2021"),
     example={"dataset_size": 240},
 )
-def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
     """Return the rate's parts by minibatch-stratified sampling as it was meant.
 
     W = 1/M, W_ii = 1/N, W_i,i+1 = s (cyclic), M = B - 1, s = (N - M) / (N M): unbiased for q(z).
@@ -156,7 +155,7 @@ def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, data
     0.0
     """
     rows = _checked(z, mean, variance, dataset_size)
-    return decompose(*rows, [mss1_weights(len(rows[0]), dataset_size)])[0]
+    return decompose(*rows, [importance_weights(len(rows[0]), dataset_size, estimator="mss1")])[0]
 
 
 @register(
@@ -166,7 +165,7 @@ def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, data
     references=("Mathieu2019",),
     example={"dataset_size": 240},
 )
-def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
     """Return the rate's parts with the evenly weighted unbiased estimate of q(z).
 
     W_ii = 1/N, W_ij = (N - 1) / (N (B - 1)).  [Mathieu2019, eq. 10b]
@@ -188,7 +187,7 @@ def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dat
     0.0
     """
     rows = _checked(z, mean, variance, dataset_size)
-    return decompose(*rows, [eq10b_weights(len(rows[0]), dataset_size)])[0]
+    return decompose(*rows, [importance_weights(len(rows[0]), dataset_size, estimator="eq10b")])[0]
 
 
 @register(
@@ -199,7 +198,7 @@ def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dat
 )
 def exact(
     z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int | None = None, seed: int = 0
-) -> Decomposition:
+) -> RateEstimate:
     """Return the rate's parts against the whole aggregate posterior (1/n) sum_j q(z | x_j): no weighting, no bias of q.
 
     ``z`` are the samples of the same n inputs; ``rows`` draws that many of them to score, for large sets: the cost is
@@ -314,84 +313,9 @@ def _checked(
     return samples, centres, spreads
 
 
-def mws_weights(batch: int, dataset_size: int) -> Floats:
-    """Return the weights of :func:`mws`.
-
-    Args:
-        batch: Number of rows of the batch.
-        dataset_size: How many inputs the batch was drawn from.
-
-    Returns:
-        The weights (batch, batch).
-
-    >>> float(mws_weights(2, 10)[0, 1])
-    0.05
-    """
-    return np.full((batch, batch), 1 / (dataset_size * batch))
-
-
-def mss0_weights(batch: int, dataset_size: int) -> Floats:
-    """Return the weights of :func:`mss0`.
-
-    Args:
-        batch: Number of rows of the batch.
-        dataset_size: How many inputs the batch was drawn from.
-
-    Returns:
-        The weights (batch, batch).
-
-    >>> mss0_weights(3, 8)[:, 0]
-    array([0.125, 0.375, 0.125])
-    """
-    others, stratum = _strata(batch, dataset_size)
-    weights = np.full((batch, batch), 1 / others)
-    weights[:, 0], weights[:, 1] = 1 / dataset_size, stratum
-    weights[others - 1, 0] = stratum
-    return weights
-
-
-def mss1_weights(batch: int, dataset_size: int) -> Floats:
-    """Return the weights of :func:`mss1`.
-
-    Args:
-        batch: Number of rows of the batch.
-        dataset_size: How many inputs the batch was drawn from.
-
-    Returns:
-        The weights (batch, batch).
-
-    >>> mss1_weights(3, 8)[0]
-    array([0.125, 0.375, 0.5  ])
-    """
-    others, stratum = _strata(batch, dataset_size)
-    weights = np.full((batch, batch), 1 / others)
-    every = np.arange(batch)
-    weights[every, (every + 1) % batch] = stratum
-    weights[every, every] = 1 / dataset_size
-    return weights
-
-
-def eq10b_weights(batch: int, dataset_size: int) -> Floats:
-    """Return the weights of :func:`eq10b`.
-
-    Args:
-        batch: Number of rows of the batch.
-        dataset_size: How many inputs the batch was drawn from.
-
-    Returns:
-        The weights (batch, batch).
-
-    >>> eq10b_weights(2, 4)[0]
-    array([0.25, 0.75])
-    """
-    weights = np.full((batch, batch), (dataset_size - 1) / (dataset_size * (batch - 1)))
-    np.fill_diagonal(weights, 1 / dataset_size)
-    return weights
-
-
 def decompose(
     samples: Floats, centres: Floats, spreads: Floats, weightings: list[Floats], chosen: Integers | None = None
-) -> list[Decomposition]:
+) -> list[RateEstimate]:
     """Return the rate's parts under several weightings at the price of one: the exponentials are shared.
 
     Args:
@@ -405,7 +329,7 @@ def decompose(
         One result for each weighting.
 
     >>> rows = np.zeros((2, 1)), np.zeros((2, 1)), np.ones((2, 1))
-    >>> decompose(*rows, [eq10b_weights(2, 2), mss1_weights(2, 2)])[1].total_correlation
+    >>> decompose(*rows, [importance_weights(2, 2, estimator="mss1")])[0].total_correlation
     0.0
     """
     chosen = np.arange(len(samples)) if chosen is None else chosen
@@ -425,56 +349,15 @@ def decompose(
     return [_parts(*own, joint, product) for joint, product in logs]
 
 
-def log_densities(z: Floats, mean: Floats, variance: Floats) -> Floats:
-    """Return log N(z_i; mean_k, variance_k) of every code under every posterior, without an array of (m, n, d).
-
-    Args:
-        z: Codes (m, d).
-        mean: Posterior means (n, d).
-        variance: Posterior variances (n, d).
-
-    Returns:
-        The log densities (m, n).
-
-    >>> log_densities(np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2))).round(4)
-    array([[-1.8379]])
-    """
-    precision = 1 / variance
-    squared = z**2 @ precision.T - 2 * z @ (mean * precision).T + (mean**2 * precision).sum(axis=1)
-    return np.asarray(-0.5 * (np.maximum(squared, 0.0) + np.log(2 * np.pi * variance).sum(axis=1)))
-
-
-def log_densities_by_variable(z: Floats, mean: Floats, variance: Floats) -> Floats:
-    """Return log N(z_id; mean_kd, variance_kd) of every variable of every code under every posterior.
-
-    Args:
-        z: Codes (m, d).
-        mean: Posterior means (n, d).
-        variance: Posterior variances (n, d).
-
-    Returns:
-        The log densities (m, n, d).
-
-    >>> log_densities_by_variable(np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2))).sum(axis=2).round(4)
-    array([[-1.8379]])
-    """
-    return np.asarray(-0.5 * ((z[:, None, :] - mean) ** 2 / variance + np.log(2 * np.pi * variance)))
-
-
-def _strata(batch: int, dataset_size: int) -> tuple[int, float]:
-    others = batch - 1
-    return others, (dataset_size - others) / (dataset_size * others)
-
-
 def _scaled_exponential(logs: Floats) -> tuple[Floats, Floats]:
     top = logs.max(axis=1, keepdims=True)
     return np.exp(logs - top), top
 
 
-def _parts(samples: Floats, centres: Floats, spreads: Floats, joint: Floats, product: Floats) -> Decomposition:
+def _parts(samples: Floats, centres: Floats, spreads: Floats, joint: Floats, product: Floats) -> RateEstimate:
     own = -0.5 * ((samples - centres) ** 2 / spreads + np.log(2 * np.pi * spreads)).sum(axis=1)
     prior = -0.5 * (samples**2 + np.log(2 * np.pi)).sum(axis=1)
-    return Decomposition(
+    return RateEstimate(
         total_correlation=float((joint - product).mean()) if samples.shape[1] > 1 else 0.0,
         information=float((own - joint).mean()),
         dimension_wise_kl=float((product - prior).mean()),
@@ -546,8 +429,8 @@ def total_correlation_bias_curve(
     import polars as pl
 
     rows = []
-    kinds = (mws_weights, mss0_weights, mss1_weights, eq10b_weights)
-    weightings = [weights(batch_size, dataset_size) for weights in kinds]
+    kinds: tuple[Estimator, ...] = ("mws", "mss0", "mss1", "eq10b")
+    weightings = [importance_weights(batch_size, dataset_size, estimator=kind) for kind in kinds]
     for count in variables:
         for step, determinant in enumerate(determinants):
             matrix = equicorrelated(count, determinant)

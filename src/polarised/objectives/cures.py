@@ -184,6 +184,7 @@ class GECO(Objective):
     "objective",
     title="sigma-VAE",
     summary="the decoder's variance at its best",
+    strength=(),
     references=("Rybkin2021",),
     example=({}, {"warm_up": 10}),
 )

@@ -18,7 +18,6 @@ from polarised.objectives.schedules import Length, Ramp, in_steps, level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
     Distance,
-    Estimator,
     covariance_penalty,
     critic_loss,
     critic_network,
@@ -32,6 +31,7 @@ from polarised.objectives.terms import (
     rate_parts,
     weighted,
 )
+from polarised.regime.aggregate import Estimator
 from polarised.registry import register
 
 __all__ = [

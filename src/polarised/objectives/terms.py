@@ -14,6 +14,7 @@ from polarised.errors import ConfigError, DataError
 from polarised.models.networks import glorot
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives.step import Step
+from polarised.regime.aggregate import Estimator, importance_weights
 
 __all__ = [
     "RateParts",
@@ -22,7 +23,6 @@ __all__ = [
     "critic_network",
     "critic_total_correlation",
     "distortion",
-    "importance_weights",
     "inclusive_kl",
     "maximum_mean_discrepancy",
     "mmd",
@@ -34,7 +34,6 @@ __all__ = [
     "weighted",
 ]
 
-Estimator = Literal["mws", "mss0", "mss1", "eq10b", "disentanglement_lib"]
 Distance = Literal["squared", "printed"]
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -133,45 +132,8 @@ def _log_weights(
     """Return the logarithm of `importance_weights` where it is needed; made once a run, not at every step."""
     # Made as an ordinary tensor wherever the first call comes from: one of inference mode could not be trained with.
     with torch.inference_mode(False):
-        return importance_weights(batch, dataset_size, estimator=estimator).log().to(device, dtype)
-
-
-def importance_weights(batch: int, dataset_size: int, *, estimator: Estimator) -> Tensor:
-    """Return the weight W[i, k] of encoder k in the estimate of q(z_i), shape (B, B), M = B - 1.
-
-    "mws": 1 / (N B), biased [Chen2018, eq. 3]; "mss0": the stratified weights as released, whose strides run down
-    two columns; "mss1": on the diagonals, as meant, unbiased [Cheng2021, appendix 1]; "eq10b": its average over
-    the choice of the stratum [Mathieu2019, eq. 10b]; "disentanglement_lib": 1, the constants dropped.
-
-    Args:
-        batch: The size B of the batch.
-        dataset_size: The number N of images in the dataset.
-        estimator: Which weights.
-
-    Returns:
-        The weights, (B, B).
-
-    >>> importance_weights(2, 4, estimator="eq10b").tolist()
-    [[0.25, 0.75], [0.75, 0.25]]
-    """
-    others, size = max(batch - 1, 1), max(dataset_size, batch)
-    stratum = (size - others) / (size * others)
-    if estimator == "disentanglement_lib":
-        return torch.ones(batch, batch, dtype=torch.float64)
-    if estimator == "mws":
-        return torch.full((batch, batch), 1 / (size * batch), dtype=torch.float64)
-    if estimator == "eq10b":
-        weights = torch.full((batch, batch), (size - 1) / (size * others), dtype=torch.float64)
-        return weights.fill_diagonal_(1 / size)
-    weights = torch.full((batch, batch), 1 / others, dtype=torch.float64)
-    if estimator == "mss1":
-        weights.fill_diagonal_(1 / size)
-        weights[torch.arange(batch), (torch.arange(batch) + 1) % batch] = stratum
-        return weights
-    weights[:, 0] = 1 / size
-    weights[:, 1:2] = stratum
-    weights[others - 1, 0] = stratum
-    return weights
+        weights = torch.from_numpy(importance_weights(batch, dataset_size, estimator=estimator))
+        return weights.log().to(device, dtype)
 
 
 def posterior_covariance(posterior: DiagonalGaussian, *, of: Literal["mean", "sample"]) -> Tensor:

@@ -88,8 +88,8 @@ def picture(rule: "Rule", *, use_shift: bool = True, decoder: bool = False) -> P
         else f"not used: E[r] ≥ {AT_REST:g} r₀ for all but {EXCEPTIONS:.0%} of the inputs, or noise share ≥ {NOISE:g}"
     )
     words = {
-        "active": "used, with E[r] ≤ {alpha} r₀ and Var[r] ≤ {alpha} r₀² (r₀: where an unused variable rests), or noise "
-        "share ≤ {alpha}",
+        "active": "used, with E[r] ≤ {alpha} r₀ and Var[r] ≤ {alpha} r₀² (r₀: where an unused variable rests), or "
+        "noise share ≤ {alpha}",
         "mixed": "used otherwise: on for some inputs, or weak for all",
         "passive": unused,
     }

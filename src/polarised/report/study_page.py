@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from polarised._io import plain
 from polarised.errors import DataError
 from polarised.regime.timeline import THRESHOLD, Timeline, correlated_shares, pairs_by_type
-from polarised.report.theme import described
+from polarised.report.theme import described, strength_name
 
 if TYPE_CHECKING:
     import polars
@@ -94,6 +94,7 @@ def study(
             {**plain(run), "link": _safe((links or {}).get(str(run["run"])))} for run in runs.iter_rows(named=True)
         ],
         "metrics": described(measurements["metric"]),
+        "strengths": {str(method): strength_name(str(method)) for method in runs["method"].unique(maintain_order=True)},
         "measurements": [dict(zip(keys, plain(key), strict=True)) for key in columns],
         "values": values,
         "verdicts": [_verdict(verdict) for verdict in verdicts],

@@ -372,7 +372,6 @@ def _required(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {name: spec[name] for name, parameter in parameters.items() if parameter.default is parameter.empty}
 
 
-@functools.lru_cache(maxsize=1024)
 def _differing(given: Any, default: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the settings, of a section or a mapping, that are not the defaults."""
     own = json.loads(json.dumps(given if isinstance(given, Mapping) else asdict(given)))
@@ -415,15 +414,13 @@ def words_of(run: Run, prior: Mapping[str, Any]) -> list[str]:
 def _method(run: Run) -> tuple[str, tuple[str, ...]]:
     """Return the method as the studies name it, and the settings that tell its models apart, the strength first."""
     record = registry.record("objective", run.objective["name"])
-    numbers = [key for key, value in run.objective.items() if _is_number(value)]
-    settings = record.strength or tuple(numbers[:1])
     method, completed_by = record.title, record.facts.get("titled_by")
     if completed_by:
         method += f"-{run.objective[completed_by]}"
     # What makes an iVAE is a prior that knows u, whatever the weights of its bound.
     if "u" in registry.record("prior", run.model["prior"]["name"]).needs:
         method = record.facts.get("title_given_u", method)
-    return method, settings
+    return method, record.strength
 
 
 def _word(name: str, value: Any) -> str:

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections import Counter, deque
@@ -25,7 +26,8 @@ from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError
 from polarised.registry import register
 from polarised.study.config import Run
-from polarised.study.stages import execute, is_done
+from polarised.study.leases import leased
+from polarised.study.stages import checkpoint_step, execute, is_done
 from polarised.study.storage import (
     FAILED,
     BusyError,
@@ -33,6 +35,7 @@ from polarised.study.storage import (
     fetch,
     is_address,
     open_filesystem,
+    put,
     read_text,
     record_failure,
     remove,
@@ -78,7 +81,9 @@ class Outcome(NamedTuple):
 
 
 @register("executor", title="this machine", summary="one process for each core", example={"jobs": 1})
-def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, attempts: int = 3) -> Iterator[Event]:
+def local(
+    runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, attempts: int = 3, patient: bool = True
+) -> Iterator[Event]:
     """Do the runs on this machine, in single-threaded processes.
 
     A worker that is killed is replaced and its run continued; workers end with their parent.
@@ -89,6 +94,7 @@ def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, a
         command: The command that asked for them, written down with every run.
         jobs: How many run at a time; 0 for as many as there are cores.
         attempts: How often a run is started before it counts as failed.
+        patient: Whether to wait for a run that another command works on, in case that command ends.
 
     Yields:
         What happens to the runs, as it happens.
@@ -117,7 +123,7 @@ def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, a
                 free.append(worker)
                 if outcome.state == "full":
                     raise DiskFullError(outcome.reason)
-                if outcome.state in ("busy", "lost"):
+                if outcome.state == "lost" or (outcome.state == "busy" and patient):
                     waiting.append(run)
                 yield Event(outcome.state, run, outcome.reason, outcome.seconds)
     finally:
@@ -370,9 +376,28 @@ def work_at(run: Run, root: str, command: str) -> None:
         if not is_done(run, root):
             execute(run, root, command=command)
         return
+    desk = private_folder(hashlib.sha256(root.encode()).hexdigest()[:12])
+    checkpoint = desk / run.name / "checkpoint.safetensors"
+    uploaded = 0
+
+    def upload() -> None:
+        # As it is written, so that another node goes on where this one was lost.
+        nonlocal uploaded
+        if checkpoint.exists() and (written := checkpoint.stat().st_mtime_ns) != uploaded:
+            put(root, checkpoint, f"{run.name}/{checkpoint.name}")
+            uploaded = written
+
+    with leased(root, run.name, step=lambda: checkpoint_step(checkpoint.parent), renewed=upload):
+        try:
+            _work_on_desk(run, root, desk, command)
+        except KeyboardInterrupt:
+            upload()
+            raise
+
+
+def _work_on_desk(run: Run, root: str, desk: Path, command: str) -> None:
     system, base = open_filesystem(root)
     target = f"{base}/{run.name}"
-    desk = private_folder(hashlib.sha256(root.encode()).hexdigest()[:12])
     if system.exists(f"{target}/done.json"):
         desk_run = desk / run.name
         desk_run.mkdir(parents=True, exist_ok=True)
@@ -382,6 +407,8 @@ def work_at(run: Run, root: str, command: str) -> None:
         if done:
             return
         fetch(root, desk, run.name)
+    else:
+        _take_over(run, root, desk)
     try:
         directory = execute(run, desk, command=command)
     except Exception:
@@ -391,6 +418,21 @@ def work_at(run: Run, root: str, command: str) -> None:
     files = sorted((path for path in directory.iterdir() if path.name[0] != "."), key=lambda p: p.name == "done.json")
     system.makedirs(target, exist_ok=True)
     for path in files:
-        system.put(str(path), f"{target}/{path.name}")
-    remove(root, f"{run.name}/{FAILED}")
+        put(root, path, f"{run.name}/{path.name}")
+    for name in (FAILED, "checkpoint.safetensors"):
+        remove(root, f"{run.name}/{name}")
     shutil.rmtree(directory)
+
+
+def _take_over(run: Run, root: str, desk: Path) -> None:
+    """Bring the checkpoint of a run that another node began, where it is further than our own."""
+    system, base = open_filesystem(root)
+    if not system.exists(f"{base}/{run.name}/checkpoint.safetensors"):
+        return
+    with tempfile.TemporaryDirectory() as other:
+        fetch(root, Path(other), run.name, only=("checkpoint.safetensors",))
+        theirs, own = Path(other) / run.name, desk / run.name
+        if checkpoint_step(theirs) > checkpoint_step(own):
+            own.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(theirs / "checkpoint.safetensors", own / ".taken.tmp.safetensors")
+            (own / ".taken.tmp.safetensors").replace(own / "checkpoint.safetensors")

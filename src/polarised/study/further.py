@@ -22,10 +22,10 @@ from polarised.metrics import (
     random_rotation,
     sap,
 )
-from polarised.metrics.estimators import log_densities
 from polarised.metrics.evaluation import prior_scale
 from polarised.random import seed_for
 from polarised.regime import Encodings, classify
+from polarised.regime.aggregate import log_densities
 from polarised.registry import Output, register
 from polarised.study.config import Run
 from polarised.study.measures import SCORES
@@ -65,11 +65,13 @@ def further_scores(run: Run, vae: "VAE", dataset: Dataset, encodings: Encodings)
     Raises:
         DataError: A measure needs what the dataset does not have.
     """
-    rows: list[tuple[str | None, str, str | None, str, float]] = []
+    tables = [polars.DataFrame(schema=SCORES)]
     for spec in run.evaluation.further:
         found = registry.build("measure", spec, vae, dataset, encodings, run.seed)
-        rows += [(None, *row) for row in found]
-    return polars.DataFrame(rows, schema=SCORES, orient="row")
+        # One that tells variables or rules apart returns a table with those columns.
+        rows = found if isinstance(found, polars.DataFrame) else [(None, *row) for row in found]
+        tables.append(rows if isinstance(rows, polars.DataFrame) else polars.DataFrame(rows, SCORES, orient="row"))
+    return polars.concat(tables, how="diagonal")
 
 
 def representations(encodings: Encodings, seed: int) -> Iterator[tuple[str, NDArray[Any]]]:

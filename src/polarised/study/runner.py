@@ -1,6 +1,7 @@
 """A study from beginning to end: what is left to do, an executor that does it, and what became of every run."""
 
 import json
+import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,9 +17,12 @@ from polarised.regime.classify import RULES
 from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.grid import Point, Study, titled
-from polarised.study.stages import finished_at
+from polarised.study.leases import LEASE, read_lease
+from polarised.study.queue import Shard
+from polarised.study.stages import checkpoint_step, finished_at
 from polarised.study.storage import (
     FAILED,
+    LOCK,
     at_hand,
     held,
     is_address,
@@ -50,7 +54,6 @@ __all__ = [
 
 FILE = "study.json"
 VERSION = 2
-LARGEST_HEADER = 1 << 24
 REPAIR = "polarised study doctor {} says what can be done"
 PLAIN = str | int | float | None
 
@@ -64,6 +67,8 @@ class RunState:
     step: int = 0
     reason: str = ""
     finished: float = 0.0
+    host: str = ""
+    pace: float = 0.0
 
 
 @dataclass
@@ -85,7 +90,9 @@ class Progress:
 
     def steps_taken(self) -> int:
         """Return the training steps of this call so far, those of running runs as far as their checkpoints tell."""
-        return self.steps + sum(max(0, _step(directory) - start) for directory, start in tuple(self.running.items()))
+        return self.steps + sum(
+            max(0, checkpoint_step(directory) - start) for directory, start in tuple(self.running.items())
+        )
 
 
 def conduct(
@@ -94,9 +101,10 @@ def conduct(
     *,
     executor: str | Mapping[str, Any] = "local",
     retry: bool = False,
+    shard: Shard | None = None,
     command: str = "",
 ) -> Iterator[Progress]:
-    """Do what is not done of a study in `root`, yielding how it stands after every event.
+    """Do what is not done of a study in `root`, or of a share of it, yielding how it stands after every event.
 
     Runs that failed before are left alone unless `retry`. Nothing stops the rest but a full disk.
     """
@@ -104,10 +112,11 @@ def conduct(
     registry.complete("executor", executor)
     enrol(study, root, executor=executor)
     ours = _written(root)
-    progress = Progress(total=len(study.points))
+    points = study.points if shard is None else shard.of(study.points)
+    progress = Progress(total=len(points))
     left: dict[str, Run] = {}
     begun: dict[str, int] = {}
-    for state in run_states(study.points, root):
+    for state in run_states(points, root):
         if state.state == "done":
             progress.earlier += 1
         elif state.state == "failed" and not retry:
@@ -228,17 +237,29 @@ def read_executor(root: str | Path) -> dict[str, Any]:
 def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
     """Look at the directories of runs: nothing is kept anywhere else.
 
-    At an address a run is seen when it is done or failed; until then it is called waiting.
+    Runs at work elsewhere, and at an address, are known by their leases.
     """
-    with at_hand(root, only=("done.json", FAILED)) as folder:
+    with at_hand(root, only=("done.json", FAILED, LEASE)) as folder:
         for point in points:
             directory = folder / point.run.name
             if (finished := finished_at(point.run, folder)) is not None:
                 yield RunState(point, "done", point.run.training.steps, finished=finished)
             elif (why := reason(directory)) is not None:
-                yield RunState(point, "failed", _step(directory), why)
+                yield RunState(point, "failed", checkpoint_step(directory), why)
             else:
-                yield RunState(point, "running" if held(directory) else "waiting", _step(directory))
+                yield _at_work_or_waiting(point, directory)
+
+
+def _at_work_or_waiting(point: Point, directory: Path) -> RunState:
+    step, lease = checkpoint_step(directory), read_lease(directory.parent, directory.name)
+    here = lease is not None and lease.host == socket.gethostname()
+    # The lock of a folder on this machine is certain; of others, and at an address, the lease is what there is.
+    running = held(directory) or (
+        lease is not None and lease.is_fresh() and (not here or not (directory / LOCK).exists())
+    )
+    if not running or lease is None:
+        return RunState(point, "running" if running else "waiting", step)
+    return RunState(point, "running", max(step, lease.step), host=lease.host, pace=lease.pace)
 
 
 def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: Any, models: Any) -> dict[str, Any]:
@@ -323,20 +344,6 @@ def _parsed(text: str, root: str | Path) -> dict[str, Any]:
         if not fits or not all(isinstance(value, PLAIN) for value in one["labels"].values()):
             raise DataError(f"expected labels and config of the run {name!r} in {where}; {REPAIR.format(root)}")
     return known
-
-
-def _step(directory: Path) -> int:
-    """Return the step of the last checkpoint: the header of the file is enough."""
-    path = directory / "checkpoint.safetensors"
-    try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            # The size is the file's word.
-            header = json.loads(file.read(min(size, LARGEST_HEADER)))
-        step = int(json.loads(header["__metadata__"]["polarised"])["step"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return 0
-    return max(0, min(step, 1 << 53))
 
 
 def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | None:

@@ -27,6 +27,7 @@ from polarised.regime.decoder import DecoderUse
 from polarised.study import measures
 from polarised.study.config import Evaluation, Run, read_config, read_evaluation
 from polarised.study.further import further_scores
+from polarised.study.leases import leased
 from polarised.study.storage import locked, naming_full_disk, recording_failure
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Done",
+    "checkpoint_step",
     "dataset_of",
     "digest_of",
     "execute",
@@ -48,6 +50,7 @@ __all__ = [
 
 TIME = "training_time.json"
 VERSION = 2
+LARGEST_HEADER = 1 << 24
 MEASURED = (
     "encodings.npz",
     "reconstruction.parquet",
@@ -71,7 +74,11 @@ def execute(run: Run, root: str | Path, *, progress: bool = False, command: str 
     directory = Path(root) / run.name
     with naming_full_disk(Path(root)):
         directory.mkdir(parents=True, exist_ok=True)
-        with locked(directory), recording_failure(directory):
+        with (
+            locked(directory),
+            leased(root, run.name, step=lambda: checkpoint_step(directory)),
+            recording_failure(directory),
+        ):
             write_config(run, directory, command)
             _stage(directory / "model.safetensors", lambda path: _train(run, directory, path, progress))
             (directory / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -170,6 +177,26 @@ def read_done(directory: Path) -> Done | None:
 @functools.lru_cache(maxsize=64)
 def _evaluation_of(text: str) -> Evaluation:
     return read_evaluation(json.loads(text))
+
+
+def checkpoint_step(directory: Path) -> int:
+    """Return the training step that a run's directory has saved: the header of the file is enough.
+
+    Args:
+        directory: The run's directory.
+
+    Returns:
+        The step, 0 where nothing is saved or it cannot be read.
+    """
+    try:
+        with (directory / "checkpoint.safetensors").open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            # The size is the file's word.
+            header = json.loads(file.read(min(size, LARGEST_HEADER)))
+        step = int(json.loads(header["__metadata__"]["polarised"])["step"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return 0
+    return max(0, min(step, 1 << 53))
 
 
 def dataset_of(run: Run, *, to: Literal["train", "measure"] = "measure") -> Dataset:

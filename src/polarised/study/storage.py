@@ -25,6 +25,7 @@ __all__ = [
     "locked",
     "naming_full_disk",
     "open_filesystem",
+    "put",
     "read_text",
     "reason",
     "record_failure",
@@ -176,6 +177,14 @@ def write_text(root: str, name: str, text: str) -> None:
     path = f"{base}/{name}"
     system.makedirs(path.rpartition("/")[0], exist_ok=True)
     system.pipe_file(path, text.encode())
+
+
+def put(root: str, path: Path, name: str) -> None:
+    """Copy a file to an address under a name, whole or not at all where the store can rename."""
+    system, base = open_filesystem(root)
+    target = f"{base}/{name}"
+    system.makedirs(target.rpartition("/")[0], exist_ok=True)
+    system.put_file(str(path), target)
 
 
 def remove(root: str | Path, name: str) -> None:

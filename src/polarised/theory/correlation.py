@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from polarised.regime._moments import scaled_to_correlation
+from polarised.regime.aggregate import importance_weights, log_densities_by_variable
 
 __all__ = [
     "HiddenCorrelation",
@@ -156,13 +157,10 @@ def entropy_estimate(z: Array, mean: Array, std: Array | float, *, dataset_size:
     >>> round(entropy_estimate(np.zeros((2, 1)), np.zeros((2, 1)), 1.0, dataset_size=100), 4)
     0.9189
     """
-    std = np.broadcast_to(np.asarray(std, dtype=float), mean.shape)
-    scaled = (z[:, None] - mean[None]) / std[None]
-    log_each = (-0.5 * (scaled**2 + math.log(2 * math.pi)) - np.log(std)[None]).sum(2)
-    batch, n = len(z), dataset_size
-    log_weight = np.full((batch, batch), math.log((n - 1) / (n * (batch - 1))))
-    np.fill_diagonal(log_weight, -math.log(n))
-    return float(-np.mean(logsumexp(log_each + log_weight, axis=1)))
+    variance = np.broadcast_to(np.asarray(std, dtype=float) ** 2, mean.shape)
+    log_each = log_densities_by_variable(z, mean, variance).sum(2)
+    weights = importance_weights(len(z), dataset_size, estimator="eq10b")
+    return float(-np.mean(logsumexp(log_each, b=weights, axis=1)))
 
 
 def no_overlap_entropy(*, dataset_size: int, conditional_entropy: float) -> float:

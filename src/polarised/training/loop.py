@@ -71,10 +71,38 @@ def train(
 ) -> History:
     """Minimise the sum of the objective's terms over `steps` batches with Adam; `vae` is trained in place.
 
-    Batch t and noise t are pure functions of (seed, t). With a `directory`, a checkpoint is written every
-    `checkpoint_every` steps, on Ctrl-C and at the end, and the same call continues from the one it finds: on a CPU
-    with bit-identical weights to a run that was never stopped. `precision` "bfloat16" lets the layers multiply in
-    half the bits, which is faster where the processor can; weights and loss stay in single precision.
+    Batch t and noise t are pure functions of (seed, t), so that a run that was stopped continues exactly: on a CPU with
+    bit-identical weights to one that was never stopped. Between two log points nothing is asked of the device.
+
+    Args:
+        vae: The model.
+        objective: What a step costs.
+        dataset: The images, drawn with replacement.
+        steps: The number of updates; with `settling` the most of them.
+        batch_size: How many images a batch has.
+        learning_rate: The rate of Adam before the schedule.
+        betas: The decay rates of Adam's moments.
+        amsgrad: Whether Adam keeps the largest second moment.
+        seed: The seed of batches, noise and critic.
+        device: Where to train, as torch names it.
+        precision: "bfloat16" lets the layers multiply in half the bits, which is faster where the processor can;
+            weights and loss stay in single precision.
+        schedule: How the learning rate goes, a name of the catalogue or a mapping with its settings.
+        settling: When to end a run before its last step: see `Settling`.
+        compiled: Whether torch.compile makes fewer kernels of the two networks, for a minute at the start; the numbers
+            then differ in their last digits.
+        directory: Where a checkpoint is written, and the same call continues from the one it finds.
+        checkpoint_every: After how many steps one is written, beside those on Ctrl-C and at the end.
+        log_every: The length of the windows of steps over which the terms are averaged.
+        hooks: What looks at the model while it trains.
+        progress: Whether a terminal shows a bar.
+
+    Returns:
+        The terms over the run, how long it took, and when it settled.
+
+    Raises:
+        ConfigError: If a setting makes no sense.
+        TrainingError: If a term is not finite any more, or the checkpoint is of another run.
 
     >>> from polarised.data import dsprites
     >>> from polarised.models import build_vae
@@ -107,6 +135,8 @@ def train(
     if settling is not None:
         check_settling(settling, plan, steps)
     pace = Pace(registry.build("schedule", plan, steps), settling, dataset, steps=steps, seed=seed)
+    # What depends on the length of the run is bound to it; at a constant rate more steps may be asked for later.
+    bound = settling is not None or plan != registry.complete("schedule", "constant")
     identity: dict[str, Any] = {
         "objective": repr(objective),
         "dataset": dataset.name,
@@ -114,12 +144,11 @@ def train(
         "learning rate": learning_rate,
         "seed": seed,
         "precision": precision,
+        "schedule": plan if bound else None,
+        "settling": None if settling is None else asdict(settling),
+        "steps": steps if bound else None,
+        "compiled": compiled or None,
     }
-    # What depends on the length of the run is bound to it; at a constant rate more steps may be asked for later.
-    if plan != registry.complete("schedule", "constant") or settling is not None:
-        identity |= {"schedule": plan, "settling": settling and asdict(settling), "steps": steps}
-    if compiled:
-        identity["compiled"] = True
     folder = Path(directory) if directory is not None else None
     start = 0
     if folder is not None:

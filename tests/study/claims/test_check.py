@@ -127,7 +127,22 @@ def test_types_are_told_by_both_rules(other: float, expected: str) -> None:
     assert verdict.verdict == expected
     assert dict(verdict.rules) == {"standard": "confirmed", "relative": "confirmed" if other > 0 else "refuted"}
     if other < 0:
-        assert "refuted by the relative rule, confirmed by the standard rule" in verdict.evidence
+        assert "confirmed by the standard rule, refuted by the relative rule" in verdict.evidence
+
+
+def test_a_paper_is_decided_by_its_own_rule_and_the_library_s() -> None:
+    """The rule for N(0, I) has no say under a learned prior, nor the relative one where the decoder was asked."""
+    active = Statistic("effect", number("effect", None, "active"), above(0.0), "a direction")
+    effects = {"standard": -1.0, "relative": 1.0, "used": 1.0}
+    parts = [table(lambda s, _, own=own: own, rule=rule) for rule, own in effects.items()]
+    made = polars.concat(parts).with_columns(variables=polars.lit("active"))
+    found = {
+        paper: check_claims(made, [replace(CLAIM, paper=paper, statistics=(active,))]).verdicts[0]
+        for paper in ("be_more_active", "polarised_ivae")
+    }
+    assert found["polarised_ivae"].verdict == "confirmed"
+    assert found["be_more_active"].verdict == "undecided"
+    assert dict(found["polarised_ivae"].rules)["standard"] == "refuted"
 
 
 def settled(made: polars.DataFrame, expression: polars.Expr) -> polars.DataFrame:

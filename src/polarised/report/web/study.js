@@ -7,8 +7,9 @@ let rule = ["used", "relative"].find((name) => rules.includes(name)) || rules[0]
 const column = (metric, representation, variables) => DATA.measurements.findIndex((m) => m.metric === metric && (m.representation || null) === representation && m.variables === variables && (m.rule === null || m.rule === rule));
 const kept = () => DATA.runs.map((run, i) => ({ ...run, i })).filter((run) => FILTERS.every((name) => chosen[name].has(run[name])));
 const byStrength = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
-// What annealed VAE varies is a capacity: more of it regularises less.
-const strengthName = (label) => (label.includes("annealed VAE") ? "capacity (larger is weaker)" : "strength");
+// The longest method a label ends in is its own: "annealed VAE" is not "VAE".
+const byLength = Object.keys(DATA.strengths).sort((a, b) => b.length - a.length);
+const strengthName = (label) => DATA.strengths[byLength.find((method) => label.includes(method))] || "strength";
 const strengthText = (value) => (value === null ? "–" : typeof value === "number" ? brief(value) : String(value));
 
 // Mean, spread of the mean (two standard errors) and number of runs at each strength.

@@ -28,7 +28,7 @@ class Verdict:
 
     `effect` with `low` and `high` is that of the worst `strength`; `survives` says whether the word stands after
     Holm's correction over the claims of that paper for that method and dataset (None where nothing was decided), and
-    `rules` what it is by either rule for types.
+    `rules` what it is by each rule for types.
     """
 
     name: str
@@ -124,8 +124,8 @@ def check_claims(table: polars.DataFrame, claims: Iterable[Claim]) -> Verificati
     """Decide claims on a tidy table, for each method and dataset by itself.
 
     A claim over strengths is tested at each of them and its worst is reported. Where the table has a column `rule`,
-    claims about types are decided under either rule, and words that differ make it undecided; so does dropping the runs
-    whose metric `settled` is 0 where that changes the word. Seeds from 1000 on are not looked at.
+    claims about types are decided by the paper's rule and by the library's, and words that differ make it undecided; so
+    does dropping the runs whose metric `settled` is 0 where that changes the word. Seeds from 1000 on do not count.
 
     Args:
         table: Columns run, seed, method, strength, dataset, representation, variables, metric, value, maybe `variable`
@@ -249,17 +249,19 @@ def _places(claim: Claim, parts: Mapping[str, _Part]) -> list[tuple[str, str]]:
 
 
 def _joined(blank: Verdict, claim: Claim, outcomes: Mapping[str, _Outcome]) -> Verdict:
-    """Join what either rule says: a verdict stands where both have the same word."""
-    if not claim.uses_types:
-        outcomes = dict([next(iter(outcomes.items()))])
-    words = {rule: outcome.word for rule, outcome in outcomes.items()}
-    worst = max(outcomes.values(), key=lambda outcome: outcome.p_value if outcome.p_value is not None else 1.0)
+    """Join what the paper's and the library's rule for types say: a verdict stands where both have the same word.
+
+    Results that were typed without asking the decoder have the relative rule in place of the library's.
+    """
+    wanted = dict.fromkeys(rule if rule in outcomes else "relative" for rule in claim.rules)
+    deciding = {rule: outcomes[rule] for rule in wanted if rule in outcomes} or outcomes
+    worst = max(deciding.values(), key=lambda outcome: outcome.p_value if outcome.p_value is not None else 1.0)
     word, evidence = worst.word, worst.evidence
-    if len(set(words.values())) > 1:
-        said = ", ".join(f"{word} by the {rule} rule" for rule, word in words.items())
+    if len({outcome.word for outcome in deciding.values()}) > 1:
+        said = ", ".join(f"{outcome.word} by the {rule} rule" for rule, outcome in deciding.items())
         word, evidence = "undecided", f"{said}; {evidence}"
     decision = worst.decision
-    named = tuple((rule, word) for rule, word in words.items() if rule)
+    named = tuple((rule, outcome.word) for rule, outcome in outcomes.items() if rule)
     verdict = replace(blank, verdict=word, evidence=evidence, rules=named if claim.uses_types else ())
     if decision is None:
         return verdict

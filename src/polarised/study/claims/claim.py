@@ -23,6 +23,8 @@ PAPERS = {
     "decomposition": ("Disentangling Disentanglement", "Mathieu2019"),
     "own": ("Beyond the four papers", ""),
 }
+# By which rules for types a paper's claims are decided: its own, and the library's.
+RULES = {"be_more_active": ("standard", "used"), "polarised_ivae": ("relative", "used")}
 TYPES = ("active", "mixed", "passive", "active_mixed", "active_passive", "mixed_passive", "alive", "used")
 
 
@@ -155,6 +157,11 @@ class Claim:
     def uses_types(self) -> bool:
         """Whether its numbers depend on the rule that tells the types of variables."""
         return any(name.variables in TYPES for statistic in self.statistics for name in statistic.numbers())
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules for types it is decided by: the paper's own and the library's."""
+        return RULES.get(self.paper, ("standard", "used"))
 
     @property
     def metrics(self) -> tuple[str, ...]:
