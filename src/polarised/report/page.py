@@ -176,6 +176,7 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
         "pictures": _pictures(diagnosis.pictures, by_rate),
         "decoder_use": None if diagnosis.decoder_use is None else table(diagnosis.decoder_use),
         "history": None if diagnosis.history is None else table(_thinned(diagnosis.history)),
+        "forecast": None if diagnosis.forecast is None else table(diagnosis.forecast),
         "dynamics": None if diagnosis.snapshots is None else _dynamics(diagnosis.snapshots),
         "other_rules": None if diagnosis.other_rules is None else table(diagnosis.other_rules),
         "downstream": None if diagnosis.downstream is None else table(diagnosis.downstream),
