@@ -83,6 +83,16 @@ class PruningReport:
 
     `distortion` is -log p(x|z) at the mean of q(z|x), `sampled_distortion` at a sample with the same noise in
     the kept variables, `rate` the KL; `encodings` is the largest change of a kept mean or log-variance.
+
+    Args:
+        keep: The variables that were kept.
+        dropped: Those that were not.
+        images: The images it was measured on.
+        parameters: The parameters before and after.
+        distortion: -log p(x|z) at the mean, before and after.
+        sampled_distortion: The same at a sample.
+        rate: The KL, before and after.
+        encodings: The largest change of a kept mean or log-variance.
     """
 
     keep: tuple[int, ...]

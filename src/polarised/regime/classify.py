@@ -188,6 +188,23 @@ class Regime:
     `inputs` the input. `doubtful` are the variables of which the evidence does not say whether they are used,
     `rest_ratio` is where the variance ratio of an unused one rests (None: the objective is not known, NaN: nowhere),
     `decoder` what the decoder makes of them, where there is one.
+
+    Args:
+        types: The type of each variable.
+        rule: The rule that decided them.
+        alpha: Its threshold.
+        use_shift: Whether a mean away from the prior's counted against passive.
+        rows: The rows that were seen.
+        statistics: The statistics of each variable.
+        distance: How far each is from the nearest threshold, in its units.
+        distance_errors: The same in standard errors.
+        confidence: How often the type survives resampling the inputs.
+        learned_prior_mean: Whether the prior's mean differs from 0.
+        learned_prior_variance: Whether its variance differs from 1.
+        evidence: What the types rest on.
+        decoder: What the decoder loses without each variable, where there is one.
+        rest_ratio: Where the variance ratio of an unused variable rests; None: not known, NaN: nowhere.
+        doubtful: Variables of which the evidence does not say whether they are used.
     """
 
     types: tuple[str, ...]
@@ -276,7 +293,15 @@ class Regime:
         return reasons(self)
 
     def at(self, alpha: float, *, rule: Rule | None = None) -> "Regime":
-        """Return the regime on the same evidence at another alpha, or under another rule."""
+        """Return the regime on the same evidence at another alpha, or under another rule.
+
+        Args:
+            alpha: The other threshold.
+            rule: The other rule; the same if None.
+
+        Returns:
+            The types on the same evidence.
+        """
         return self.evidence.classify(
             alpha=alpha,
             rule=rule or self.rule,

@@ -94,6 +94,16 @@ class Evaluation:
 class Run:
     """One training with its evaluation: dataset, model, objective, training, evaluation, seed.
 
+    Args:
+        dataset: The dataset, with its settings.
+        model: Architecture, latents, prior and likelihood.
+        objective: The objective, with its settings.
+        auxiliary: The factors an iVAE is told: names, an empty list for all, or None.
+        training: How long and how fast to train.
+        snapshots: Looks at the regime while training.
+        evaluation: What to measure.
+        seed: Seed of weights, batches and noise.
+
     >>> run = Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}, "training": {"steps": 100}})
     >>> run.objective["beta"], run.training.steps, run.seed
     (4.0, 100, 0)
@@ -110,7 +120,14 @@ class Run:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Check a mapping of settings and write out every default; an unknown key names its nearest neighbour."""
+        """Check a mapping of settings and write out every default; an unknown key names its nearest neighbour.
+
+        Args:
+            config: A mapping of settings.
+
+        Returns:
+            The run, every default written out.
+        """
         keys = [f.name for f in fields(cls)]
         _check_keys(config, keys, "a run")
         model = config.get("model", {})

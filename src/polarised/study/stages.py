@@ -71,6 +71,15 @@ def execute(run: Run, root: str | Path, *, progress: bool = False, command: str 
 
     Idempotent: what is done is not done again, what was interrupted is continued. Another process at work on the
     same run raises `BusyError`; it would be done twice otherwise.
+
+    Args:
+        run: The run.
+        root: The folder that holds run directories.
+        progress: Whether to show a progress bar.
+        command: The command to write down; this process's own if None.
+
+    Returns:
+        The run directory.
     """
     directory = Path(root) / run.name
     with naming_full_disk(Path(root)):
@@ -118,7 +127,14 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
 
 
 def load_run(directory: str | Path) -> Run:
-    """Read back the run a directory was made by; code it names is refused (`registry.refuse_code`)."""
+    """Read back the run a directory was made by; code it names is refused (`registry.refuse_code`).
+
+    Args:
+        directory: A run directory.
+
+    Returns:
+        The run its config describes.
+    """
     config = read_config(Path(directory) / "config.yaml")
     for key in ("made", "version"):
         config.pop(key, None)
