@@ -466,12 +466,12 @@ def factor_information(
         Output(
             "linear_r2",
             "R² of a linear map",
-            reading="How much of the sources a linear map of the codes explains: high with a low MCC if only axes are lost.",
+            reading="How much of the sources a linear map of the codes explains; with a low MCC only axes are lost.",
         ),
         Output(
             "random_rotation",
             "MCC of a random rotation",
-            reading="The MCC of randomly rotated true sources: what a model has that finds all of them but not the axes.",
+            reading="The MCC of randomly rotated true sources: the floor of a model that finds all but the axes.",
         ),
     ),
     needs=("sources",),
