@@ -50,7 +50,7 @@ MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◆ mixed[/]", "pas
 
 
 # What is told of each variable, in the order of the table.
-EVIDENCE = ("variable", "type", "ratio_mean", "ratio_variance", "kl", "noise_share", "confidence")
+EVIDENCE = ("variable", "type", "why", "ratio_mean", "kl", "noise_share", "confidence")
 
 
 def console(*, quiet: bool = False) -> "Console":
@@ -128,7 +128,8 @@ def table(
     shown = rows[:40] if len(rows) > 60 else rows
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if i < left else "right")
+        # Words may break in a narrow terminal, numbers may not.
+        drawn.add_column(column, justify="left" if i < left else "right", no_wrap=i >= left)
     for row in shown:
         drawn.add_row(*row)
     hidden = f"… and {len(rows) - len(shown)} more, all of them with --json" if len(shown) < len(rows) else ""
@@ -153,9 +154,9 @@ def regime_table(regime: "Regime") -> "RenderableType":
     rows = [
         (
             str(row["variable"]),
-            MARKS[row["type"]] + (", prior-driven" if row["prior_driven"] else ""),
+            MARKS[row["type"]] + (" ?" if row["doubtful"] else ""),
+            as_it_is(row["why"].removeprefix(f"{row['type']}: ")) + (", prior-driven" if row["prior_driven"] else ""),
             f"{row['ratio_mean']:.3f}",
-            f"{row['ratio_variance']:.3f}",
             f"{row['kl']:.2f}",
             f"{row['noise_share']:.2f}",
             known(row["confidence"], ".0%"),
@@ -165,8 +166,11 @@ def regime_table(regime: "Regime") -> "RenderableType":
     from polarised.regime.classify import COLUMNS
 
     columns = [COLUMNS[name] for name in EVIDENCE]
-    note = "; ".join(f"{label}: {meaning}" for label, meaning in columns[2:])
-    return table("Latent variables", [label for label, _ in columns], rows, left=2, note=as_it_is(note))
+    meanings = [f"{label}: {meaning}" for label, meaning in columns[3:]]
+    if any(row["doubtful"] for row in records):
+        meanings.append("?: doubtful")
+    note = as_it_is("; ".join(meanings))
+    return table("Latent variables", [label for label, _ in columns], rows, left=3, note=note)
 
 
 def scores_table(scores: "polars.DataFrame", *, passive: bool = True) -> "RenderableType | None":
