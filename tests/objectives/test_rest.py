@@ -5,7 +5,7 @@ import torch
 
 from polarised.models.likelihoods import Gaussian
 from polarised.models.posteriors import DiagonalGaussian
-from polarised.models.priors import Anisotropic, Sparse, StandardNormal, StudentT
+from polarised.models.priors import Anisotropic, GaussianMixture, Sparse, StandardNormal, StudentT
 from polarised.objectives import DIPVAE, ELBO, RTCVAE, AnnealedVAE, BetaTCVAE, BetaVAE, Decomposition, Step
 
 
@@ -85,3 +85,11 @@ def test_under_the_sparse_prior_it_rests_in_the_spike():
     assert ELBO().rest_variance(Sparse(1)).item() == pytest.approx(0.0028, abs=2e-4)
     both = Decomposition(alpha=10.0, divergence="inclusive_kl").rest_variance(Sparse(1)).item()
     assert both == pytest.approx(0.202, abs=0.02)
+
+
+def test_under_a_mixture_it_rests_on_one_component():
+    prior = GaussianMixture(2)
+    torch.testing.assert_close(ELBO().rest_variance(prior), torch.full((1, 2), 0.03))
+    torch.testing.assert_close(rested(ELBO(), prior, start=-2.0), torch.full((2,), 0.03), rtol=0.1, atol=0.0)
+    spread = Decomposition(alpha=10.0, divergence="inclusive_kl").rest_variance(prior)
+    torch.testing.assert_close(spread, torch.full((1, 2), 0.53))

@@ -170,7 +170,7 @@ class Objective(ABC):
         it: unless that moves it, it rests on the Gaussian nearest to the prior, argmin_s KL(N(m, s) || p). None where
         nothing holds it.
         """
-        return prior.moments(count)[1]
+        return prior.rest_variance(count)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         """Return one sentence for every setting that cannot do in this run what it promises.

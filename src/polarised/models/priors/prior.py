@@ -80,6 +80,10 @@ class Prior(nn.Module, ABC):
             Mean and variance, each (n, d).
         """
 
+    def rest_variance(self, n: int) -> Tensor:
+        """Return the variance at which the rate alone holds a variable, (n, d): that of `moments`, as a rule."""
+        return self.moments(n)[1]
+
     def deviation(self, n: int) -> Tensor:
         """Return the standard deviation of every variable; where it has none, that of `moments`.
 
