@@ -81,7 +81,14 @@ class Prior(nn.Module, ABC):
         """
 
     def rest_variance(self, n: int) -> Tensor:
-        """Return the variance at which the rate alone holds a variable, (n, d): that of `moments`, as a rule."""
+        """Return the variance at which the rate alone holds a variable: that of `moments`, as a rule.
+
+        Args:
+            n: How many rows.
+
+        Returns:
+            The variance of every variable, (n, d).
+        """
         return self.moments(n)[1]
 
     def deviation(self, n: int) -> Tensor:
