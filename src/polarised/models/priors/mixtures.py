@@ -167,6 +167,11 @@ class GaussianMixture(Prior):
         variance = (weights * (variances + (self.means - mean) ** 2)).sum(0)
         return mean.expand(n, -1), variance.expand(n, -1)
 
+    def rest_variance(self, n: int) -> Tensor:
+        # One Gaussian cannot match several places: it settles on the heaviest component, the narrowest of equal ones.
+        heaviest = max(zip(self.weights, (-variance for variance in self.variances), strict=True))
+        return torch.full((n, self.latents), -heaviest[1]).to(self.means)
+
     def kept(self, keep: list[int]) -> "GaussianMixture":
         means = tuple(tuple(row) for row in self.means[:, keep].tolist())
         return GaussianMixture(
