@@ -42,6 +42,8 @@ Rule = Literal["used", "relative", "standard"]
 RULES: tuple[Rule, ...] = ("used", "relative", "standard")
 TYPES = ("active", "mixed", "passive")
 BOOTSTRAP_DRAWS = 1000
+# Variables whose resampling is held in memory at a time.
+AT_ONCE = 512
 SURE = 0.95
 
 Array = NDArray[np.float64]
@@ -137,21 +139,27 @@ def decide(
             f"expected the decoder's use of {len(statistics.ratio_mean)} variables, got {len(decoder.permuted)}; "
             "measure it on the model that was encoded"
         )
-    draws = stream(seed, "bootstrap of types")
-    resampled = evidence.resampled(BOOTSTRAP_DRAWS, draws)
-    if rule == "used":
-        use = Use.of(evidence, decoder, rest, alpha)
-        slacks, others = use.slacks(statistics), use.slacks(resampled, draws)
-        doubtful = use.doubtful(statistics)
-    else:
-        slacks, others = (
-            Slacks.of(part, alpha=alpha, rule=rule, use_shift=use_shift) for part in (statistics, resampled)
-        )
-        doubtful = np.zeros(len(statistics.ratio_mean), dtype=bool)
-    types = slacks.types()
-    distance, distance_errors = slacks.distance(types, others)
+    use = Use.of(evidence, decoder, rest, alpha) if rule == "used" else None
+    doubtful = np.zeros(len(statistics.ratio_mean), dtype=bool) if use is None else use.doubtful(statistics)
+    parts = []
+    # Resampling makes a thousand numbers of each: of very many variables some at a time.
+    for number, start in enumerate(range(0, len(statistics.ratio_mean), AT_ONCE)):
+        columns = slice(start, start + AT_ONCE)
+        own = evidence if len(statistics.ratio_mean) <= AT_ONCE else evidence.columns(columns)
+        draws = stream(seed, "bootstrap of types", number)
+        resampled = own.resampled(BOOTSTRAP_DRAWS, draws)
+        if use is not None:
+            part = use.columns(columns)
+            slacks, others = part.slacks(own.statistics()), part.slacks(resampled, draws)
+        else:
+            slacks, others = (
+                Slacks.of(each, alpha=alpha, rule=rule, use_shift=use_shift) for each in (own.statistics(), resampled)
+            )
+        found = slacks.types()
+        parts.append((found, *slacks.distance(found, others), (others.types() == found).mean(axis=0)))
+    types, distance, distance_errors, survived = (np.concatenate(column) for column in zip(*parts, strict=True))
     # So many inputs of one kind leave 1 in n + 2 for the next to be of another: few inputs are never sure.
-    confidence = np.minimum((others.types() == types).mean(axis=0), (evidence.inputs + 1) / (evidence.inputs + 2))
+    confidence = np.minimum(survived, (evidence.inputs + 1) / (evidence.inputs + 2))
     if evidence.inputs < 2:
         # The positions of a single input do not tell how another one would differ.
         distance_errors, confidence = np.full_like(distance, np.nan), np.full_like(distance, np.nan)
@@ -281,6 +289,17 @@ class Regime:
             rest_ratio=self.rest_ratio,
         )
 
+    def types_at(self, alpha: float, *, rule: Rule | None = None) -> tuple[str, ...]:
+        """Return the types alone at another alpha or under another rule, which is quick: nothing is resampled."""
+        if not 0 < alpha < 0.5:
+            raise ConfigError(f"expected alpha between 0 and 0.5, got {alpha}; the papers use 0.1")
+        chosen = rule or self.rule
+        if chosen == "used":
+            slacks = Use.of(self.evidence, self.decoder, self.rest_ratio, alpha).slacks(self.statistics)
+        else:
+            slacks = Slacks.of(self.statistics, alpha=alpha, rule=chosen, use_shift=self.use_shift)
+        return tuple(str(TYPES[t]) for t in slacks.types())
+
     def table(self) -> "polars.DataFrame":
         """Return a row for each variable: type and every piece of evidence."""
         import polars
@@ -339,7 +358,7 @@ def other_rules(regime: Regime, *, largest_mean: NDArray[Any] | None = None) -> 
     deviation = np.sqrt(statistics.mean_variance * regime.rows / (regime.rows - 1))
     columns: dict[str, Any] = {"variable": np.arange(len(regime.types))}
     for rule in RULES:
-        types = regime.types if regime.rule == rule else regime.at(regime.alpha, rule=rule).types
+        types = regime.types if regime.rule == rule else regime.types_at(regime.alpha, rule=rule)
         columns[rule] = [kind != "passive" for kind in types]
     columns["active_unit"] = statistics.mean_variance > 0.01
     columns["kl"] = statistics.kl > 0.01
@@ -377,7 +396,7 @@ def sensitivity(regime: Regime, *, alphas: Sequence[float] = ALPHAS) -> "polars.
 
     if not alphas:
         raise ConfigError("expected at least one alpha, got none; the papers use 0.1")
-    columns = {f"alpha {alpha:g}": list(regime.at(alpha).types) for alpha in alphas}
+    columns = {f"alpha {alpha:g}": list(regime.types_at(alpha)) for alpha in alphas}
     return polars.DataFrame({"variable": np.arange(len(regime.types)), **columns})
 
 
@@ -392,7 +411,7 @@ def stable_range(regime: Regime, *, alphas: Sequence[float] = ALPHAS) -> list[tu
     own = regime.alpha
     below = sorted((a for a in alphas if a < own), reverse=True)
     above = sorted(a for a in alphas if a > own)
-    types = {alpha: regime.at(alpha).types for alpha in (*below, *above)}
+    types = {alpha: regime.types_at(alpha) for alpha in (*below, *above)}
 
     def reach(grid: Sequence[float], variable: int) -> float:
         last = own
