@@ -88,7 +88,7 @@ def test_bad_requests_are_refused(files, tmp_path):
     with pytest.raises(ConfigError, match="executor"):
         totals_of(files, executor="cloud")
     np.savez(tmp_path / "3.npz", mean=MEAN, variance=VARIANCE)
-    with pytest.raises(DataError, match="factors .* in every part"):
+    with pytest.raises(DataError, match=r"factors .* in every part"):
         totals_of([files[0], tmp_path / "3.npz"])
     np.savez(tmp_path / "4.npz", mean=MEAN[:, :2], variance=VARIANCE[:, :2], factors=FACTORS)
     with pytest.raises(DataError, match="4 latent variables"):

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polarised.diagnosis import diagnose
 from polarised.errors import ConfigError
 from polarised.regime import Encodings
-from polarised.diagnosis import diagnose
 
 
 @pytest.fixture

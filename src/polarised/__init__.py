@@ -7,41 +7,46 @@ Five ideas, left to right; everything else is a function between two of them::
     factors         decoder,      costs         variance of   active, mixed, passive,
                     prior                       q(z|x)        and why
 
-Look: `diagnose`, `classify`, `Evidence`, `compare`, `evaluate`, `Timeline`. Act: `train`, `prune`, `ActiveVariables`.
-Study: `study`, `report`, `data`, `theory`, `demo`. Every name is loaded on first use: importing the package is quick, and
-torch is needed only where a network runs.
+- Look: `diagnose`, `forecast`, `classify`, `Evidence`, `compare`, `evaluate`, `Timeline`.
+- Act: `train`, `cure`, `prune`, `ActiveVariables`.
+- Study: `study`, `report`, `data`, `theory`, `demo`.
+
+Every name is loaded on first use: importing the package is quick, and torch is needed only where a network runs.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from polarised._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from polarised import adapters, data, metrics, models, objectives, registry, report, study, theory, training
     from polarised.annotation import annotate
+    from polarised.curing import Cure, cure
     from polarised.demonstration import Demonstration, demo
     from polarised.diagnosis import Diagnosis, diagnose
     from polarised.errors import ConfigError, DataError, DownloadError, PolarisedError
-    from polarised.metrics.comparison import compare
-    from polarised.metrics.evaluation import evaluate
+    from polarised.metrics.evaluation import compare, evaluate
     from polarised.models.vae import VAE, build_vae, load_vae, save_vae
     from polarised.pruning import PruningReport, prune
     from polarised.regime import Encodings, Evidence, Regime, classify
+    from polarised.regime.forecast import Forecast, forecast
     from polarised.regime.selection import ActiveVariables
     from polarised.regime.timeline import Timeline
     from polarised.registry import register
     from polarised.training.loop import train
 
-__version__ = "0.1.0"
-
 _HOMES = {
     "ActiveVariables": "regime.selection",
     "ConfigError": "errors",
+    "Cure": "curing",
     "DataError": "errors",
     "Demonstration": "demonstration",
     "Diagnosis": "diagnosis",
     "DownloadError": "errors",
     "Encodings": "regime",
     "Evidence": "regime",
+    "Forecast": "regime.forecast",
     "PolarisedError": "errors",
     "PruningReport": "pruning",
     "Regime": "regime",
@@ -50,10 +55,12 @@ _HOMES = {
     "annotate": "annotation",
     "build_vae": "models.vae",
     "classify": "regime",
-    "compare": "metrics.comparison",
+    "compare": "metrics.evaluation",
+    "cure": "curing",
     "demo": "demonstration",
     "diagnose": "diagnosis",
     "evaluate": "metrics.evaluation",
+    "forecast": "regime.forecast",
     "load_vae": "models.vae",
     "prune": "pruning",
     "register": "registry",
@@ -77,12 +84,14 @@ __all__ = [
     "VAE",
     "ActiveVariables",
     "ConfigError",
+    "Cure",
     "DataError",
     "Demonstration",
     "Diagnosis",
     "DownloadError",
     "Encodings",
     "Evidence",
+    "Forecast",
     "PolarisedError",
     "PruningReport",
     "Regime",
@@ -92,10 +101,12 @@ __all__ = [
     "build_vae",
     "classify",
     "compare",
+    "cure",
     "data",
     "demo",
     "diagnose",
     "evaluate",
+    "forecast",
     "load_vae",
     "metrics",
     "models",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polarised._io import plain
 from polarised.adapters.arrays import Chunk, Names, ScaleKind, as_variance, chunk_of_arrays, gather
 from polarised.adapters.batches import Range, batches_of, dataset_at
 from polarised.adapters.callables import CodedInputs, Mask, Model, Reading, encode_batches
@@ -22,7 +23,7 @@ from polarised.adapters.runs import made_here, open_run
 from polarised.adapters.targets import Target, open_target, paths_of, unused_settings
 from polarised.bibliography import bibtex
 from polarised.errors import ConfigError, DataError, PolarisedError, suggesting_keywords
-from polarised.metrics.comparison import compare, without_passive_by_standard
+from polarised.metrics.evaluation import compare, without_passive_by_standard
 from polarised.random import stream
 from polarised.regime.advice import advice, headline
 from polarised.regime.classify import Regime, Rule, other_rules, sensitivity
@@ -64,6 +65,7 @@ class Diagnosis:
     pictures: Pictures | None = None
     decoder_use: "polars.DataFrame | None" = None
     history: "polars.DataFrame | None" = None
+    forecast: "polars.DataFrame | None" = None
     snapshots: "polars.DataFrame | None" = None
     downstream: "polars.DataFrame | None" = None
     other_rules: "polars.DataFrame | None" = None
@@ -93,11 +95,18 @@ class Diagnosis:
 
         return diagnosis_html(self.headline, self.reading, self.regime, self.advice, self.groups)
 
-    def table(self) -> "polars.DataFrame":
-        """Return a row for each variable: type and every piece of evidence, with its group where there are several."""
+    def table(self, *, theory: bool = False) -> "polars.DataFrame":
+        """Return a row for each variable: type and every piece of evidence, with its group where there are several.
+
+        With `theory` also what the papers' definitions, propositions and theorems say of it, see `theory.statements`.
+        """
         import polars
 
         table = self.regime.table()
+        if theory:
+            from polarised.theory import statements
+
+            table = table.hstack(statements(self.encodings, alpha=self.regime.alpha).drop("variable"))
         if not self.groups:
             return table
         names = {j: name for name, of in self.groups.items() for j in of}
@@ -340,6 +349,7 @@ class Found:
     decoder_use: "polars.DataFrame | None" = None
     pictures: Pictures | None = None
     history: "polars.DataFrame | None" = None
+    forecast: "polars.DataFrame | None" = None
     snapshots: "polars.DataFrame | None" = None
     downstream: "polars.DataFrame | None" = None
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -401,6 +411,7 @@ def build_diagnosis(
         pictures=found.pictures,
         decoder_use=regime.decoder.table() if table is None and regime.decoder is not None else table,
         history=found.history,
+        forecast=found.forecast,
         snapshots=found.snapshots,
         downstream=found.downstream,
         other_rules=other_rules(regime, largest_mean=totals.largest_mean()),
@@ -468,6 +479,7 @@ def _of_run(path: Path, rule: Rule) -> Found:
     found.alpha, found.seed = run.alpha, run.seed
     found.decoder = run.decoder_use()
     found.history, found.snapshots, found.downstream = run.history(), run.snapshots(), run.downstream(rule)
+    found.forecast = run.forecast()
     found.provenance = {"config": dict(run.config), **run.made, "citation": run.citation()}
     if run.model.exists() and _torch_is_here():
         from polarised.adapters import native
@@ -745,10 +757,4 @@ def _shown(
 
 
 def _records(table: "polars.DataFrame") -> list[dict[str, Any]]:
-    return [
-        {
-            key: str(value) if isinstance(value, float) and not np.isfinite(value) else value
-            for key, value in row.items()
-        }
-        for row in table.iter_rows(named=True)
-    ]
+    return [plain(row) for row in table.iter_rows(named=True)]

@@ -1,4 +1,4 @@
-"""Everything that can go wrong by a user's hand, each with a sentence of what to do about it.
+"""The errors raised on purpose, each with a sentence of what to do about it.
 
 A message has four parts: what was expected, what came, where, and what to do.
 """
@@ -15,8 +15,20 @@ Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 
 
+LONGEST = 2000
+
+
 class PolarisedError(Exception):
-    """The root of the errors raised on purpose; the command line prints them without a traceback."""
+    """The root of the errors raised on purpose; the command line prints them without a traceback.
+
+    Words of others may be in a message: it is shown as one line, without characters that move a cursor, and cut.
+    """
+
+    def __str__(self) -> str:
+        text = " ".join(super().__str__().split())
+        if not text.isprintable():
+            text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+        return text if len(text) <= LONGEST else f"{text[: LONGEST - 200]} ... {text[-190:]}"
 
 
 class ConfigError(PolarisedError, ValueError):
@@ -24,11 +36,11 @@ class ConfigError(PolarisedError, ValueError):
 
 
 class DataError(PolarisedError, ValueError):
-    """An array or a file that is not what its caller says it is."""
+    """An array or a file that is not what it was said to be."""
 
 
 class DownloadError(PolarisedError, OSError):
-    """A dataset that is neither here nor to be had."""
+    """A file of a dataset that is not on this machine and cannot be downloaded."""
 
 
 class TrainingError(PolarisedError, RuntimeError):
@@ -37,6 +49,12 @@ class TrainingError(PolarisedError, RuntimeError):
 
 def suggesting_keywords(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
     """Make a function name the nearest keyword where one is misspelt.
+
+    Args:
+        function: The function.
+
+    Returns:
+        The function, which raises `ConfigError` for a keyword it does not have.
 
     >>> @suggesting_keywords
     ... def add(a, *, other=0):

@@ -11,7 +11,12 @@ def test_a_prior_spread_names_its_own_kind():
 
 def test_factors_and_means_go_by_many_names():
     names = Names.among(("Z_Mean", "latents_classes", "qz_v"), "x")
-    assert (names.mean, names.scale, names.scale_kind, names.factors) == ("Z_Mean", "qz_v", "variance", "latents_classes")
+    assert (names.mean, names.scale, names.scale_kind, names.factors) == (
+        "Z_Mean",
+        "qz_v",
+        "variance",
+        "latents_classes",
+    )
 
 
 def test_what_is_missing_is_said_with_what_is_there():

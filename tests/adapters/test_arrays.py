@@ -50,7 +50,7 @@ def test_sigma_is_a_question(tmp_path):
 
 def test_a_spread_that_was_named_is_taken_at_its_word(tmp_path):
     path = npz(tmp_path, mu=MEAN, logvar=VARIANCE)
-    with pytest.raises(DataError, match="scale_kind=.variance"):
+    with pytest.raises(DataError, match=r"scale_kind=.variance"):
         from_arrays(path)
     np.testing.assert_allclose(from_arrays(path, scale_kind="log_variance").variance, np.exp(VARIANCE), rtol=1e-6)
 
@@ -185,7 +185,7 @@ def test_a_zip_bomb_is_refused_before_it_goes_off(tmp_path):
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 member.write(header((10**9, 8), "<f8"))
                 member.write(bytes(1 << 20))
-    with pytest.raises(DataError, match="it is damaged"):
+    with pytest.raises(DataError, match="where its header asks for 64000000128"):
         from_arrays(tmp_path / "codes.npz")
 
 

@@ -151,7 +151,9 @@ def test_what_the_numbers_are_is_asked_about_at_the_first_look_only(data):
     told.on_train_end(Moment(), module)
     assert told.timeline.steps == [100]
     callback.load_state_dict(told.state_dict())
-    callback.timeline.take(1, from_callable(lambda x: encode(module, x), [data], scale_kind="log_variance", trust_scale=True))
+    callback.timeline.take(
+        1, from_callable(lambda x: encode(module, x), [data], scale_kind="log_variance", trust_scale=True)
+    )
     moment = Moment()
     moment.global_step = 200
     callback.on_train_end(moment, module)

@@ -115,7 +115,7 @@ def test_pickled_arrays_are_refused_unread(tmp_path: Path) -> None:
 
     path = tmp_path / "trap.npz"
     np.savez(path, images=np.array([Trap()], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match="pickled objects"):
+    with pytest.raises(DataError, match="would have to be unpickled"):
         npz_member(path, "images")
     assert not (tmp_path / "sprung").exists()
 
@@ -125,13 +125,20 @@ def test_npz_refusals(tmp_path: Path) -> None:
     np.savez(path, a=np.arange(3), fortran=np.asfortranarray(np.ones((3, 4))), nothing=np.ones((0, 4)))
     with pytest.raises(DataError, match="which has a, fortran, nothing"):
         npz_member(path, "b")
-    with pytest.raises(DataError, match="C order"):
-        npz_member(path, "fortran")
-    with pytest.raises(DataError, match=r"shape \(0, 4\)"):
-        npz_member(path, "nothing")
+    assert npz_member(path, "nothing").whole().shape == (0, 4)
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(DataError, match="delete the file"):
         npz_member(path, "a")
+
+
+def test_an_npz_stored_by_columns_reads_as_one_stored_by_rows(tmp_path: Path) -> None:
+    array = np.arange(24.0).reshape(4, 3, 2)
+    np.savez(tmp_path / "a.npz", rows=array, columns=np.asfortranarray(array))
+    for name in ("rows", "columns"):
+        np.testing.assert_array_equal(npz_member(tmp_path / "a.npz", name).whole(), array)
+        parts = list(npz_member(tmp_path / "a.npz", name).in_rows(3))
+        assert [len(part) for part in parts] == [3, 1]
+        np.testing.assert_array_equal(np.concatenate(parts), array)
 
 
 def test_a_header_that_claims_too_much_costs_nothing(tmp_path: Path) -> None:

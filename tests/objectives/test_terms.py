@@ -10,14 +10,14 @@ from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives import FactorVAE, take_step
 from polarised.objectives.terms import (
     SCALES,
-    density_ratio,
-    importance_weights,
+    critic_total_correlation,
     mmd,
     posterior_covariance,
     rate,
     rate_parts,
     shuffled,
 )
+from polarised.regime.aggregate import importance_weights
 
 
 def step(**others):
@@ -38,7 +38,7 @@ def test_bias_of_the_weights_by_enumeration(estimator, unbiased):
     """Over all ordered batches of 3 out of 6 with the first row as the sample's own, E[sum_k W q_k] = mean q or not."""
     density = torch.rand(6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     row = 2
-    weights = importance_weights(3, 6, estimator=estimator)[row]
+    weights = torch.from_numpy(importance_weights(3, 6, estimator=estimator)[row])
     own, totals = 0, []
     for others in itertools.permutations(range(1, 6), 2):
         batch = list(others)
@@ -94,7 +94,7 @@ def test_density_ratio_of_the_best_critic_is_the_total_correlation():
 
     taken = step(critic=Best())
     object.__setattr__(taken, "z", z)
-    value = density_ratio(taken).item()
+    value = critic_total_correlation(taken).item()
     assert value == pytest.approx(-0.5 * math.log(1 - rho**2), abs=3e-3)
     logits = Best()(z)
     printed = (logits[:, 0] - logits[:, 1]).exp().mean().item()

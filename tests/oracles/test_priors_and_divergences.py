@@ -11,7 +11,8 @@ from polarised.models.likelihoods import Gaussian
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import Anisotropic, GaussianMixture, Sparse, StandardNormal, StudentT
 from polarised.objectives import Decomposition, Step
-from polarised.objectives.terms import importance_weights, inclusive_kl, mmd, rate_parts
+from polarised.objectives.terms import inclusive_kl, mmd, rate_parts
+from polarised.regime.aggregate import importance_weights
 
 FOLDER = Path(__file__).parent / "estimators"
 TRUTH = json.loads((FOLDER / "kl_ground_truth.json").read_text())
@@ -177,5 +178,5 @@ def test_parts_of_the_rate(case, estimator):
     assert parts.dimension_wise.item() == pytest.approx(expected["dimwise_kl_mean"], rel=1e-9, abs=1e-9)
     weights = TC_ARRAYS.get(f"{case}__{estimator}__log_weights")
     if weights is not None:
-        ours = importance_weights(len(z), record["N"], estimator=estimator).log()
-        np.testing.assert_allclose(ours.numpy(), weights, rtol=1e-9)
+        ours = np.log(importance_weights(len(z), record["N"], estimator=estimator))
+        np.testing.assert_allclose(ours, weights, rtol=1e-9)

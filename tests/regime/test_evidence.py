@@ -103,9 +103,9 @@ def convolutional(images: int, side: int = 6) -> tuple[np.ndarray, np.ndarray]:
 
 def test_positions_of_an_image_make_nobody_surer():
     variance = np.array([0.61, 1.3, 0.7, 1.25])[:, None]
-    plain = classify(Encodings(np.zeros((4, 1)), variance=variance))
+    plain = classify(Encodings(np.zeros((4, 1)), variance=variance), rule="relative")
     pictures = np.broadcast_to(variance[..., None, None], (4, 1, 32, 32))
-    spread = classify(Encodings(np.zeros((4, 1, 32, 32)), variance=pictures, axis=1))
+    spread = classify(Encodings(np.zeros((4, 1, 32, 32)), variance=pictures, axis=1), rule="relative")
     assert (spread.types, spread.rows, spread.inputs) == (plain.types, 4 * 32 * 32, 4)
     assert spread.confidence.tolist() == plain.confidence.tolist()
     assert plain.confidence[0] < 0.5

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 
 import numpy as np
@@ -37,7 +38,7 @@ def server() -> Iterator[ExploreServer]:
 
 
 def ask(server: ExploreServer, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
-    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
     connection.request("GET" if body is None else "POST", path, body, headers)
     answer = connection.getresponse()
     content = answer.read()
@@ -89,12 +90,35 @@ def test_codes_are_decoded_to_pictures(server: ExploreServer) -> None:
 @pytest.mark.parametrize(
     "body",
     [b"", b"nonsense", b"[]", b'{"z": [0, 1]}', b'{"z": ["a", 0, 0]}', b'{"z": [NaN, 0, 0]}', b'{"z": 3}',
-     b'{"z": [true, 0, 0]}', b'{"z": [[0], 0, 0]}', b"[" * 30000, b'{"z": [1e999, 0, 0]}'],
+     b'{"z": [true, 0, 0]}', b'{"z": [[0], 0, 0]}', b"[" * 30000, b'{"z": [1e999, 0, 0]}', b'{"z": [1e35, 0, 0]}', b'{"z": [1' + b"0" * 400 + b", 0, 0]}",
+     b'{"z": [1' + b"0" * 5000 + b", 0, 0]}"],
 )  # fmt: skip
 def test_wrong_codes_are_refused_in_a_sentence(server: ExploreServer, body: bytes) -> None:
     status, answer = ask(server, f"/{server.token}/decode", body)
     assert status == 400
     assert answer.startswith(b"expected")
+
+
+def test_a_foreign_page_is_told_nothing(server: ExploreServer) -> None:
+    path, body = f"/{server.token}/decode", b'{"z": [0, 0, 0]}'
+    assert ask(server, path, body, Origin="http://evil.example")[0] == 404
+    assert ask(server, path, body, Origin="null")[0] == 404
+    assert ask(server, path, body, Origin=f"http://127.0.0.1:{server.server_port}")[0] == 200
+
+
+def test_two_hundred_requests_at_once_are_all_answered(server: ExploreServer) -> None:
+    with ThreadPoolExecutor(200) as everybody:
+        start = threading.Barrier(200)
+
+        def one(number: int) -> int:
+            start.wait()
+            return ask(server, f"/{server.token}/decode", f'{{"z": [{number / 100}, 0, 0]}}'.encode())[0]
+
+        assert set(everybody.map(one, range(200))) == {200}
+
+
+def test_a_request_whose_number_has_no_end_is_answered(server: ExploreServer) -> None:
+    assert ask(server, f"/{server.token}/inputs/{'9' * 5000}")[0] == 400
 
 
 def test_too_much_is_refused_unread(server: ExploreServer) -> None:

@@ -8,12 +8,12 @@ import polars
 import pytest
 
 from polarised.errors import ConfigError, DataError
+from polarised.study.claims.verify import verify
 from polarised.study.config import Run
 from polarised.study.executors import Event, _work
 from polarised.study.grid import Study, load_study
 from polarised.study.results import collect
 from polarised.study.runner import conduct, enrol, read_executor, read_study, run_states
-from polarised.study.verify import verify
 from study.workshop import notes, study_config, write_study
 
 HERE = "study.test_runner:here"

@@ -51,7 +51,7 @@ def test_scores_have_both_rules_and_the_whole_code_once(finished: Path) -> None:
     assert whole["rule"].null_count() == len(whole)
     assert len(whole.unique(["metric", "representation"])) == len(whole)
     counts = scores.filter(polars.col("metric") == "count").group_by("rule").agg(polars.col("value").sum())
-    assert dict(counts.iter_rows()) == {"relative": 3.0, "standard": 3.0}
+    assert dict(counts.iter_rows()) == {"used": 3.0, "relative": 3.0, "standard": 3.0}
 
 
 def test_downstream_has_a_random_baseline(finished: Path) -> None:

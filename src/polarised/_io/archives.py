@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from polarised._io.budget import OF_WEIGHTS, Budget, available_memory
 from polarised._io.files import contained
 from polarised._io.readers import refusing
 from polarised.errors import DataError
@@ -30,6 +31,14 @@ class Folder:
     """
 
     path: Path
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What all its files may take together: weights and settings hardly shrink in a zip."""
+        budget = Budget.of(self.path, multiple=OF_WEIGHTS)
+        if self.path.is_dir():
+            budget.held = available_memory() // 2
+        return budget
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
@@ -81,7 +90,7 @@ class Folder:
         if name not in self.files:
             raise DataError(f"expected {name} in {self.path}, it is not there; is the download complete?")
         if self.path.is_dir():
-            with (self.path / name).open("rb") as file:
+            with refusing(self.path, f"the file {name}"), (self.path / name).open("rb") as file:
                 data = file.read(limit + 1)
         else:
             # The size a zip announces may be a lie: what counts is how much comes out.
@@ -90,7 +99,8 @@ class Folder:
                 zipfile.ZipFile(self.path) as archive,
                 archive.open(name) as member,
             ):
-                data = member.read(limit + 1)
+                data = member.read(min(limit, self.budget.held) + 1)
+        self.budget.hold(len(data))
         if len(data) > limit:
             raise DataError(f"expected at most {limit >> 20} MiB, {name} in {self.path.name} is larger")
         return data

@@ -1,19 +1,20 @@
 """Named arrays in .npz, .npy, parquet, csv, safetensors and .h5ad files, read in chunks of rows, never as pickles."""
 
 import re
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.readers import refusing
+from polarised._io.budget import Budget
+from polarised._io.hdf5 import hdf5_array, hdf5_names
+from polarised._io.readers import LARGEST_ROW, Rows, npy_header, npz_member, npz_names, refusing
+from polarised._io.tables import table_about, table_slice
 from polarised.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,10 +25,7 @@ __all__ = ["ArrayFile", "HeldArrays", "open_arrays"]
 Array = NDArray[Any]
 
 
-PLAIN = "an .npz of plain arrays"
-
-
-LARGEST_ROW = 1 << 26
+LARGEST_NAMES = 1 << 20
 
 
 LARGEST_WHOLE = 1 << 33
@@ -58,18 +56,34 @@ class ArrayFile(ABC):
         # Encodings without factors are saved with an empty list of names.
         if "factor_names" not in self.names or not self.rows("factor_names"):
             return None
-        return [str(name) for name in self.whole("factor_names").ravel()]
+        return [str(name) for name in self.whole("factor_names", largest=LARGEST_NAMES).ravel()]
 
     def rows(self, name: str) -> int:
         """Return the length of an array's first axis; a single number has one row."""
         return (*self.shape(name), 1)[0]
 
-    def whole(self, name: str) -> Array:
-        """Return all of a small array."""
-        shape = self.shape(name)
-        if not shape:
-            return next(self.chunks([name], 1, 1))[name].reshape(())
-        return np.concatenate([chunk[name] for chunk in self.chunks([name], 1 << 16, shape[0])])
+    def size(self, name: str) -> int:
+        """Return the bytes of an array without reading it, of numbers of eight bytes where that is not known."""
+        return 8 * prod(self.shape(name))
+
+    def whole(self, name: str, *, largest: int | None = None) -> Array:
+        """Return all of an array, which comes out of the file's budget and may have at most `largest` bytes."""
+        self._check_size(name, largest)
+        self.budget.hold(self.size(name))
+        rows = self.rows(name)
+        return next(self.chunks([name], max(1, rows), max(1, rows)))[name]
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What all arrays of the file that are held whole may take together."""
+        return Budget.of(self.path)
+
+    def _check_size(self, name: str, largest: int | None) -> None:
+        if largest is not None and (size := self.size(name)) > largest:
+            raise DataError(
+                f"expected at most {largest >> 10} KiB as {name} of {self.path}, it has {size >> 10} KiB; is it "
+                "something else?"
+            )
 
 
 def open_arrays(path: str | Path) -> ArrayFile:
@@ -103,66 +117,37 @@ class Npz(ArrayFile):
     """Arrays in a zip, each read as a stream: memory never holds more than a chunk."""
 
     @cached_property
-    def _members(self) -> dict[str, zipfile.ZipInfo]:
-        with refusing(self.path, PLAIN), zipfile.ZipFile(self.path) as archive:
-            return {i.filename.removesuffix(".npy"): i for i in archive.infolist() if i.filename.endswith(".npy")}
+    def _members(self) -> dict[str, Rows]:
+        return {}
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._members)
+        return npz_names(self.path)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        member = self._members[name]
-        with refusing(self.path, PLAIN), zipfile.ZipFile(self.path) as archive, archive.open(member) as stream:
-            return self._header(stream, name)[0]
+        return self._member(name).shape
+
+    def size(self, name: str) -> int:
+        return self._member(name).size
 
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
-        with ExitStack() as stack:
-            stack.enter_context(refusing(self.path, PLAIN))
-            archive = stack.enter_context(zipfile.ZipFile(self.path))
-            streams = {name: stack.enter_context(archive.open(self._members[name])) for name in names}
-            headers = {name: self._header(stream, name) for name, stream in streams.items()}
-            # What is stored by columns has no rows to stream and is read whole.
-            whole = {name: self._transposed(streams[name], name, *headers[name]) for name in names if headers[name][2]}
-            for start in range(0, length, rows):
-                part = slice(start, min(start + rows, length))
-                yield {
-                    name: whole[name][part]
-                    if name in whole
-                    else self._rows(streams[name], name, headers[name][0], headers[name][1], part.stop - start)
-                    for name in names
-                }
+        streams = {name: self._member(name).in_rows(rows) for name in names}
+        for start in range(0, length, rows):
+            count = min(rows, length - start)
+            parts = {name: next(stream, None) for name, stream in streams.items()}
+            short = next((name for name, part in parts.items() if part is None or len(part) < count), None)
+            if short is not None:
+                raise DataError(f"expected {length} rows of {short} in {self.path}, it ends before: it is damaged")
+            yield {name: part[:count] for name, part in parts.items() if part is not None}
 
-    def _header(self, stream: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
-        version = np.lib.format.read_magic(stream)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-        shape, fortran, dtype = read(stream)
-        if dtype.hasobject or dtype.kind not in "fiubU":
-            raise DataError(
-                f"expected numbers, {name} of {self.path} holds {dtype}, which would have to be unpickled and is "
-                "refused; save plain arrays"
-            )
-        size = prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or size > self._members[name].file_size:
-            raise DataError(f"expected {size} bytes for shape {shape}, {name} of {self.path} is shorter: it is damaged")
-        if prod(shape[1:]) * dtype.itemsize > LARGEST_ROW:
-            raise DataError(f"expected rows of at most {LARGEST_ROW >> 20} MiB, {name} of {self.path} has {shape}")
-        return shape, dtype, fortran and len(shape) > 1
+    def whole(self, name: str, *, largest: int | None = None) -> Array:
+        self._check_size(name, largest)
+        return self._member(name).whole(self.budget)
 
-    def _transposed(self, stream: IO[bytes], name: str, shape: tuple[int, ...], dtype: np.dtype[Any], _: bool) -> Array:
-        if prod(shape) * dtype.itemsize > LARGEST_WHOLE:
-            raise DataError(
-                f"expected rows one after another in a file this large, {name} of {self.path} is stored by columns; "
-                "save np.ascontiguousarray of it"
-            )
-        return self._rows(stream, name, shape[::-1], dtype, shape[-1]).transpose()
-
-    def _rows(self, stream: IO[bytes], name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rows: int) -> Array:
-        size = rows * prod(shape[1:]) * dtype.itemsize
-        data = stream.read(size)
-        if len(data) != size:
-            raise DataError(f"expected {size} more bytes, {name} of {self.path} ends before: it is damaged")
-        return np.frombuffer(data, dtype=dtype).reshape((rows, *shape[1:]) if shape else ())
+    def _member(self, name: str) -> Rows:
+        if name not in self._members:
+            self._members[name] = npz_member(self.path, name)
+        return self._members[name]
 
 
 class Npy(ArrayFile):
@@ -183,17 +168,38 @@ class Npy(ArrayFile):
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._mapped(name).shape)
 
+    def size(self, name: str) -> int:
+        return int(self._mapped(name).nbytes)
+
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
         mapped = {name: self._mapped(name) for name in names}
         for start in range(0, length, rows):
             yield {name: np.array(array[start : min(start + rows, length)]) for name, array in mapped.items()}
 
+    def whole(self, name: str, *, largest: int | None = None) -> Array:
+        self._check_size(name, largest)
+        return np.array(self._mapped(name))
+
     def _mapped(self, name: str) -> Array:
-        try:
-            array: Array = np.load(self._files[name], mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise DataError(f"expected a plain array, could not read {self._files[name]}: {error}") from error
-        return array
+        path = self._files[name]
+        with refusing(path, "a plain array (.npy)"), path.open("rb") as file:
+            dtype, shape, by_columns = npy_header(file, name, path)
+            begins = file.tell()
+            size = prod(shape) * dtype.itemsize
+            if begins + size != path.stat().st_size:
+                raise DataError(
+                    f"expected {size} bytes for shape {shape} in {path}, there are {path.stat().st_size - begins}: it "
+                    "is damaged"
+                )
+            if prod(shape[1:]) * dtype.itemsize > LARGEST_ROW:
+                raise DataError(f"expected rows of at most {LARGEST_ROW >> 20} MiB, {path} has {shape}")
+            # Nothing can be mapped of an empty array.
+            if not size:
+                return np.zeros(shape, dtype=dtype)
+            mapped: Array = np.memmap(
+                path, dtype=dtype, mode="r", offset=begins, shape=shape, order="F" if by_columns else "C"
+            )
+            return mapped
 
 
 class Parquet(ArrayFile):
@@ -202,7 +208,7 @@ class Parquet(ArrayFile):
     @cached_property
     def _columns(self) -> dict[str, list[str]]:
         groups: dict[str, list[str]] = {}
-        for column in self._schema:
+        for column in self._about[0]:
             if column.startswith("factor_") and column != "factor_names":
                 groups.setdefault("factors", []).append(column)
             else:
@@ -210,16 +216,8 @@ class Parquet(ArrayFile):
         return {name: sorted(columns, key=_number) for name, columns in groups.items()}
 
     @cached_property
-    def _schema(self) -> "polars.Schema":
-        schema: polars.Schema = self._guarded(lambda: self._scan.collect_schema())
-        return schema
-
-    @cached_property
-    def _scan(self) -> "polars.LazyFrame":
-        import polars
-
-        scan: polars.LazyFrame = self._guarded(lambda: polars.scan_parquet(self.path, glob=False))
-        return scan
+    def _about(self) -> "tuple[polars.Schema, int]":
+        return table_about(self.path)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -231,18 +229,20 @@ class Parquet(ArrayFile):
         return [column.removeprefix("factor_") for column in columns] if columns else None
 
     def shape(self, name: str) -> tuple[int, ...]:
-        import polars
-
-        count: polars.DataFrame = self._guarded(lambda: self._scan.select(polars.len()).collect())
-        first = next(self.chunks([name], 1, 1))[name]
-        return (int(count.item()), *first.shape[1:])
+        first = next(self.chunks([name], 1, min(1, self._about[1])), {}).get(name)
+        return (self._about[1], *(() if first is None else first.shape[1:]))
 
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
         wanted = [column for name in names for column in self._columns[name]]
         for start in range(0, length, rows):
             count = min(rows, length - start)
-            frame = self._guarded(lambda a=start, n=count: self._scan.slice(a, n).select(wanted).collect())
+            self.budget.stream(8 * count * len(wanted))
+            frame = table_slice(self.path, start, count, wanted)
             yield {name: self._array(frame, name) for name in names}
+
+    def whole(self, name: str, *, largest: int | None = None) -> Array:
+        self._check_size(name, largest)
+        return next(self.chunks([name], max(1, self._about[1]), max(1, self._about[1])))[name]
 
     def _array(self, frame: "polars.DataFrame", name: str) -> Array:
         columns = self._columns[name]
@@ -253,28 +253,38 @@ class Parquet(ArrayFile):
             except (TypeError, ValueError) as error:
                 raise DataError(f"expected lists of one length, column {columns[0]} of {self.path}: {error}") from error
         if not all(frame.schema[column].is_numeric() for column in columns):
-            raise DataError(f"expected numbers in the columns {', '.join(columns)} of {self.path}")
-        return frame.select(columns).to_numpy()
-
-    def _guarded(self, read: Any) -> Any:
-        import polars
-
-        try:
-            return read()
-        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise DataError(f"expected a parquet file, could not read {self.path}: {reason}") from error
+            raise DataError(f"expected numbers in the columns {', '.join(columns)[:300]} of {self.path}")
+        array = frame.select(columns).to_numpy()
+        # Empty cells of whole numbers, and numbers of other kinds, come as objects.
+        if array.dtype.kind not in "fiub":
+            named = ", ".join(columns)[:300]
+            raise DataError(f"expected a number in every row of {named} of {self.path}, some have none")
+        return array
 
 
 class Csv(Parquet):
     """A table with a header, its columns named as those of parquet."""
 
     @cached_property
-    def _scan(self) -> "polars.LazyFrame":
+    def _frame(self) -> "polars.DataFrame":
         import polars
 
-        scan: polars.LazyFrame = self._guarded(lambda: polars.scan_csv(self.path, glob=False))
-        return scan
+        # A number takes two characters at least, and at most eight bytes in memory.
+        self.budget.hold(8 * self.path.stat().st_size)
+        try:
+            return polars.read_csv(self.path, glob=False)
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+            reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+            raise DataError(f"expected a csv file with a header, could not read {self.path}: {reason}") from error
+
+    @cached_property
+    def _about(self) -> "tuple[polars.Schema, int]":
+        return self._frame.schema, self._frame.height
+
+    def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
+        for start in range(0, length, rows):
+            part = self._frame.slice(start, min(rows, length - start))
+            yield {name: self._array(part, name) for name in names}
 
 
 class HeldArrays(ArrayFile):
@@ -327,27 +337,20 @@ class AnnotatedData(ArrayFile):
     """The moments of q(z|x) that scvi-tools keeps in ``obsm`` of an .h5ad: ``..._qzm`` and ``..._qzv``, or by name."""
 
     @cached_property
-    def _members(self) -> dict[str, Any]:
-        import h5py
-
-        try:
-            file = h5py.File(self.path, "r")
-            held = file.get("obsm", {})
-            arrays = {str(name): held[name] for name in held if isinstance(held[name], h5py.Dataset)}
-        except (OSError, KeyError, RuntimeError) as error:
-            raise DataError(f"expected an .h5ad, could not read {self.path}: {error}") from error
-        return {_latent_name(name): array for name, array in arrays.items()}
+    def _members(self) -> dict[str, Rows]:
+        return {_latent_name(name): hdf5_array(self.path, f"obsm/{name}") for name in hdf5_names(self.path, "obsm")}
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._members)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._members[name].shape)
+        return self._members[name].shape
 
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
-        for start in range(0, length, rows):
-            yield {name: np.asarray(self._members[name][start : min(start + rows, length)]) for name in names}
+        streams = [self._members[name].in_rows(rows) for name in names]
+        for start, *parts in zip(range(0, length, rows), *streams, strict=False):
+            yield {name: part[: length - start] for name, part in zip(names, parts, strict=True)}
 
 
 def _latent_name(name: str) -> str:

@@ -20,10 +20,25 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised._io.budget import Budget
 from polarised._io.files import contained
-from polarised.errors import DataError
+from polarised.errors import DataError, PolarisedError
 
-__all__ = ["Rows", "idx", "mat_array", "norb_matrix", "npz_member", "refusing", "tar_members", "zip_members"]
+__all__ = [
+    "LARGEST_ROW",
+    "Rows",
+    "idx",
+    "mat_array",
+    "norb_matrix",
+    "npy_header",
+    "npz_member",
+    "npz_names",
+    "read_npz",
+    "refusal",
+    "refusing",
+    "tar_members",
+    "zip_members",
+]
 
 CHUNK = 16 << 20
 
@@ -37,6 +52,16 @@ LARGEST_MEMBER = 64 << 20
 LARGEST_HEADER_DIMENSION = 16
 
 
+LARGEST_ROW = 1 << 26
+
+
+MOST_ARRAYS = 1000
+
+
+# Real numbers, truth values and texts: what needs no unpickling.
+PLAIN_KINDS = "fiubU"
+
+
 COMPRESSED_ELEMENT = 15
 
 
@@ -47,11 +72,25 @@ class Rows:
     path: Path
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    chunks: Iterator[NDArray[Any]]
+    in_rows: Callable[[int], Iterator[NDArray[Any]]]
 
-    def whole(self) -> NDArray[Any]:
-        """Return all rows at once."""
-        return np.concatenate(list(self.chunks))
+    @property
+    def size(self) -> int:
+        """The bytes of the whole array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def chunks(self) -> Iterator[NDArray[Any]]:
+        """Chunks of rows of about 16 MiB."""
+        return self.in_rows(max(1, CHUNK // max(1, math.prod(self.shape[1:]) * self.dtype.itemsize)))
+
+    def whole(self, budget: Budget | None = None) -> NDArray[Any]:
+        """Return all rows at once, which come out of the file's budget before any is read."""
+        (Budget.of(self.path) if budget is None else budget).hold(self.size)
+        if not self.shape:
+            return next(self.in_rows(1)).reshape(())
+        parts = list(self.chunks)
+        return np.concatenate(parts) if parts else np.zeros(self.shape, dtype=self.dtype)
 
 
 @contextmanager
@@ -59,11 +98,15 @@ def refusing(path: Path, kind: str) -> Iterator[None]:
     """Turn whatever a damaged file makes a parser raise into one error with the file's name and the remedy."""
     try:
         yield
-    except DataError:
+    except PolarisedError:
+        raise
+    except (FileNotFoundError, PermissionError):
+        # Not the file's fault: the system's words name it.
         raise
     # Parsers of other libraries raise nearly anything on damaged bytes.
     except Exception as error:
-        raise refusal(path, kind, f"{type(error).__name__}: {error}") from error
+        reason = " ".join(str(error).split())[:300]
+        raise refusal(path, kind, f"{type(error).__name__}: {reason}") from error
 
 
 def refusal(path: Path, kind: str, came: str) -> DataError:
@@ -111,8 +154,68 @@ def idx(path: Path) -> Rows:
     return _array(path, "an idx array of bytes", header)
 
 
+def npy_header(file: IO[bytes], name: str, path: Path) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+    """Read the header of an .npy stream: type, shape, and whether it is stored by columns (Fortran order).
+
+    Args:
+        file: The stream, at its beginning; afterwards at the first number.
+        name: The array's name, for the error.
+        path: The file it is in, for the error.
+
+    Returns:
+        Plain numbers' (or texts') type, a shape that is no trap, and the order.
+
+    Raises:
+        DataError: It holds objects, or its shape is negative, or vast though it holds nothing.
+    """
+    version = np.lib.format.read_magic(file)
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+    if read is None:
+        raise DataError(f"expected {name!r} of {path} in version 1 or 2 of .npy, got {version}; save it with numpy")
+    shape, fortran, dtype = read(file)
+    if dtype.hasobject or dtype.kind not in PLAIN_KINDS:
+        raise DataError(
+            f"expected plain numbers, {name!r} of {path} holds {str(dtype)[:80]}, which would have to be unpickled and "
+            "is refused; save plain arrays"
+        )
+    # An array of no bytes may claim any size: (2**62, 0) would be walked through row by row.
+    apparent = math.prod(max(1, size) for size in shape) * max(1, dtype.itemsize)
+    empty = 0 in shape or dtype.itemsize == 0
+    if len(shape) > LARGEST_HEADER_DIMENSION or min(shape, default=0) < 0 or (empty and apparent > PIECE):
+        raise DataError(f"expected a sensible shape, {name!r} of {path} has {str(shape)[:80]}: it is damaged")
+    return dtype, tuple(int(size) for size in shape), fortran and len(shape) > 1
+
+
+def npz_names(path: Path) -> tuple[str, ...]:
+    """Return the names of the arrays in an .npz.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.npz"
+    >>> np.savez(file, a=np.arange(3), b=np.arange(2))
+    >>> npz_names(file)
+    ('a', 'b')
+    """
+    with refusing(path, "an .npz of plain arrays"), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if len(names) > MOST_ARRAYS:
+        raise DataError(f"expected at most {MOST_ARRAYS} arrays in {path}, it has {len(names)}; is it the right file?")
+    return tuple(dict.fromkeys(name.removesuffix(".npy") for name in names if name.endswith(".npy")))
+
+
 def npz_member(path: Path, name: str) -> Rows:
     """Read one array of an .npz; arrays of objects are refused, since they would have to be unpickled.
+
+    What is stored by columns (Fortran order) has no rows to stream: it is read whole, within the file's budget.
+
+    Args:
+        path: The .npz.
+        name: The array's name in it.
+
+    Returns:
+        The array, of which nothing but the header is read yet.
+
+    Raises:
+        DataError: It is not there, damaged, of objects, or larger than the file.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "a.npz"
@@ -120,24 +223,53 @@ def npz_member(path: Path, name: str) -> Rows:
     >>> npz_member(file, "a").whole()
     array([0, 1, 2])
     """
-    kind = f"an .npz with the array {name!r}"
+    names = npz_names(path)
+    if name not in names:
+        there = ", ".join(names)[:300] or "nothing"
+        raise DataError(f"expected the array {name!r} in {path}, which has {there}; name one of its arrays")
+    by_columns = False
 
     def header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        version = np.lib.format.read_magic(file)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-        shape, fortran, dtype = read(file)
-        if dtype.hasobject:
-            raise DataError(f"expected plain numbers as {name!r} in {path}, got pickled objects; save it as numbers")
-        if fortran and len(shape) > 1:
-            raise DataError(f"expected {name!r} of {path} in C order, got Fortran order; save a copy in C order")
-        return dtype, shape
+        nonlocal by_columns
+        dtype, shape, by_columns = npy_header(file, name, path)
+        return dtype, shape[::-1] if by_columns else shape
 
-    with refusing(path, kind), zipfile.ZipFile(path) as archive:
-        names = [member.removesuffix(".npy") for member in archive.namelist()]
-        if name not in names:
-            there = ", ".join(names) or "nothing"
-            raise DataError(f"expected the array {name!r} in {path}, which has {there}; name one of its arrays")
-    return _array(path, kind, header, member=f"{name}.npy")
+    rows = _array(path, f"an .npz with the array {name!r}", header, member=f"{name}.npy", empty=True)
+    if not by_columns:
+        return rows
+
+    def transposed(count: int) -> Iterator[NDArray[Any]]:
+        array = rows.whole().transpose()
+        for start in range(0, len(array), count):
+            yield array[start : start + count]
+
+    return Rows(path, rows.shape[::-1], rows.dtype, transposed)
+
+
+def read_npz(path: Path, *, largest: int | None = None) -> dict[str, NDArray[Any]]:
+    """Return every array of an .npz, all of them within one budget.
+
+    Args:
+        path: The .npz.
+        largest: How many bytes they may have together, where that is known.
+
+    Returns:
+        The arrays by name.
+
+    Raises:
+        DataError: It is damaged, of objects, or unpacks to more than its size on disk allows.
+        FileNotFoundError: It is not there.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.npz"
+    >>> np.savez(file, a=np.arange(3), b=np.ones((2, 2)))
+    >>> sorted(read_npz(file))
+    ['a', 'b']
+    """
+    budget = Budget.of(path)
+    if largest is not None:
+        budget.held = min(budget.held, largest)
+    return {name: npz_member(path, name).whole(budget) for name in npz_names(path)}
 
 
 def mat_array(content: bytes, name: str, path: Path, *, shape: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -162,8 +294,10 @@ def mat_array(content: bytes, name: str, path: Path, *, shape: tuple[int, ...]) 
 
 def tar_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
     """Give name and content of the ordinary files of a tar archive that end in `suffix`; nothing is unpacked."""
+    budget = Budget.of(path)
     with refusing(path, "a tar archive"), tarfile.open(path) as archive:
         for member in archive:
+            budget.stream(member.size)
             if not member.isreg() or not member.name.endswith(suffix):
                 continue
             contained(path, member.name, source=path)
@@ -175,12 +309,14 @@ def tar_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
 
 def zip_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
     """Give name and content of the files of a zip archive that end in `suffix`, by name; nothing is unpacked."""
+    budget = Budget.of(path)
     with refusing(path, "a zip archive"), zipfile.ZipFile(path) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(suffix)]
         for member in sorted(members, key=lambda member: member.filename):
             contained(path, member.filename, source=path)
             if member.file_size > LARGEST_MEMBER:
                 raise refusal(path, "a zip archive", f"{member.filename} of {member.file_size} bytes")
+            budget.stream(member.file_size)
             with archive.open(member) as file:
                 content = _exactly(file, member.file_size)
                 _at_end(file)
@@ -209,25 +345,31 @@ def _check_compressed_elements(content: bytes) -> None:
 Header = Callable[[IO[bytes]], tuple[np.dtype[Any], tuple[int, ...]]]
 
 
-def _array(path: Path, kind: str, header: Header, *, member: str | None = None) -> Rows:
+def _array(path: Path, kind: str, header: Header, *, member: str | None = None, empty: bool = False) -> Rows:
     with refusing(path, kind), _opened(path, member) as file:
         dtype, shape = header(file)
         begins = file.tell()
-        if not shape or min(shape) < 1 or dtype.itemsize < 1:
+        if not empty and (not shape or min(shape) < 1 or dtype.itemsize < 1):
             raise ValueError(f"an array of shape {shape}")
         _fits(path, member, begins + math.prod(shape) * dtype.itemsize)
+        row = math.prod(shape[1:]) * dtype.itemsize
+        if row > LARGEST_ROW:
+            raise DataError(f"expected rows of at most {LARGEST_ROW >> 20} MiB in {path}, its shape is {shape}")
 
-    def chunks() -> Iterator[NDArray[Any]]:
+    def in_rows(count: int) -> Iterator[NDArray[Any]]:
+        budget = Budget.of(path)
         with refusing(path, kind), _opened(path, member) as file:
             _exactly(file, begins)
-            row = math.prod(shape[1:]) * dtype.itemsize
-            step = max(1, CHUNK // row)
-            for start in range(0, shape[0], step):
-                rows = min(step, shape[0] - start)
+            if not shape:
+                yield np.frombuffer(_exactly(file, dtype.itemsize), dtype=dtype)
+                return
+            for start in range(0, shape[0], count):
+                rows = min(count, shape[0] - start)
+                budget.stream(rows * row)
                 yield np.frombuffer(_exactly(file, rows * row), dtype=dtype).reshape(rows, *shape[1:])
             _at_end(file)
 
-    return Rows(path, tuple(shape), dtype, chunks())
+    return Rows(path, tuple(shape), dtype, in_rows)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ hostile file ends in a `DataError` and never in a large allocation.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -193,19 +194,6 @@ def _varint(data: bytes, position: int, where: str) -> tuple[int, int]:
     raise DataError(f"expected a number of at most ten bytes in {where}, got a longer one; the file is damaged")
 
 
-def _crc_table() -> list[int]:
-    values = list(range(256))
-    for _ in range(8):
-        values = [(value >> 1) ^ 0x82F63B78 if value & 1 else value >> 1 for value in values]
-    return values
-
-
-_TABLE = _crc_table()
-
-
 def _masked_crc(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    crc ^= 0xFFFFFFFF
+    crc = int(google_crc32c.value(data))
     return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF

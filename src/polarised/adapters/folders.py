@@ -5,14 +5,27 @@ import logging
 import pickle
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from polarised.errors import DataError
 
 __all__ = ["load_diffusers", "load_pythae", "load_scvi", "saved_by"]
 
 LARGEST_CONFIG = 1 << 20
-CONTAINERS = ("slice", "set", "frozenset", "dict", "list", "tuple", "complex", "bytes", "bytearray", "int", "float", "str")
+CONTAINERS = (
+    "slice",
+    "set",
+    "frozenset",
+    "dict",
+    "list",
+    "tuple",
+    "complex",
+    "bytes",
+    "bytearray",
+    "int",
+    "float",
+    "str",
+)
 # What the pickle of a scvi-tools model may name: arrays, tables and plain containers, nothing that acts.
 HARMLESS: dict[str, tuple[str, ...]] = {
     "collections": ("OrderedDict", "defaultdict"),
@@ -41,7 +54,7 @@ HARMLESS_HOMES = (
 )
 
 
-def saved_by(folder: Path) -> str | None:
+def saved_by(folder: Path) -> Literal["diffusers", "pythae", "scvi"] | None:
     """Return whose model a folder holds: diffusers, pythae or scvi, or None.
 
     >>> saved_by(Path("."))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from polarised import registry
-from polarised.bibliography import bibtex, keys_of_specs, specs_of_config
+from polarised.bibliography import cite_specs, specs_of_config
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError
 from polarised.regime import Encodings
@@ -76,6 +76,10 @@ class StoredRun:
         """Return the record of its training, where there is one."""
         return self._table("history.parquet")
 
+    def forecast(self) -> "polars.DataFrame | None":
+        """Return the forecast's variables alive over beta, where one was made before training."""
+        return self._table("forecast.parquet")
+
     def snapshots(self) -> "polars.DataFrame | None":
         """Return the types while it trained, where they were looked at."""
         from polarised.regime.timeline import load_timeline
@@ -103,7 +107,7 @@ class StoredRun:
 
     def citation(self) -> str:
         """Return the works it rests on as BibTeX."""
-        return bibtex(keys_of_specs(specs_of_config(self.config)))
+        return "\n".join(cite_specs(specs_of_config(self.config)).values())
 
     def _table(self, name: str) -> "polars.DataFrame | None":
         import polars

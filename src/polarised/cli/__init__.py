@@ -1,17 +1,22 @@
 """The command line: one line each to the library. Heavy imports happen inside the commands."""
 
+import signal
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from polarised.cli.cite import cite
+from polarised.cli.cure import cure
 from polarised.cli.datasets import app as datasets
 from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
 from polarised.cli.dimensions import dimensions
 from polarised.cli.evaluate import evaluate
+from polarised.cli.failures import listening, sentence_of
+from polarised.cli.forecast import forecast
 from polarised.cli.prune import prune
 from polarised.cli.report import explore, report
 from polarised.cli.screen import as_flags
@@ -51,13 +56,17 @@ class _Commands(TyperGroup):
         except BrokenPipeError:
             # Whoever reads what we print has seen enough: the frame around the commands ends without a word.
             raise
-        except OSError as error:
-            where = "" if error.filename is None else f"could not write or read {error.filename}: "
-            typer.secho(f"error: {where}{error.strerror or error}", fg=typer.colors.RED, err=True)
-            ctx.exit(1)
         except KeyboardInterrupt as interrupt:
             typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
-            ctx.exit(130)
+            ctx.exit(128 + getattr(interrupt, "signal", signal.SIGINT))
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            # Wrong use that the parser itself found has an exit code and words of its own.
+            if hasattr(error, "exit_code"):
+                raise
+            typer.secho(f"error: {sentence_of(error)}", fg=typer.colors.RED, err=True)
+            ctx.exit(1)
         finally:
             warnings.showwarning = before
 
@@ -76,22 +85,22 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(train)
-app.command()(diagnose)
-app.command()(prune)
-app.command()(dimensions)
-app.command()(report)
-app.command()(explore)
-app.command()(evaluate)
-app.command()(cite)
-app.add_typer(datasets, name="datasets")
-app.add_typer(study, name="study")
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Look": (diagnose, forecast, evaluate, report, explore),
+    "Act": (train, cure, prune),
+    "Study": (cite, demo),
+}
+for _panel, _commands in PANELS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+app.add_typer(study, name="study", rich_help_panel="Study")
+app.add_typer(datasets, name="datasets", rich_help_panel="Study")
+app.command(hidden=True)(dimensions)
 
 
 def _version(show: bool) -> None:
     if show:
-        from polarised import __version__
+        from polarised._version import __version__
 
         typer.echo(f"polarised {__version__}")
         raise typer.Exit
@@ -103,7 +112,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Which latent variables of a VAE are alive? Diagnose, compare, prune, train and reproduce.
+    """Which latent variables of a VAE are used? Diagnose, forecast, cure, prune, train and reproduce.
 
     Start with [bold]polarised demo[/bold], or point [bold]polarised diagnose[/bold] at your own model.
     """
@@ -111,4 +120,5 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
-    app()
+    with listening():
+        app()

@@ -8,7 +8,8 @@ import typer
 from polarised.cli.screen import Data, Json, Quiet, ScaleKind, Seed, as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
-    import polars
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from polarised.adapters.targets import Target
@@ -42,8 +43,8 @@ def evaluate(
     Example: [bold]polarised evaluate runs/my-run --metrics total_correlation,mig,dci[/bold]
     """
     from polarised.adapters.targets import open_target
-    from polarised.metrics.evaluation import BY_DRAWING, prior_scale
     from polarised.metrics.evaluation import evaluate as score
+    from polarised.registry import record
 
     opened = open_target(target)
     encodings = _encoded(opened, data, scale_kind, examples, seed)
@@ -51,12 +52,11 @@ def evaluate(
         ("mean", "sampled") if representation == "both" else (representation,)
     )
     names = [name.strip() for name in metrics.split(",") if name.strip()]
+    everything = names == ["all"]
     # Arrays hold the images that were encoded; a model with its data can encode any.
-    drawn = [] if opened.kind == "arrays" else [name for name in names if name in BY_DRAWING]
-    others = [name for name in names if name not in drawn]
-    scores = score(encodings, metrics="all" if names == ["all"] else others, representation=kinds, seed=seed)
-    if drawn:
-        scores.extend(_by_drawing(opened, data, drawn, kinds, prior_scale(encodings), seed))
+    drawn = opened.kind != "arrays" and not everything and any("drawing" in record("metric", n).needs for n in names)
+    draw = _drawing(opened, data, seed) if drawn else None
+    scores = score(encodings, metrics="all" if everything else names, representation=kinds, draw=draw, seed=seed)
     if json:
         print_json({"target": str(target), "seed": seed, "scores": scores.to_dicts()})
         return
@@ -83,23 +83,12 @@ def _images(opened: "Target", data: str | None) -> Any:
     return opened.data() if data is None else images_named(data)
 
 
-def _by_drawing(
-    opened: "Target", data: str | None, metrics: list[str], kinds: tuple[Any, ...], scale: Any, seed: int
-) -> "polars.DataFrame":
-    """Score what holds a factor fixed and draws the others."""
-    import polars
-
+def _drawing(opened: "Target", data: str | None, seed: int) -> "Callable[[Any], Any]":
+    """Return how to encode images of any combination of factors, for scores that hold a factor fixed."""
     from polarised.adapters.native import represent_by_drawing
-    from polarised.metrics.evaluation import BY_DRAWING
-    from polarised.metrics.reading import reading
 
-    vae, images, rows = opened.vae(), _images(opened, data), []
-    for kind in kinds:
-        represent, sizes = represent_by_drawing(vae, images, kind, seed=seed)
-        for metric in metrics:
-            scored = BY_DRAWING[metric](represent, sizes, scale, seed)
-            rows += [(name, kind, value, reading(name)) for name, value in scored.items()]
-    return polars.DataFrame(rows, schema=["metric", "representation", "value", "reading"], orient="row")
+    vae, images = opened.vae(), _images(opened, data)
+    return lambda kind: represent_by_drawing(vae, images, kind, seed=seed)
 
 
 def _show(scores: list[dict[str, object]], screen: "Console") -> None:

@@ -76,6 +76,7 @@ def run(
     gpus: Gpus = None,
     out: Annotated[str | None, typer.Option(help="Folder or fsspec address of the results.")] = None,
     models: Annotated[Path | None, typer.Option(help="Measure the trained models of this folder instead.")] = None,
+    shard: Annotated[str | None, typer.Option(help="Do one share of the runs and end, e.g. 2/8 in a queue.")] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -88,6 +89,8 @@ def run(
 
     if models is not None and executor != "local":
         raise ConfigError(f"expected --models with --executor local, got {executor}; nothing is trained")
+    if shard is not None and (models is not None or executor != "local"):
+        raise ConfigError("expected --shard with --executor local and without --models: the queue deals it out")
     silent = quiet or json
     outcome = do(
         name,
@@ -96,6 +99,7 @@ def run(
         out=out,
         executor=_executor(executor, jobs, address, cpus, gpus),
         models=models,
+        shard=shard,
         jobs=jobs,
         progress=not silent,
         tell=_tell(silent),
@@ -104,8 +108,36 @@ def run(
 
 
 @app.command()
+def script(
+    name: Name,
+    settings: Settings = None,
+    scale: Scale = None,
+    out: Annotated[str, typer.Option(help="Folder of the results, which every node sees.")] = "runs/study",
+    slurm: Annotated[bool, typer.Option("--slurm", help="For SLURM, the one queue there is a script for.")] = True,
+    shards: Annotated[int, typer.Option(help="Jobs that share the runs.", min=1)] = 8,
+    cpus: Annotated[int, typer.Option(help="Processors, and runs at a time, of a job.", min=1)] = 1,
+    hours: Annotated[float, typer.Option(help="The longest time of a job.")] = 24.0,
+    memory: Annotated[int, typer.Option(help="Gigabytes for each processor.", min=1)] = 4,
+    gpus: Annotated[int, typer.Option(help="GPUs of a job.", min=0)] = 0,
+) -> None:
+    """Print a script that does a study as an array of jobs of SLURM; look at it, then submit it.
+
+    Example: [bold]polarised study script be_more_active --slurm --shards 16 --out /shared/study > study.sh[/bold]
+    """
+    from polarised.study.grid import load_study
+    from polarised.study.queue import slurm_script
+
+    study = load_study(name, scale=scale, settings=settings or [])
+    arguments = [name, *(settings or []), *(("--scale", study.scale) if study.scale else ()), "--out", out]
+    jobs = min(shards, len(study.points))
+    typer.echo(
+        slurm_script(arguments, jobs=jobs, name=study.name, cpus=cpus, hours=hours, memory=memory, gpus=gpus), nl=False
+    )
+
+
+@app.command()
 def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs = 0, json: Json = False) -> None:
-    """Say what a study will cost, from a short calibration on this machine; nothing is started.
+    """Say what a study will cost, by a short calibration here, and what its seeds can decide; nothing is started.
 
     Example: [bold]polarised study plan be_more_active --scale paper --jobs 64[/bold]
     """
@@ -124,6 +156,8 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
                 "core_hours": result.core_hours,
                 "workers": workers,
                 "days": result.days(workers),
+                "decidable": [power.to_dict() for power in result.powers],
+                "outlook": result.outlook,
             }
         )
         return
@@ -145,6 +179,10 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
         f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
+    screen.print(as_it_is(result.outlook), soft_wrap=True)
+    if result.powers:
+        told = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.words) for one in result.powers]
+        screen.print(table("What the seeds can decide", ("claim", "statistic", "seeds", "decided in 4 of 5"), told))
 
 
 @app.command()
@@ -175,7 +213,9 @@ def status(folder: Folder, json: Json = False) -> None:
     screen.print(table("By method", ("method", *STATES), rows))
     for state in found.runs:
         if state.state == "running":
-            screen.print(f"running {state.point.run.name}: step {state.step:,} of {state.point.run.training.steps:,}")
+            where = f" on {as_it_is(state.host)}, {state.pace:.0f} steps/s" if state.host else ""
+            words = f"running {state.point.run.name}: step {state.step:,} of {state.point.run.training.steps:,}{where}"
+            screen.print(words, soft_wrap=True)
     for run_name, reason in found.failures.items():
         screen.print(f"[red]failed[/] {run_name}: {as_it_is(reason)}", soft_wrap=True)
     if found.failures:
@@ -215,9 +255,39 @@ def retry(
 
 
 @app.command()
+def doctor(
+    folder: Annotated[Path, typer.Argument(help="The folder of a study.")],
+    repair: Annotated[bool, typer.Option("--repair", help="Put damaged files aside and measure again.")] = False,
+    json: Json = False,
+) -> None:
+    """Check every file of a study's folder; say what is damaged and repair what can be computed again.
+
+    Example: [bold]polarised study doctor runs/be_more_active-laptop --repair[/bold]
+    """
+    from dataclasses import asdict
+
+    from polarised.study.doctor import examine_folder
+    from polarised.study.workflow import counted
+
+    found = list(examine_folder(folder, repair=repair))
+    if json:
+        print_json({"findings": [asdict(finding) for finding in found]})
+    else:
+        screen = console()
+        for finding in found:
+            screen.print(as_it_is(finding.sentence), soft_wrap=True)
+        left = sum(not finding.repaired for finding in found)
+        words = "every file is as it should be" if not found else f"{counted(len(found), 'file')} damaged, {left} left"
+        screen.print(f"{as_it_is(folder)}: {words}", soft_wrap=True)
+    if not all(finding.repaired for finding in found):
+        raise typer.Exit(1)
+
+
+@app.command()
 def collect(
     folder: Folder,
     rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
     json: Json = False,
 ) -> None:
     """Write the tidy table of what is done so far: results.parquet.
@@ -230,7 +300,7 @@ def collect(
     rules: dict[str | None, Rule | None] = {None: None, "used": "used", "standard": "standard", "relative": "relative"}
     if rule not in rules:
         raise ConfigError(f"expected --rule used, relative or standard, got {rule!r}")
-    path = collected(folder, rule=rules[rule])
+    path = collected(folder, rule=rules[rule], mixed=mixed)
     if json:
         print_json({"results": str(path)})
     else:
@@ -241,25 +311,40 @@ def collect(
 def verify(
     results: Annotated[str, typer.Argument(help="A study's folder or fsspec address, or its results.parquet.")],
     study: Annotated[str | None, typer.Option(help="The study whose claims to check; none: the folder's.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="List every verdict with its numbers.")] = False,
     json: Json = False,
 ) -> None:
-    """Check a paper's claims on the results: confirmed, not confirmed or undecided, each with its numbers.
+    """Check the papers' claims on the results: confirmed, refuted, undecided or not testable, by paper and method.
 
-    Example: [bold]polarised study verify runs/be_more_active-laptop[/bold]
+    Example: [bold]polarised study verify runs/be_more_active-laptop --all[/bold]
     """
-    from polarised.study.verify import verify as verified
+    from polarised.study import verify as verified
+    from polarised.study.claims.check import WORDS, titled
 
-    verdicts = verified(results, study=study)
+    found = verified(results, study=study)
     if json:
-        print_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
+        print_json(found.to_dict())
         return
     screen = console()
-    colours = {"confirmed": "green", "not confirmed": "red", "undecided": "yellow"}
-    for verdict in verdicts:
-        screen.print(
-            f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]: {as_it_is(verdict.claim)}", soft_wrap=True
-        )
-        screen.print(f"    {as_it_is(verdict.evidence)}", soft_wrap=True)
+    screen.print(found.headline, soft_wrap=True)
+    rows = [
+        (as_it_is(titled(row["paper"])), as_it_is(row["method"]), *(str(row[word] or "") for word in WORDS))
+        for row in found.summary
+    ]
+    screen.print(table("By paper and method", ("paper", "method", *WORDS), rows))
+    if not every:
+        screen.print("Every verdict with its numbers: [bold]--all[/bold]; what each claim says: docs/ledger.md")
+        return
+    colours = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "not testable": "dim"}
+    for name, verdicts in found.by_claim.items():
+        counted_in = "holds in {} of {}: ".format(*found.holds[name]) if name in found.holds else ""
+        screen.print(f"[bold]{as_it_is(name)}[/] {counted_in}{as_it_is(f'“{verdicts[0].claim}”')}", soft_wrap=True)
+        for verdict in verdicts:
+            stands = "" if verdict.survives is None else f" ({'stands' if verdict.survives else 'falls'} after Holm)"
+            where = " on ".join(filter(None, (verdict.method, verdict.dataset)))
+            word = f"[{colours[verdict.verdict]}]{verdict.verdict}[/]{stands}"
+            said = as_it_is(": ".join(filter(None, (where, verdict.evidence))))
+            screen.print(f"    {word} {said}", soft_wrap=True)
 
 
 @app.command()
@@ -316,6 +401,9 @@ def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
         screen = console(quiet=quiet)
         words = f"{outcome.done} of {counted(outcome.total, 'run')} done, {outcome.failed} failed"
         screen.print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
+        if outcome.shard is not None:
+            command = f"polarised study collect {shlex.quote(root)}"
+            screen.print(f"When every share is done: [bold]{as_it_is(command)}[/bold]", soft_wrap=True)
         if outcome.results is not None:
             screen.print(f"The table: [bold]{as_it_is(outcome.results)}[/bold]", soft_wrap=True)
         if page is not None:
@@ -323,7 +411,7 @@ def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
     if outcome.failed:
         failed = counted(outcome.failed, "run")
         typer.echo(f"{failed} failed; see polarised study status {shlex.quote(root)}", err=True)
-    if outcome.failed or not outcome.done:
+    if outcome.failed or not (outcome.done or outcome.shard):
         raise typer.Exit(1)
 
 

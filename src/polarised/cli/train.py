@@ -26,11 +26,17 @@ def train(
     from polarised.training import keep_freed_memory
 
     keep_freed_memory()
-    directory = train_run(config, settings=settings or [], out=out, progress=not quiet)
+    screen = console(quiet=quiet or json)
+    directory = train_run(
+        config,
+        settings=settings or [],
+        out=out,
+        progress=not quiet,
+        tell=None if quiet or json else lambda line: screen.print(f"[dim]{as_it_is(line)}[/dim]", soft_wrap=True),
+    )
     diagnosis = diagnose(directory)
     if json:
         print_json({**diagnosis.to_dict(), "directory": str(directory)})
     else:
-        screen = console(quiet=quiet)
         show_diagnosis(diagnosis, screen)
         screen.print(f"\nThe run: [bold]{as_it_is(directory)}[/bold]")

@@ -22,18 +22,41 @@ _SHUFFLES = 20
 
 
 class SAP(NamedTuple):
-    """The separated attribute predictability and the (d, F) matrix it is read from."""
+    """The separated attribute predictability and the (d, F) matrix it is read from.
+
+    Args:
+        score: The mean gap over factors.
+        matrix: The predictability (d, F) of each factor by each variable.
+    """
 
     score: float
     matrix: Floats
 
 
-@register("metric")
+@register(
+    "metric",
+    title="MIG",
+    reading="How far the best variable of each factor is ahead of the second, as a share of the factor's entropy: "
+    "1 is one variable for each factor, 0 is a tie.",
+    needs=("factors",),
+    references=("Chen2018", "Locatello2019"),
+)
 def mig(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> float:
     """Return the mutual information gap: how far the best variable of each factor is ahead of the second.
 
     MIG = mean_k ( I(b_i; f_k) - I(b_j; f_k) ) / H(f_k), i the best and j the second best variable.
     [Chen2018, eq. 6; Locatello2019] A factor with a single value is left out; a single variable has no rival.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        bins: Number of equal-width bins of each variable.
+
+    Returns:
+        The mean gap over factors, between 0 and 1.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
 
     >>> mig([[0.0, 0.0], [1.0, 0.0]], [0, 1])
     1.0
@@ -48,6 +71,17 @@ def nmi_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) 
     """Return the (d, F) share of each factor's entropy that each binned variable knows.
 
     NMI_ik = I(b_i; f_k) / H(f_k), 0 for a factor with a single value.  [Cheng2021, fig. 8]
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        bins: Number of equal-width bins of each variable.
+
+    Returns:
+        The shares (d, F).
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
 
     >>> nmi_matrix([[0.0, 0.0], [1.0, 0.0]], [0, 1])
     array([[1.],
@@ -65,6 +99,16 @@ def r2_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike) -> Floats:
     R2_ik = cov(z_i, f_k)^2 / (var z_i var f_k), 0 where one of them is (nearly) constant.
     [Kumar2018; Cheng2021, sec. 6]
 
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+
+    Returns:
+        The squared correlations (d, F).
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+
     >>> r2_matrix([[0.0, 0.0], [1.0, 0.0]], [0, 1])
     array([[1.],
            [0.]])
@@ -81,7 +125,13 @@ def r2_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike) -> Floats:
     return np.asarray(np.divide(covariance**2, product, out=np.zeros_like(covariance), where=known))
 
 
-@register("metric")
+@register(
+    "metric",
+    title="SAP",
+    reading="How far the best single predictor of each factor is ahead of the second, in accuracy: 0 is a tie.",
+    needs=("factors",),
+    references=("Kumar2018", "Locatello2019"),
+)
 def sap(
     codes: npt.ArrayLike,
     factors: npt.ArrayLike,
@@ -94,6 +144,19 @@ def sap(
     SAP = mean_k ( S_ik - S_jk ), i best and j second for factor k.  [Kumar2018; Locatello2019] Discrete: S is the test
     accuracy of a balanced linear support vector classifier (C = 0.01) of one variable; continuous: the squared
     correlation on the training rows.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        kind: "discrete" classifies, "continuous" correlates with the factor's index.
+        n_train: Leading rows that train; two thirds if not given.
+
+    Returns:
+        The score with its matrix.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: `n_train` leaves too few rows to train or to test.
 
     >>> z = np.linspace(-1.0, 1.0, 90)[:, None] * [1.0, 0.0]
     >>> sap(z[::-1], (z[::-1, 0] > 0).astype(int), kind="continuous", n_train=80).score > 0.5
@@ -113,12 +176,28 @@ def sap(
     return SAP(float(_gaps(matrix).mean()), matrix)
 
 
-@register("metric")
+@register(
+    "metric",
+    reading="1 if every variable tells of one factor only; random codes score high too, so read it with MIG.",
+    needs=("factors",),
+    references=("Ridgeway2018", "Locatello2019"),
+)
 def modularity(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> float:
     """Return how exclusively each variable tells of one factor: 1 for one factor each.
 
     mean_i 1 - (sum_k M_ik^2 - max_k M_ik^2) / ((F - 1) max_k M_ik^2), M the mutual information; a variable that tells
     nothing counts 0.  [Ridgeway2018; Locatello2019] With one factor there is nothing to mix up.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        bins: Number of equal-width bins of each variable.
+
+    Returns:
+        The mean over variables, between 0 and 1.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
 
     >>> modularity([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[0, 0], [1, 0], [0, 1], [1, 1]])
     1.0
@@ -144,13 +223,30 @@ def disintegration(
 ) -> "pl.DataFrame":
     """Return a table of which factors are spread over several mutually independent variables.
 
-    A row a factor: the variables whose R2 (or NMI) with it exceeds ``threshold``, best first, their scores, the gap of
-    the two best, the largest set of them that are independent pair by pair, the largest dependence within it, and
-    whether the factor is disintegrated, which is when that set has at least two.  [Cheng2021, sec. 6.3] Dependence is
-    sqrt(1 - exp(-2 I)), |correlation| where both are Gaussian, I their mutual information in 20 bins less what it is
-    for shuffled rows; a pair is independent where that is at most ``independence`` or I within what shuffling gives
-    by chance. So cos and sin of one angle are no disintegration, uncorrelated as they are. ``used`` are the
-    variables that may carry a factor, all unless given; ``seed`` shuffles.
+    One row for each factor: the variables whose R2 (or NMI) with it exceeds ``threshold``, best first, their scores,
+    the gap of the two best, the largest set of them that are independent pair by pair, the largest dependence within
+    it, and whether the factor is disintegrated, which is when that set has at least two. [Cheng2021, sec. 6.3]
+    Dependence is sqrt(1 - exp(-2 I)), |correlation| where both are Gaussian, I their mutual information in 20 bins less
+    what it is for shuffled rows; a pair is independent where that is at most ``independence`` or I within what
+    shuffling gives by chance. So cos and sin of one angle are no disintegration, uncorrelated as they are. ``used`` are
+    the variables that may carry a factor, all unless given; ``seed`` shuffles.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        factor_names: Names of the factors; numbered if not given.
+        measure: What a variable must have with a factor: "r2" or "nmi".
+        threshold: From how much on it carries the factor.
+        independence: Largest dependence of a pair that counts as independent.
+        used: Indices of the variables that may carry a factor.
+        seed: Seed of the shuffles.
+
+    Returns:
+        One row for each factor.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: The names or the indices do not fit.
 
     >>> z = np.random.default_rng(0).normal(size=(500, 2))
     >>> split = (z.sum(axis=1) > 0).astype(int)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from polarised import registry
 from polarised._io.files import replacing
+from polarised._io.text import parse_json
 from polarised.errors import ConfigError, DataError
 from polarised.models.likelihoods import Likelihood
 from polarised.models.networks import Decoder, Encoder, seeded_weights
@@ -20,9 +21,18 @@ from polarised.models.priors import Prior
 
 __all__ = ["VAE", "build_vae", "load_vae", "save_vae"]
 
+# A real one has about two thousand characters; thousands of layers would take minutes to build.
+LARGEST_HEADER = 1 << 14
+
 
 class VAE(nn.Module):
     """Join p(z|u), p(x|z) and q(z|x, u); a model without auxiliary variables ignores u [Kingma2014; Khemakhem2020].
+
+    Args:
+        encoder: Computes mean and log-variance of q(z|x, u).
+        decoder: Computes the parameters of p(x|z).
+        prior: p(z|u).
+        likelihood: What the decoder's outputs mean.
 
     >>> import torch
     >>> vae = build_vae({"architecture": "mlp", "latents": 3}, shape=(1, 16, 16), seed=0)
@@ -45,20 +55,50 @@ class VAE(nn.Module):
         return self.encoder.shape
 
     def posterior(self, x: Tensor, u: Tensor | None = None) -> DiagonalGaussian:
-        """Return q(z|x, u) of a batch."""
+        """Return q(z|x, u) of a batch.
+
+        Args:
+            x: The images, (B, *shape).
+            u: Their auxiliary variables, (B, k), if the model takes them.
+
+        Returns:
+            The posterior.
+        """
         return DiagonalGaussian(*self.encoder(x, u))
 
     def decode(self, z: Tensor) -> Tensor:
-        """Return the decoder's raw outputs, to be read by the likelihood."""
+        """Return the decoder's raw outputs, to be read by the likelihood.
+
+        Args:
+            z: Codes, (B, d).
+
+        Returns:
+            The outputs.
+        """
         outputs: Tensor = self.decoder(z)
         return outputs
 
     def reconstruct(self, x: Tensor, u: Tensor | None = None) -> Tensor:
-        """Return E[x|z] at the mean of q(z|x, u)."""
+        """Return E[x|z] at the mean of q(z|x, u).
+
+        Args:
+            x: The images, (B, *shape).
+            u: Their auxiliary variables, (B, k), if the model takes them.
+
+        Returns:
+            The reconstructions, (B, *shape).
+        """
         return self.generate(self.posterior(x, u).mean)
 
     def generate(self, z: Tensor) -> Tensor:
-        """Return E[x|z], the image the decoder draws for z."""
+        """Return E[x|z], the image the decoder draws for z.
+
+        Args:
+            z: Codes, (B, d).
+
+        Returns:
+            The images, (B, *shape).
+        """
         return self.likelihood.mean(self.decode(z))
 
 
@@ -66,6 +106,19 @@ def build_vae(config: Mapping[str, Any], shape: tuple[int, ...], auxiliary_size:
     """Build the VAE a config names: architecture, latents, prior, likelihood; weights drawn from the seed.
 
     The prior decides whether u is used: under an unconditional one the encoder is built without it.
+
+    Args:
+        config: The architecture, the number of latents, the prior and the likelihood, as a config names them; what is
+            left out has the library's default.
+        shape: The shape of one image.
+        auxiliary_size: The number of auxiliary variables of the data.
+        seed: The seed of the weights.
+
+    Returns:
+        The VAE, untrained.
+
+    Raises:
+        ConfigError: If the config names what does not exist or does not fit.
 
     >>> build_vae({"architecture": {"name": "mlp", "widths": [8]}}, shape=(5,)).latents
     10
@@ -88,7 +141,16 @@ def build_vae(config: Mapping[str, Any], shape: tuple[int, ...], auxiliary_size:
 
 
 def save_vae(vae: VAE, path: str | Path, *, config: Mapping[str, Any], auxiliary_size: int = 0) -> Path:
-    """Write the weights, with the `config` of `build_vae` that makes their network, as safetensors.
+    """Write the weights as safetensors, with the config that makes their network.
+
+    Args:
+        vae: The model.
+        path: The file to write.
+        config: The config of `build_vae` that makes its network.
+        auxiliary_size: The number of auxiliary variables it was built for.
+
+    Returns:
+        The path of the file.
 
     >>> import tempfile
     >>> config = {"architecture": "mlp", "latents": 3}
@@ -105,14 +167,38 @@ def save_vae(vae: VAE, path: str | Path, *, config: Mapping[str, Any], auxiliary
     return path
 
 
+def _checked_header(text: str, path: Path) -> dict[str, Any]:
+    """Return what a model file says of its network, where that is of a sensible size and kind."""
+    header = parse_json(text[: LARGEST_HEADER + 1], where=path) if len(text) <= LARGEST_HEADER else None
+    if not isinstance(header, dict) or not isinstance(header.get("config"), dict):
+        raise DataError(f"expected a model saved by polarised, {path} says nothing of its network, or far too much")
+    shape, auxiliary = header.get("shape"), header.get("auxiliary_size")
+    sizes = shape if isinstance(shape, list) else []
+    if not 1 <= len(sizes) <= 4 or not all(type(size) is int and 1 <= size <= 1 << 20 for size in sizes):
+        raise DataError(f"expected the shape of an image in {path}, got {shape!r}; the file is damaged")
+    if type(auxiliary) is not int or not 0 <= auxiliary <= 1 << 20:
+        raise DataError(f"expected the size of the auxiliary variables in {path}, got {auxiliary!r}; it is damaged")
+    return header
+
+
 def load_vae(path: str | Path) -> VAE:
-    """Read back a model written by `save_vae`, ready to encode; code it names is refused (`registry.refuse_code`)."""
+    """Read back a model written by `save_vae`, ready to encode; code it names is refused (`registry.refuse_code`).
+
+    Args:
+        path: The file.
+
+    Returns:
+        The model, ready to encode.
+
+    Raises:
+        DataError: If there is no such file, it is no model of ours, or it names code.
+    """
     path = Path(path)
     if not path.exists():
         raise DataError(f"expected a trained model, {path} does not exist; let its run finish first")
     try:
         with safe_open(path, framework="pt") as archive:
-            header = json.loads((archive.metadata() or {})["polarised"])
+            header = _checked_header((archive.metadata() or {})["polarised"], path)
             registry.refuse_code(header, path)
             weights = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
         network = header["config"], tuple(header["shape"]), header["auxiliary_size"]

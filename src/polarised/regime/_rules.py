@@ -1,5 +1,6 @@
 """The rules that type a variable, as distances to their thresholds: positive where a clause holds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,15 +14,89 @@ from polarised.regime.states import TWO
 if TYPE_CHECKING:
     from polarised.regime.classify import Rule
 
-__all__ = ["Slacks", "Use", "follows_prior"]
+__all__ = ["Picture", "Slacks", "Use", "follows_prior", "picture"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+# A bound that moves with alpha: constant + slope * alpha.
+Bound = tuple[float, float]
 
 # At rest: at least this share of the rest variance, and for no more than so many of the inputs below half of it.
 AT_REST, EXCEPTIONS = 0.8, 0.02
 # All noise, and noise enough for doubt where the objective holds an unused variable nowhere.
 NOISE, HALF_NOISE = 0.9, 0.5
+
+
+@dataclass(frozen=True)
+class Picture:
+    """How a rule is shown: in words, and in the plane of a variable's level and its spread over inputs.
+
+    Args:
+        about: What the rule looks at.
+        level: What the level is called.
+        spread: What the spread is called.
+        clauses: What makes a variable of each type, with ``{alpha}`` for the threshold.
+        regions: From where to where the level of a type lies, as bounds that move with alpha; no upper bound if None.
+    """
+
+    about: str
+    level: str
+    spread: str
+    clauses: Mapping[str, str]
+    regions: Mapping[str, tuple[Bound, Bound | None]]
+
+
+_NEAR_ZERO: tuple[Bound, Bound] = ((0.0, 0.0), (0.0, 1.0))
+_NEAR_ONE: tuple[Bound, Bound] = ((1.0, -1.0), (1.0, 1.0))
+
+
+def picture(rule: "Rule", *, use_shift: bool = True, decoder: bool = False) -> Picture:
+    """Return how a rule is shown, from the thresholds it decides by.
+
+    Args:
+        rule: "used", "relative" or "standard".
+        use_shift: Whether the relative rule looks at the shift.
+        decoder: Whether a decoder tells what is used.
+
+    Returns:
+        Words and regions.
+
+    >>> picture("standard").clauses["active"]
+    'E[σ²] ≤ {alpha} and Var[σ²] < {alpha}'
+    """
+    if rule == "standard":
+        words = {
+            "active": "E[σ²] ≤ {alpha} and Var[σ²] < {alpha}",
+            "mixed": "everything else",
+            "passive": "|E[σ²] − 1| ≤ {alpha}, Var[σ²] < {alpha}",
+        }
+        about = "the rule of Bonheme and Grzes (2023) to the letter: the posterior variance itself"
+        return Picture(about, "E[variance]", "Var[variance]", words, {"active": _NEAR_ZERO, "passive": _NEAR_ONE})
+    if rule == "relative":
+        shift = ", shift ≤ {alpha}" if use_shift else ""
+        words = {
+            "active": "E[r] ≤ {alpha} and Var[r] ≤ {alpha}, and not all noise",
+            "mixed": "everything else",
+            "passive": "|E[r] − 1| ≤ {alpha}, Var[r] ≤ {alpha}" + shift,
+        }
+        about = "the posterior variance relative to the prior’s, with shift and noise share"
+        level, spread = "E[variance / prior variance]", "Var[variance / prior variance]"
+        return Picture(about, level, spread, words, {"active": _NEAR_ZERO, "passive": _NEAR_ONE})
+    unused = (
+        "not used: exchanging it between inputs costs the decoder next to nothing"
+        if decoder
+        else f"not used: E[r] ≥ {AT_REST:g} r₀ for all but {EXCEPTIONS:.0%} of the inputs, or noise share ≥ {NOISE:g}"
+    )
+    words = {
+        "active": "used, with E[r] ≤ {alpha} r₀ and Var[r] ≤ {alpha} r₀² (r₀: where an unused variable rests), or "
+        "noise share ≤ {alpha}",
+        "mixed": "used otherwise: on for some inputs, or weak for all",
+        "passive": unused,
+    }
+    about = "whether the variable is used: by the decoder where there is one, and compared with one that is not"
+    at_rest = {} if decoder else {"passive": ((AT_REST, 0.0), None)}
+    level, spread = "E[variance] / variance at rest", "Var[variance] / variance at rest²"
+    return Picture(about, level, spread, words, {"active": _NEAR_ZERO, **at_rest})
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def advice(regime: Regime, scores: "polars.DataFrame", standard: Pair | None = N
     `scores` are those of `compare`, `standard` the total correlation of mean and sample without what the standard rule
     calls passive, where that is another set of variables.
 
-    >>> from polarised.metrics.comparison import compare
+    >>> from polarised.metrics.evaluation import compare
     >>> from polarised.regime import Encodings, classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> regime = classify(encodings)
@@ -67,13 +67,18 @@ def advice(regime: Regime, scores: "polars.DataFrame", standard: Pair | None = N
     if constant and not regime.prior_driven and kl > PAID * len(regime.types):
         said.append(
             f"The KL of {kl:.3g} nats says nothing about the input: it sets the posterior of "
-            "all inputs alike apart from the prior. Train longer, at a lower learning rate or with a weaker penalty."
+            "all inputs alike apart from the prior. Start from fresh weights, at a lower learning rate or with a "
+            "weaker penalty."
         )
     elif regime.alive and not constant:
         said.append(_what_to_use(regime))
         said += _mean_or_sample(regime, scores) + _about_mixed(regime)
     elif not regime.prior_driven and not regime.doubtful:
-        said.append("Lower beta, warm it up, or train longer: as it is, the sample is noise and the means hardly move.")
+        said.append(
+            "As it is, the sample is noise and the means hardly move. Start from fresh weights with the decoder "
+            "variance or beta that the forecast of your data names, and let beta rise slowly from 0: training on from "
+            "collapsed weights hardly ever brings them back. The cure does this and proves it on unseen data."
+        )
     return said + _cautions(regime, scores, standard)
 
 

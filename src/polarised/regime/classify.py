@@ -128,10 +128,7 @@ def decide(
     rest_ratio: ArrayLike | None = None,
 ) -> "Regime":
     """Type the variables of an `Evidence`; what `classify` and `Evidence.classify` share."""
-    if not 0 < alpha < 0.5:
-        raise ConfigError(f"expected alpha between 0 and 0.5, got {alpha}; the papers use 0.1")
-    if rule not in RULES:
-        raise ConfigError(f"expected rule 'used', 'relative' or 'standard', got {rule!r}")
+    _check_rule(alpha, rule)
     statistics = evidence.statistics()
     rest = checked_rest(rest_ratio, len(statistics.ratio_mean))
     if decoder is not None and len(decoder.permuted) != len(statistics.ratio_mean):
@@ -180,6 +177,13 @@ def decide(
         rest_ratio=rest,
         doubtful=[int(j) for j in np.flatnonzero(doubtful)],
     )
+
+
+def _check_rule(alpha: float, rule: Rule) -> None:
+    if not 0 < alpha < 0.5:
+        raise ConfigError(f"expected alpha between 0 and 0.5, got {alpha}; the papers use 0.1")
+    if rule not in RULES:
+        raise ConfigError(f"expected rule 'used', 'relative' or 'standard', got {rule!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,14 +294,28 @@ class Regime:
         )
 
     def types_at(self, alpha: float, *, rule: Rule | None = None) -> tuple[str, ...]:
-        """Return the types alone at another alpha or under another rule, which is quick: nothing is resampled."""
-        if not 0 < alpha < 0.5:
-            raise ConfigError(f"expected alpha between 0 and 0.5, got {alpha}; the papers use 0.1")
-        chosen = rule or self.rule
-        if chosen == "used":
+        """Return the types on the same evidence at another alpha, or under another rule, without their certainty.
+
+        Args:
+            alpha: The threshold.
+            rule: The rule; that of this regime if not given.
+
+        Returns:
+            The types that `at` gives too, many times as quickly.
+
+        Raises:
+            ConfigError: If alpha is not between 0 and 0.5 or there is no such rule.
+
+        >>> regime = classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]]))
+        >>> regime.types_at(0.2, rule="standard")
+        ('active', 'passive')
+        """
+        rule = rule or self.rule
+        _check_rule(alpha, rule)
+        if rule == "used":
             slacks = Use.of(self.evidence, self.decoder, self.rest_ratio, alpha).slacks(self.statistics)
         else:
-            slacks = Slacks.of(self.statistics, alpha=alpha, rule=chosen, use_shift=self.use_shift)
+            slacks = Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift)
         return tuple(str(TYPES[t]) for t in slacks.types())
 
     def table(self) -> "polars.DataFrame":
@@ -335,6 +353,38 @@ class Regime:
         return [j for j, own in enumerate(self.types) if own == kind]
 
 
+# How each rule decides that a variable is used, on the screen and on pages.
+OTHER_RULES = {
+    "used": "used by the decoder, or not at rest (default)",
+    "relative": "relative rule (posterior variance over the prior's)",
+    "standard": "standard rule (posterior variance)",
+    "active_unit": "active units: Var(mean) > 0.01",
+    "kl": "KL > 0.01 nats",
+    "factor_vae": "FactorVAE: std(mean) >= 0.05",
+    "not_vanished": "DRVI: max |mean| >= 0.1",
+}
+
+
+# What columns of `Regime.table` are called on the screen and on pages, and what they mean.
+COLUMNS = {
+    "variable": ("variable", "index of the latent variable"),
+    "type": ("type", "active: used for every input; passive: not used; mixed: used for some inputs, or weakly for all"),
+    "confidence": ("sure", "how often the type survives other draws of the inputs"),
+    "kl": ("KL, nats", "KL(q(z|x) ‖ p(z)), averaged over inputs"),
+    "ratio_mean": (
+        "ratio",
+        "r, posterior variance / prior variance, mean over inputs (1: the prior's own noise, 0: none)",
+    ),
+    "ratio_variance": ("spread", "variance of the ratio over inputs"),
+    "shift": ("shift", "E[(mean - prior mean)² / prior variance]"),
+    "noise_share": ("noise", "share of the code's variance that is noise, E[variance] / (E[variance] + Var(mean))"),
+    "polarity": ("polarity", "0: alike for every input; 1: each input on or off; of no meaning where passive"),
+    "distance_errors": ("margin", "distance to the nearest change of type, in standard errors"),
+    "decoder_use": ("use", "what the decoder loses, in nats, when the variable is shuffled over inputs"),
+    "why": ("why", "what makes it of this type"),
+}
+
+
 def other_rules(regime: Regime, *, largest_mean: NDArray[Any] | None = None) -> "polars.DataFrame":
     """Return a row for each variable and a column for each rule: True where the rule counts the variable as used.
 
@@ -358,7 +408,7 @@ def other_rules(regime: Regime, *, largest_mean: NDArray[Any] | None = None) -> 
     deviation = np.sqrt(statistics.mean_variance * regime.rows / (regime.rows - 1))
     columns: dict[str, Any] = {"variable": np.arange(len(regime.types))}
     for rule in RULES:
-        types = regime.types if regime.rule == rule else regime.types_at(regime.alpha, rule=rule)
+        types = regime.types_at(regime.alpha, rule=rule)
         columns[rule] = [kind != "passive" for kind in types]
     columns["active_unit"] = statistics.mean_variance > 0.01
     columns["kl"] = statistics.kl > 0.01

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised._io.files import replacing
+from polarised._io.readers import read_npz
 from polarised.errors import DataError
 from polarised.random import stream
 
@@ -189,14 +190,11 @@ class Encodings:
         """Read what `save` wrote (NumPy arrays only; a pickled object is refused, never run)."""
         path = Path(path)
         try:
-            with np.load(path, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
+            arrays = read_npz(path)
         except FileNotFoundError:
             raise DataError(
                 f"expected an encodings file, {path} does not exist; write one with Encodings.save"
             ) from None
-        except Exception as error:
-            raise DataError(f"expected an .npz of plain arrays, could not read {path}: {error}") from error
         missing = {"mean", "variance"} - arrays.keys()
         if missing:
             raise DataError(
@@ -212,7 +210,7 @@ class Encodings:
             factors=arrays.get("factors"),
             factor_names=[str(name) for name in names] if names is not None and "factors" in arrays else None,
             kl=arrays.get("kl"),
-            repeats=arrays.get("repeats", 1),
+            repeats=checked_repeats(arrays.get("repeats", 1), len(arrays["mean"])),
             rest_ratio=arrays.get("rest_ratio"),
         )
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["how_mixed", "reasons"]
 
-# A mean this far from the prior's (in prior variances) was paid for, though it may tell no inputs apart.
+# A mean off the prior's by this much for all inputs (in prior variances) was paid for and tells none apart.
 PARKED = 1.0
 # Shares of inputs between which a state is called rare; beyond, Otsu's split finds it.
 RAREST, RARE = 0.01, 0.1
@@ -40,7 +40,7 @@ def _passive(regime: "Regime", j: int) -> str:
     rest = 1.0 if regime.rest_ratio is None else float(regime.rest_ratio[j])
     if np.isfinite(rest) and abs(rest - 1) > alpha and 0.8 <= level / rest <= 1.6:
         return f"rests at this objective's own variance {_short(statistics.variance_mean[j])}"
-    if shift > PARKED and abs(level - 1) <= 0.25:
+    if _offset(regime, j) > PARKED and abs(level - 1) <= 0.25:
         return _parked(shift)
     if noise >= 0.9:
         return f"{_percent(noise)} noise"
@@ -71,13 +71,20 @@ def how_mixed(regime: "Regime", j: int) -> str:
     level = statistics.ratio_mean[j]
     if RAREST <= rare <= RARE and level >= 0.8 * rest:
         return f"on for few inputs ({100 * rare:.0f} %)"
-    if statistics.shift[j] > PARKED and abs(level - 1) <= 0.25:
+    if _offset(regime, j) > PARKED and abs(level - 1) <= 0.25:
         return f"weak for all; {_parked(statistics.shift[j])}"
     if level >= 1 - regime.alpha:
         return f"no narrower than the prior, yet {_percent(1 - statistics.noise_share[j])} of it is not noise"
     if states.separation[j] >= ONE and apart:
         return f"weak for all, perhaps stronger for {on} of the inputs"
     return "weak for all"
+
+
+def _offset(regime: "Regime", j: int) -> float:
+    """How far the mean is off the prior's for all inputs alike: E[s] less what varies, in prior variances."""
+    statistics = regime.statistics
+    prior = statistics.variance_mean[j] / max(statistics.ratio_mean[j], 1e-30)
+    return float(statistics.shift[j] - statistics.mean_variance[j] / max(prior, 1e-30))
 
 
 def _parked(shift: float) -> str:

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised._io.files import replacing
+from polarised._io.readers import read_npz
 from polarised.errors import DataError
+from polarised.regime._moments import scaled_to_correlation
 from polarised.regime.classify import TYPES, Regime, Rule, classify
 from polarised.regime.encodings import Encodings
 
@@ -189,7 +191,8 @@ class Timeline:
         """Return everything as arrays, for a checkpoint or an .npz."""
         if not self._moments:
             return {}
-        return {name: np.stack([moment[name] for moment in self._moments]) for name in self._moments[0]}
+        # Sorted, as a checkpoint gives them back: a run that was stopped writes the same bytes as one that was not.
+        return {name: np.stack([moment[name] for moment in self._moments]) for name in sorted(self._moments[0])}
 
     def restore(self, state: dict[str, Array]) -> None:
         """Go back to a saved state."""
@@ -204,15 +207,13 @@ def load_timeline(path: str | Path, *, final_types: Sequence[str] | None = None)
     `final_types` are those of the trained model where they are known better than from the inputs looked at.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            state = {name: archive[name] for name in archive.files}
+        state = read_npz(Path(path))
     except FileNotFoundError:
         raise DataError(f"expected snapshots of a run, {path} does not exist; train with snapshots first") from None
-    except Exception as error:
-        raise DataError(f"expected an .npz of snapshots, could not read {path}: {error}") from error
     needed = ("step", "types", "correlations", *PER_VARIABLE)
     if state and not state.keys() >= set(needed):
         raise DataError(f"expected snapshots with {', '.join(needed)}, {path} has {', '.join(state)}")
+    _check_state(state, path)
     timeline = Timeline(warn=False)
     timeline.restore(state)
     if final_types is not None and len(timeline):
@@ -224,16 +225,34 @@ def load_timeline(path: str | Path, *, final_types: Sequence[str] | None = None)
     return timeline
 
 
+def _check_state(state: dict[str, Array], path: str | Path) -> None:
+    """Refuse arrays that do not belong together before anything is computed from them."""
+    if not state:
+        return
+    moments, types = state["step"], state["types"]
+    count, d = len(np.atleast_1d(moments)), types.shape[-1] if types.ndim == 2 else -1
+    shapes = {"types": (count, d), "correlations": (count, d, d)} | dict.fromkeys(PER_VARIABLE, (count, d))
+    wrong = [
+        name for name, shape in shapes.items() if state[name].shape != shape or state[name].dtype.kind not in "fiub"
+    ]
+    codes = types.dtype.kind in "iu" and types.size > 0 and types.min() >= 0 and types.max() < len(TYPES)
+    if wrong or moments.shape != (count,) or moments.dtype.kind not in "iu" or not codes:
+        raise DataError(
+            f"expected snapshots of {count} moments and as many variables in every array of {path}, "
+            f"{', '.join(wrong) or 'its steps or types'} do not fit; the file is damaged, train the run again"
+        )
+    for name, values in state.items():
+        if len(np.atleast_1d(values)) != count:
+            raise DataError(f"expected {count} moments of {name} in {path}, got {len(np.atleast_1d(values))}")
+
+
 def _all_passive(moment: dict[str, Array]) -> bool:
     return bool((moment["types"] == TYPES.index("passive")).all())
 
 
 def _correlations(mean: Array) -> Array:
     centred = mean.astype(np.float64) - mean.mean(axis=0, dtype=np.float64)
-    norms = np.sqrt(np.square(centred).sum(axis=0))
-    scaled = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
-    correlations: Array = np.clip(scaled.T @ scaled, -1.0, 1.0)
-    return correlations
+    return scaled_to_correlation(centred.T @ centred)
 
 
 # What [Bonheme2023BeMoreActive, figure 12] counts as correlated.

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polarised._io import plain
+from polarised._io.text import parse_json
 from polarised.errors import DataError
-from polarised.report.page import plain, rendered
+from polarised.report.page import rendered
 from polarised.report.theme import png, strip
 
 if TYPE_CHECKING:
@@ -25,13 +27,22 @@ if TYPE_CHECKING:
 __all__ = ["Exploration", "ExploreServer", "open_exploration"]
 
 LONGEST_BODY = 1 << 16
+LARGEST_NUMBER = 1e30
 MOST_SLIDERS = 64
 SCRIPTS = ("core.js", "shell.js", "explore.js")
 
 
 @dataclass(frozen=True, eq=False)
 class Exploration:
-    """A model to play with and the inputs it may be asked about."""
+    """A model to play with and the inputs it may be asked about.
+
+    Args:
+        name: The name of the model.
+        live: The model, which encodes and decodes on request.
+        inputs: The inputs it may be asked about.
+        regime: The types of its variables.
+        points: The mean codes of the inputs (n, d).
+    """
 
     name: str
     live: "Live"
@@ -40,7 +51,11 @@ class Exploration:
     points: Any
 
     def page(self) -> str:
-        """Return the HTML that asks this server."""
+        """Return the HTML that asks this server.
+
+        Returns:
+            The page.
+        """
         statistics = self.regime.statistics
         order = np.argsort(-np.nan_to_num(statistics.kl, posinf=1e300), kind="stable")[:MOST_SLIDERS]
         data = {
@@ -58,18 +73,38 @@ class Exploration:
         )
 
     def decoded(self, body: bytes) -> bytes:
-        """Return the PNG of a code sent as JSON ``{"z": [...]}``."""
-        try:
-            code = json.loads(body)["z"]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError('expected JSON {"z": [numbers]}') from error
+        """Return the PNG of a code sent as JSON ``{"z": [...]}``.
+
+        Args:
+            body: What the page sent.
+
+        Returns:
+            The bytes of the PNG.
+
+        Raises:
+            DataError: The body is not such JSON.
+        """
+        asked = parse_json(body, where="the request")
+        code = asked.get("z") if isinstance(asked, dict) else None
         if not isinstance(code, list) or not all(type(value) in (int, float) for value in code):
-            raise DataError(f"expected a list of {self.live.latents} numbers")
+            raise DataError(f'expected JSON {{"z": [...]}} with a list of {self.live.latents} numbers')
+        if any(abs(value) > LARGEST_NUMBER for value in code):
+            raise DataError(f"expected numbers between -{LARGEST_NUMBER:g} and {LARGEST_NUMBER:g}, got larger ones")
         return png(self.live.decode(code))
 
     def encoded(self, index: str) -> bytes:
-        """Return the code of one input with its picture, as JSON."""
-        if not index.isascii() or not index.isdigit() or int(index) >= len(self.inputs):
+        """Return the code of one input with its picture, as JSON.
+
+        Args:
+            index: The number of the input, as text.
+
+        Returns:
+            JSON: mean, variance, original.
+
+        Raises:
+            DataError: There is no such input.
+        """
+        if not _is_count(index) or int(index) >= len(self.inputs):
             raise DataError(f"expected an input from 0 to {len(self.inputs) - 1}")
         i = int(index)
         image, u = self.inputs.images[i], None if self.inputs.u is None else self.inputs.u[i]
@@ -79,7 +114,20 @@ class Exploration:
 
 
 def open_exploration(path: str | Path, *, data: str | None = None, inputs: int = 600, seed: int = 0) -> Exploration:
-    """Load the model of a run directory, or of a published one, and encode some of its inputs."""
+    """Load the model of a run directory, or of a published one, and encode some of its inputs.
+
+    Args:
+        path: A run directory, or a published model.
+        data: The data to encode; that of the run if not given.
+        inputs: How many inputs to encode.
+        seed: Seed of what is drawn.
+
+    Returns:
+        The exploration, ready to be served.
+
+    Raises:
+        DataError: It is not a model of images, or its data is not known.
+    """
     from polarised.adapters.native import Live, from_vae
     from polarised.adapters.targets import images_named, open_target
     from polarised.regime import classify
@@ -95,9 +143,19 @@ def open_exploration(path: str | Path, *, data: str | None = None, inputs: int =
 
 
 class ExploreServer(ThreadingHTTPServer):
-    """Serve one exploration on this machine until `serve_forever` is interrupted."""
+    """Serve one exploration on this machine until `serve_forever` is interrupted.
+
+    Args:
+        exploration: What to serve.
+        port: The port; any free one if 0.
+
+    Raises:
+        DataError: The port is taken or not allowed.
+    """
 
     daemon_threads = True
+    # Connections that may wait to be taken: a slider moved quickly asks often.
+    request_queue_size = 256
 
     def __init__(self, exploration: Exploration, *, port: int = 0) -> None:
         try:
@@ -137,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if self._asked() != "decode":
             self._answer(HTTPStatus.NOT_FOUND)
-        elif not (length.isascii() and length.isdigit() and int(length) <= LONGEST_BODY):
+        elif not (_is_count(length) and int(length) <= LONGEST_BODY):
             self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         else:
             body = self.rfile.read(int(length))
@@ -147,9 +205,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the token is in every path."""
 
     def _asked(self) -> str | None:
-        """Return the path behind the token, or None for whoever does not know it or comes under another name."""
+        """Return the path behind the token, or None without the right token or host."""
         # A foreign page can make a browser ask 127.0.0.1 under its own host name (DNS rebinding).
         if self.headers.get("Host") not in {f"{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost")}:
+            return None
+        # And a page of another origin may ask without being able to read the answer; it gets none to begin with.
+        origins = {None, *(f"http://{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost"))}
+        if self.headers.get("Origin") not in origins:
             return None
         token, slash, rest = self.path.removeprefix("/").partition("/")
         known = secrets.compare_digest(token.encode(), self.server.token.encode())
@@ -160,6 +222,10 @@ class _Handler(BaseHTTPRequestHandler):
             body = make()
         except DataError as error:
             self._answer(HTTPStatus.BAD_REQUEST, "text/plain; charset=utf-8", str(error).encode())
+        # A dropped connection tells whoever waits for the answer nothing.
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"[:500]
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", words.encode())
         else:
             self._answer(HTTPStatus.OK, kind, body)
 
@@ -177,6 +243,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+
+def _is_count(text: str) -> bool:
+    """Return whether a text is a whole number of sensible length; Python itself refuses to read very long ones."""
+    return text.isascii() and text.isdigit() and len(text) <= 12
 
 
 def _own_data(target: Any) -> "Dataset":

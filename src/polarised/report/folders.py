@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarised._io.files import contained
+from polarised._io.tables import read_table
 from polarised.adapters.targets import open_target, unused_settings
 from polarised.diagnosis import diagnose
 from polarised.errors import ConfigError
@@ -63,6 +64,13 @@ def _is_study(path: Path) -> bool:
 def page_of(targets: Sequence[Path], name: str) -> Path:
     """Return where a page lies that nobody placed: in a run or a study, else here, for other folders are not ours.
 
+    Args:
+        targets: What the page is of.
+        name: The name of the page where there is no folder of its own.
+
+    Returns:
+        The path of the page.
+
     >>> page_of([Path("first.npz"), Path("second.npz")], "2 files").name
     '2_files.html'
     """
@@ -89,18 +97,17 @@ def _diagnosed(paths: Sequence[Path], given: dict[str, Any]) -> "list[Diagnosis]
 
 
 def _study_page(path: Path, page: Path, title: str | None) -> Path:
-    import polars
-
+    from polarised.study.claims.verify import published_verdicts, verify
     from polarised.study.measures import timeline_of
     from polarised.study.results import collect
     from polarised.study.runner import read_study
-    from polarised.study.verify import check_claims
 
     folder = path if path.is_dir() else path.parent
     known = read_study(folder) if (folder / "study.json").is_file() else None
     results = collect(folder) if path.is_dir() and known else folder / "results.parquet"
-    table = polars.read_parquet(results, glob=False)
-    verdicts = [] if known is None else [verdict.to_dict() for verdict in check_claims(table, known.claims)]
+    table = read_table(results)
+    found = verify(folder if path.is_dir() else path) if known else published_verdicts(folder)
+    verdicts = [{**own.to_dict(), "claim": own.statement} for own in (found.verdicts if found else ())]
     runs = {str(run): contained(folder, str(run), source=results) for run in table["run"].unique(maintain_order=True)}
     links = {
         run: Path(os.path.relpath(directory / PAGE, page.parent)).as_posix()

@@ -3,6 +3,7 @@
 ``polarised.study.run("be_more_active", scale="laptop")`` does a whole study; `stages` is one run, a statement a stage.
 """
 
+from polarised.study.claims.verify import verify
 from polarised.study.config import Run
 from polarised.study.grid import study_names, study_scales
 from polarised.study.results import collect
@@ -23,4 +24,5 @@ __all__ = [
     "study_names",
     "study_scales",
     "train",
+    "verify",
 ]

@@ -1,4 +1,4 @@
-"""Where the runs of a study are done. A page: `__all__` is the catalogue of executors.
+"""Where the runs of a study are done.
 
 Every executor is a generator of events over runs that are idempotent by themselves: a run that is lost is simply
 started again and continues from its checkpoint. There is no scheduler here, only "the next run to the next free core".
@@ -9,8 +9,10 @@ import multiprocessing
 import os
 import shutil
 import signal
+import tempfile
 import threading
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -21,11 +23,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from polarised._io.files import private_folder
-from polarised.cluster import ray_cluster
+from polarised.cluster import check_nodes, check_request, ray_cluster
 from polarised.errors import ConfigError
 from polarised.registry import register
 from polarised.study.config import Run
-from polarised.study.stages import execute, is_done
+from polarised.study.leases import leased
+from polarised.study.stages import checkpoint_step, execute, is_done
 from polarised.study.storage import (
     FAILED,
     BusyError,
@@ -33,6 +36,7 @@ from polarised.study.storage import (
     fetch,
     is_address,
     open_filesystem,
+    put,
     read_text,
     record_failure,
     remove,
@@ -41,12 +45,21 @@ from polarised.study.storage import (
 
 __all__ = ["local", "ray"]
 
+SECONDS_TO_SAVE = 15.0
+
 State = Literal["started", "done", "failed", "busy", "lost", "full"]
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a run: a reason where it failed, the seconds it took where it is done."""
+    """Something that happened to a run.
+
+    Args:
+        state: What happened.
+        run: The run.
+        reason: Why it failed, where it did.
+        seconds: How long it took, where it is done.
+    """
 
     state: State
     run: Run
@@ -55,18 +68,41 @@ class Event:
 
 
 class Outcome(NamedTuple):
-    """What a worker says of a run."""
+    """What a worker says of a run.
+
+    Args:
+        state: How it ended.
+        reason: Why it failed, where it did.
+        seconds: How long it took, where it is done.
+    """
 
     state: State
     reason: str = ""
     seconds: float = 0.0
 
 
-@register("executor")
-def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, attempts: int = 3) -> Iterator[Event]:
-    """Do the runs on this machine, one single-threaded process a core (`jobs`; 0: every core).
+@register("executor", title="this machine", summary="one process for each core", example={"jobs": 1})
+def local(
+    runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, attempts: int = 3, patient: bool = True
+) -> Iterator[Event]:
+    """Do the runs on this machine, in single-threaded processes.
 
-    A worker that is killed is replaced and its run continued, at most `attempts` times; workers end with their parent.
+    A worker that is killed is replaced and its run continued; workers end with their parent.
+
+    Args:
+        runs: The runs to do.
+        root: The folder of the study, in which every run has its own.
+        command: The command that asked for them, written down with every run.
+        jobs: How many run at a time; 0 for as many as there are cores.
+        attempts: How often a run is started before it counts as failed.
+        patient: Whether to wait for a run that another command works on, in case that command ends.
+
+    Yields:
+        What happens to the runs, as it happens.
+
+    Raises:
+        ConfigError: If jobs is negative, or attempts is below 1.
+        DiskFullError: If the disk is full.
     """
     if jobs < 0 or attempts < 1:
         raise ConfigError(f"expected jobs from 0 (every core) and attempts from 1, got {jobs} and {attempts}")
@@ -84,11 +120,11 @@ def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, a
                 try:
                     outcome = future.result()
                 except BrokenProcessPool:
-                    worker, outcome = _Worker(), _lost(run, root, losses, attempts)
+                    worker, outcome = _Worker(), _lost(run, root, losses, attempts, worker.death())
                 free.append(worker)
                 if outcome.state == "full":
                     raise DiskFullError(outcome.reason)
-                if outcome.state in ("busy", "lost"):
+                if outcome.state == "lost" or (outcome.state == "busy" and patient):
                     waiting.append(run)
                 yield Event(outcome.state, run, outcome.reason, outcome.seconds)
     finally:
@@ -99,7 +135,7 @@ def local(runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, a
             worker.join()
 
 
-@register("executor")
+@register("executor", title="Ray", summary="plain tasks of a Ray cluster", needs=("ray",), example={"jobs": 1})
 def ray(
     runs: Sequence[Run],
     root: str,
@@ -109,22 +145,50 @@ def ray(
     jobs: int = 0,
     num_cpus: float = 1.0,
     num_gpus: float = 0.0,
+    memory: float = 0.0,
     attempts: int = 3,
+    mixed: bool = False,
 ) -> Iterator[Event]:
     """Do the runs as plain Ray tasks, on the cluster at `address` or on one started here.
 
-    Ray does as many at a time as it has room for tasks of `num_cpus` and `num_gpus`, at most `jobs` (0: no limit).
-    `root` is a folder every node sees, or an fsspec address such as ``s3://bucket/study``. Ray itself starts
-    a task again whose worker or node was lost.
+    Before the first run every node is asked for its versions and its code; one that differs from here, or has no
+    polarised, gets no run and is named, unless `mixed`. Ray does as many at a time as it has room for, and
+    itself starts a task again whose worker or node was lost.
+
+    Args:
+        runs: The runs to do.
+        root: A folder every node sees, or an fsspec address such as ``s3://bucket/study``.
+        command: The command that asked for them, written down with every run.
+        address: The cluster's address; without one a cluster is started on this machine.
+        jobs: How many run at a time at most; 0 for no limit.
+        num_cpus: Cores that a run takes.
+        num_gpus: Graphics cards that a run takes.
+        attempts: How often a run is started before it counts as failed.
+        memory: What a run takes, in gigabytes; 0: not said.
+        mixed: Whether nodes with other versions or code may take part.
+
+    Yields:
+        What happens to the runs, as it happens.
+
+    Raises:
+        ConfigError: If a number is out of range, or the cluster does not answer.
+        DiskFullError: If the disk is full.
     """
     if jobs < 0 or attempts < 1 or num_cpus < 0 or num_gpus < 0:
         raise ConfigError(
             "expected jobs, num_cpus and num_gpus from 0 and attempts from 1, got "
             f"{jobs}, {num_cpus:g}, {num_gpus:g} and {attempts}"
         )
+    _check_devices(runs, num_gpus)
     with ray_cluster(address) as cluster:
+        check_request(cluster, num_cpus=num_cpus, num_gpus=num_gpus)
         # The package travels by import, not by value: every node needs polarised installed.
-        task = cluster.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=attempts - 1)(_work)
+        options: dict[str, Any] = {"num_cpus": num_cpus, "num_gpus": num_gpus, "max_retries": attempts - 1}
+        if memory:
+            options["memory"] = int(memory * (1 << 30))
+        if not mixed and (places := _fit_nodes(cluster)):
+            options["label_selector"] = places
+        task = cluster.remote(**options)(_work)
         waiting, losses = deque(runs), Counter[str]()
         at_work: dict[Any, Run] = {}
         try:
@@ -133,30 +197,73 @@ def ray(
                     run = waiting.popleft()
                     # Only Ray knows when it starts, so nothing is said before it is done.
                     at_work[task.remote(run.to_config(), root, command)] = run
-                finished, _ = cluster.wait(list(at_work), num_returns=1)
+                # In short waits, between which Ctrl-C is heard.
+                finished, _ = cluster.wait(list(at_work), num_returns=1, timeout=1.0)
                 for reference in finished:
                     run = at_work.pop(reference)
                     try:
                         outcome = Outcome(*cluster.get(reference))
                     except (cluster.exceptions.WorkerCrashedError, cluster.exceptions.NodeDiedError):
                         losses[run.name] = attempts
-                        outcome = _lost(run, root, losses, attempts)
+                        outcome = _lost(run, root, losses, attempts, "its worker process or node was lost")
+                    except cluster.exceptions.OutOfMemoryError:
+                        losses[run.name] = attempts
+                        outcome = _lost(run, root, losses, attempts, "it ran over the memory of its node")
                     except cluster.exceptions.RayError as error:
                         outcome = _given_up(run, root, f"Ray could not do it: {_told(error)}")
                     if outcome.state == "full":
                         raise DiskFullError(outcome.reason)
-                    if outcome.state == "busy":
+                    if outcome.state in ("busy", "lost"):
                         waiting.append(run)
                     yield Event(outcome.state, run, outcome.reason, outcome.seconds)
         finally:
-            for reference in at_work:
-                cluster.cancel(reference, force=True)
+            _stop(cluster, list(at_work))
+
+
+def _check_devices(runs: Sequence[Run], num_gpus: float) -> None:
+    """Refuse GPUs that nobody would use, and devices that nobody would get."""
+    devices = {run.training.device.partition(":")[0] for run in runs}
+    if "cuda" in devices and not num_gpus:
+        raise ConfigError("expected GPUs for runs that train on cuda, got num_gpus 0; ask for one, or train on cpu")
+    if num_gpus and "cuda" not in devices:
+        raise ConfigError(
+            f"expected runs that train on cuda with {num_gpus:g} GPUs each, got {', '.join(sorted(devices))}; set "
+            "training.device to cuda, or ask for none"
+        )
+
+
+def _fit_nodes(cluster: Any) -> dict[str, str]:
+    """Return the label that keeps tasks on nodes with our code: nothing where all have it; the others are named."""
+    nodes = check_nodes(cluster)
+    unfit = [node for node in nodes if node.problem]
+    for node in unfit:
+        warnings.warn(f"the node {node.host} gets no runs: {node.problem}", stacklevel=2)
+    if len(unfit) == len(nodes):
+        raise ConfigError(
+            f"expected at least one node that can do the runs, none of {len(nodes)} can; the first says: "
+            f"{unfit[0].problem if unfit else 'nothing'}"
+        )
+    fit = ",".join(node.id for node in nodes if not node.problem)
+    return {"ray.io/node-id": f"in({fit})"} if unfit else {}
+
+
+def _stop(cluster: Any, references: list[Any]) -> None:
+    """Ask tasks to save and end, as Ctrl-C does; those that have not after a while are ended."""
+    for reference in references:
+        cluster.cancel(reference, force=False)
+    if references:
+        _, left = cluster.wait(references, num_returns=len(references), timeout=SECONDS_TO_SAVE)
+        for reference in left:
+            cluster.cancel(reference, force=True)
 
 
 def _work(config: dict[str, Any], root: str, command: str) -> Outcome:
     """Do one run in a worker; what goes wrong comes back as words, never as an exception."""
-    import warnings
+    with _stoppable():
+        return _do(config, root, command)
 
+
+def _do(config: dict[str, Any], root: str, command: str) -> Outcome:
     import torch
 
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
@@ -170,6 +277,8 @@ def _work(config: dict[str, Any], root: str, command: str) -> Outcome:
             if (told := read_text(root, f"{run.name}/{FAILED}")) is not None:
                 return Outcome("failed", told.partition("\n")[0])
             work_at(run, root, command)
+        except KeyboardInterrupt:
+            return Outcome("lost", "its worker was asked to stop; what it had done is kept")
         except BusyError as error:
             return Outcome("busy", str(error))
         except DiskFullError as error:
@@ -177,6 +286,21 @@ def _work(config: dict[str, Any], root: str, command: str) -> Outcome:
         except Exception as error:
             return Outcome("failed", f"{type(error).__name__}: {error}", time.monotonic() - began)
     return Outcome("done", "", time.monotonic() - began)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let a signal end a run at once while it is measured; while it trains, training itself listens and saves first."""
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Worker:
@@ -208,21 +332,34 @@ class _Worker:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGINT)
 
+    def death(self) -> str:
+        """Return in words how the process ended."""
+        process = self._process
+        if process is None:
+            return "its worker process ended"
+        process.join(timeout=5)
+        if process.exitcode == -signal.SIGKILL:
+            return "its worker process was killed, as the system does when memory runs out"
+        if process.exitcode is not None and process.exitcode < 0:
+            return f"its worker process was ended by {signal.Signals(-process.exitcode).name}"
+        return f"its worker process ended with code {process.exitcode}"
+
     def join(self) -> None:
         """Wait until the worker has ended."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _prepare() -> None:
-    from polarised.training import keep_freed_memory
-
-    keep_freed_memory()
     # Between two runs there is nothing to save; training itself listens while it trains.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        # A thread of its own, so that a worker deep in a matrix product ends with its parent all the same.
+        # A thread of its own, so that a worker deep in a matrix product ends with its parent all the same; before
+        # torch is loaded, which takes seconds in which the parent may go.
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    from polarised.training import keep_freed_memory
+
+    keep_freed_memory()
 
 
 def _end_with(parent: Any) -> None:
@@ -246,11 +383,11 @@ def _single_threaded() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _lost(run: Run, root: str, losses: Counter[str], attempts: int) -> Outcome:
+def _lost(run: Run, root: str, losses: Counter[str], attempts: int, how: str) -> Outcome:
     losses[run.name] += 1
     if losses[run.name] < attempts:
-        return Outcome("lost", "its worker process was killed; the run is continued by another")
-    return _given_up(run, root, f"its worker process was killed {attempts} times; is there enough memory?")
+        return Outcome("lost", f"{how}; the run is continued by another")
+    return _given_up(run, root, f"{how}, {attempts} times; is there enough memory?")
 
 
 def _given_up(run: Run, root: str, reason: str) -> Outcome:
@@ -281,9 +418,28 @@ def work_at(run: Run, root: str, command: str) -> None:
         if not is_done(run, root):
             execute(run, root, command=command)
         return
+    desk = private_folder(hashlib.sha256(root.encode()).hexdigest()[:12])
+    checkpoint = desk / run.name / "checkpoint.safetensors"
+    uploaded = 0
+
+    def upload() -> None:
+        # As it is written, so that another node goes on where this one was lost.
+        nonlocal uploaded
+        if checkpoint.exists() and (written := checkpoint.stat().st_mtime_ns) != uploaded:
+            put(root, checkpoint, f"{run.name}/{checkpoint.name}")
+            uploaded = written
+
+    with leased(root, run.name, step=lambda: checkpoint_step(checkpoint.parent), renewed=upload):
+        try:
+            _work_on_desk(run, root, desk, command)
+        except KeyboardInterrupt:
+            upload()
+            raise
+
+
+def _work_on_desk(run: Run, root: str, desk: Path, command: str) -> None:
     system, base = open_filesystem(root)
     target = f"{base}/{run.name}"
-    desk = private_folder(hashlib.sha256(root.encode()).hexdigest()[:12])
     if system.exists(f"{target}/done.json"):
         desk_run = desk / run.name
         desk_run.mkdir(parents=True, exist_ok=True)
@@ -293,6 +449,8 @@ def work_at(run: Run, root: str, command: str) -> None:
         if done:
             return
         fetch(root, desk, run.name)
+    else:
+        _take_over(run, root, desk)
     try:
         directory = execute(run, desk, command=command)
     except Exception:
@@ -302,6 +460,21 @@ def work_at(run: Run, root: str, command: str) -> None:
     files = sorted((path for path in directory.iterdir() if path.name[0] != "."), key=lambda p: p.name == "done.json")
     system.makedirs(target, exist_ok=True)
     for path in files:
-        system.put(str(path), f"{target}/{path.name}")
-    remove(root, f"{run.name}/{FAILED}")
+        put(root, path, f"{run.name}/{path.name}")
+    for name in (FAILED, "checkpoint.safetensors"):
+        remove(root, f"{run.name}/{name}")
     shutil.rmtree(directory)
+
+
+def _take_over(run: Run, root: str, desk: Path) -> None:
+    """Bring the checkpoint of a run that another node began, where it is further than our own."""
+    system, base = open_filesystem(root)
+    if not system.exists(f"{base}/{run.name}/checkpoint.safetensors"):
+        return
+    with tempfile.TemporaryDirectory() as other:
+        fetch(root, Path(other), run.name, only=("checkpoint.safetensors",))
+        theirs, own = Path(other) / run.name, desk / run.name
+        if checkpoint_step(theirs) > checkpoint_step(own):
+            own.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(theirs / "checkpoint.safetensors", own / ".taken.tmp.safetensors")
+            (own / ".taken.tmp.safetensors").replace(own / "checkpoint.safetensors")

@@ -29,6 +29,7 @@ from polarised.study.config import Run, labels_of, overridden, read_config
 
 __all__ = ["Point", "Study", "load_study", "study_claims", "study_names", "study_scales", "titled"]
 
+MOST_RUNS = 100_000
 KEYS = ("name", "about", "references", "base", "axes", "scales", "default_scale", "rule", "claims")
 
 
@@ -95,6 +96,7 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
     for key in config:
         if key not in KEYS:
             raise ConfigError(f"a study has no {key!r}{nearest(str(key), KEYS)}; it has {', '.join(KEYS)}")
+    _check_sections(config, name)
     scales = config.get("scales", {})
     scale = scale or config.get("default_scale")
     if scale is not None:
@@ -103,12 +105,15 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
                 f"{name} has no scale {scale!r}{nearest(scale, scales)}; its scales are: {', '.join(scales) or 'none'}"
             )
         config = _merged(config, scales[scale])
+        _check_sections(config, name)
     of_axes = [setting for setting in settings if setting.startswith("axes.")]
     of_runs = [setting for setting in settings if not setting.startswith("axes.")]
     config = overridden(config, of_axes)
     base = config.get("base", {})
     points, names = [], set()
-    for labels, changes in _expanded(config.get("axes", {})):
+    for count, (labels, changes) in enumerate(_expanded(config.get("axes", {}))):
+        if count >= MOST_RUNS:
+            raise ConfigError(f"expected at most {MOST_RUNS:,} runs in {name}, its axes give more; split the study")
         made = base
         for change in changes:
             made = _merged(made, change)
@@ -133,10 +138,12 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
 def study_claims(name: str | Path) -> tuple[Any, ...]:
     """Return the claims of a study without making its runs.
 
-    >>> "active_codes_agree" in study_claims("be_more_active")
+    >>> "be_more_active" in study_claims("be_more_active")
     True
     """
-    return tuple(_read(name).get("claims", ()))
+    config = _read(name)
+    _check_sections(config, name)
+    return tuple(config.get("claims", ()))
 
 
 def study_scales(name: str | Path) -> tuple[str, ...]:
@@ -145,7 +152,9 @@ def study_scales(name: str | Path) -> tuple[str, ...]:
     >>> study_scales("be_more_active")
     ('paper', 'small', 'laptop', 'smoke')
     """
-    return tuple(_read(name).get("scales", ()))
+    config = _read(name)
+    _check_sections(config, name)
+    return tuple(config.get("scales", ()))
 
 
 def _read(name: str | Path) -> dict[str, Any]:
@@ -158,6 +167,24 @@ def _read(name: str | Path) -> dict[str, Any]:
             f"expected a study file or one of {', '.join(known)}, got {str(name)!r}{nearest(str(name), known)}"
         )
     return read_config(name)
+
+
+def _check_sections(config: Mapping[str, Any], name: str | Path) -> None:
+    """Refuse sections of a study that are not of their kind, before anything is made of them."""
+    wanted: dict[str, tuple[Any, str]] = {
+        "base": (Mapping, "a mapping of settings"),
+        "axes": (Mapping, "a mapping of what varies"),
+        "scales": (Mapping, "a mapping of overrides"),
+        "claims": (list, "a list of claims"),
+        "references": (list, "a list of keys"),
+        "default_scale": (str, "the name of a scale"),
+    }
+    for key, (kind, words) in wanted.items():
+        if key in config and not isinstance(config[key], kind):
+            raise ConfigError(f"expected {key} of {name} as {words}, got {config[key]!r}")
+    for scale, block in config.get("scales", {}).items():
+        if not isinstance(block, Mapping):
+            raise ConfigError(f"expected the scale {scale} of {name} as a mapping of overrides, got {block!r}")
 
 
 def _rule(value: Any) -> Rule:
@@ -182,6 +209,8 @@ def _expanded(axes: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]
 
 def _values(name: str, values: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     if isinstance(values, int) and not isinstance(values, bool) and values > 0:
+        if values > MOST_RUNS:
+            raise ConfigError(f"expected at most {MOST_RUNS:,} values of the axis {name!r}, got {str(values)[:30]}")
         values = list(range(values))
     if isinstance(values, list):
         values = {name: values}
@@ -208,6 +237,8 @@ def _merged(base: Any, change: Mapping[str, Any]) -> dict[str, Any]:
     """Lay one mapping over another, mappings inside included; a new ``name`` starts its spec afresh."""
     if isinstance(base, str):
         base = {"name": base}
+    if not isinstance(base, Mapping):
+        raise ConfigError(f"expected a mapping to change {', '.join(map(str, change))} of, got {base!r}")
     if "name" in change and base.get("name") not in (None, change["name"]) and "axes" not in base:
         return dict(change)
     merged = dict(base)

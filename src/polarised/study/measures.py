@@ -10,21 +10,26 @@ import polars
 from numpy.typing import NDArray
 
 from polarised import registry
+from polarised._io.tables import read_table
 from polarised.data.dataset import Dataset
-from polarised.metrics.comparison import compare, subsets
+from polarised.errors import DataError
+from polarised.metrics.evaluation import compare, subsets
 from polarised.random import seed_for
 from polarised.regime import Encodings, Regime, classify
 from polarised.regime.classify import RULES, Rule
 from polarised.regime.decoder import DecoderUse
 from polarised.regime.timeline import THRESHOLD, Timeline, load_timeline
+from polarised.registry import Output
 from polarised.study.config import Run
 
 if TYPE_CHECKING:
     from polarised.models import VAE
+    from polarised.training import History
 
 __all__ = [
     "BINS",
-    "NUMBERS",
+    "OVER_TRAINING",
+    "SCORE_COLUMNS",
     "downstream",
     "dynamics_of",
     "encode",
@@ -34,6 +39,7 @@ __all__ = [
     "reconstruction",
     "save_histograms",
     "scores",
+    "settling",
     "snapshot_hooks",
     "timeline_of",
     "types",
@@ -54,8 +60,34 @@ SCORES = {
 }
 
 
+registry.describe(
+    Output(
+        "reconstruction",
+        unit="nats",
+        reading="E[-log p(x|z)], summed over pixels and averaged over inputs: smaller is closer.",
+    ),
+    Output("rate", unit="nats", reading="E[KL(q(z|x) ‖ p(z))], summed over variables and averaged over inputs."),
+    Output("count", "variables", reading="How many variables of each type there are."),
+    Output(
+        "accuracy",
+        reading="Test accuracy of predicting the factors, averaged over them; compare with that of guessing at random.",
+    ),
+)
+# What a file of scores must have to be one.
+SCORE_COLUMNS = dict.fromkeys(("rule", "metric", "representation", "variables"), "text") | {"value": "number"}
+
+
 def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
-    """Encode the evaluation images of a run."""
+    """Encode the evaluation images of a run.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        The encodings.
+    """
     from polarised.adapters import from_vae
 
     settings = {
@@ -67,14 +99,32 @@ def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
 
 
 def decoder_of(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
-    """Return what the decoder of a run loses when a variable is exchanged or redrawn, see `decoder_use`."""
+    """Return what the decoder of a run loses when a variable is exchanged or redrawn, see `decoder_use`.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        One row for each variable.
+    """
     from polarised.adapters import decoder_use
 
     return decoder_use(vae, dataset, seed=run.seed).table()
 
 
 def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
-    """Encode the inputs that predicted factors are tested on, of a draw of their own."""
+    """Encode the inputs that predicted factors are tested on, of a draw of their own.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        The encodings.
+    """
     from polarised.adapters import from_vae
 
     seed = seed_for(run.seed, "downstream test")
@@ -82,7 +132,15 @@ def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
 
 
 def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
-    """Return what looks at the regime while a run trains, if it asks for that."""
+    """Return what looks at the regime while a run trains, if it asks for that.
+
+    Args:
+        run: The run.
+        dataset: What it was trained on.
+
+    Returns:
+        Hooks for `train`, none if the run does not ask for them.
+    """
     if not run.snapshots.every:
         return ()
     from polarised.training.snapshots import Snapshots
@@ -92,11 +150,28 @@ def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
     return (Snapshots(dataset, objective=objective, **settings),)
 
 
+def settling(history: "History") -> polars.DataFrame:
+    """Return whether a run settled (`settled`, 1 or 0) and, if it did, after how many steps (`settled_step`)."""
+    step = history.settled_step
+    rows = [(None, "settled", None, "full", float(step is not None))]
+    if step is not None:
+        rows.append((None, "settled_step", None, "full", float(step)))
+    return polars.DataFrame(rows, schema=SCORES, orient="row")
+
+
 def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
     """Return E[-log p(x|z)] with z the mean and z sampled, and the rate E[KL(q(z|x) || p(z))], in nats an image.
 
     Every value of x counts once here, also where training counted it more often (`weight` of the likelihood).
     The rate is that to the model's own prior; where that has no closed form, it is estimated from the sample.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        One row for each number: rule, metric, representation, variables, value.
     """
     import torch
 
@@ -124,13 +199,32 @@ def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
 
 
 def types(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> polars.DataFrame:
-    """Return a row for each variable: its type and why, with all evidence, and its types by the other two rules."""
+    """Return a row for each variable: its type and why, with all evidence, and its types by the other two rules.
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        decoder: What its decoder makes of the variables.
+
+    Returns:
+        One row for each variable.
+    """
     first, *others = _regimes(run, encodings, decoder).values()
     return first.table().with_columns(polars.Series(f"{other.rule}_type", other.types) for other in others)
 
 
 def regime_of(directory: str | Path, run: Run, *, rule: Rule = "used", alpha: float | None = None) -> Regime:
-    """Return the types of a measured run's variables on all that is kept of it: encodings, and the decoder's use."""
+    """Return the types of a measured run's variables on all that is kept of it: encodings, and the decoder's use.
+
+    Args:
+        directory: The directory of the run.
+        run: The run.
+        rule: The rule of the types.
+        alpha: Their threshold; that of the run if not given.
+
+    Returns:
+        The types with their evidence.
+    """
     directory = Path(directory)
     encodings = Encodings.load(directory / "encodings.npz")
     used = directory / "decoder_use.parquet"
@@ -144,6 +238,14 @@ def scores(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) ->
 
     Columns: rule (none where the whole code is scored), metric, representation, variables, value; the subset ``alive``
     is what is left without passive variables, in every run.
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        decoder: What its decoder makes of the variables.
+
+    Returns:
+        One row for each number: rule, metric, representation, variables, value.
     """
     tables, counts = [], []
     for rule, regime in _regimes(run, encodings, decoder).items():
@@ -158,7 +260,13 @@ def scores(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) ->
 
 
 def save_histograms(run: Run, encodings: Encodings, path: Path) -> None:
-    """Write 20-bin histograms of each variable: counts (3, d, 20) and edges (3, d, 21) of mean, variance, sample."""
+    """Write 20-bin histograms of each variable: counts (3, d, 20) and edges (3, d, 21) of mean, variance, sample.
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        path: The file to write.
+    """
     tables = (encodings.mean, encodings.variance, encodings.sample(seed=run.seed))
     drawn = [[np.histogram(column, bins=BINS) for column in table.T] for table in tables]
     counts = np.array([[count for count, _ in table] for table in drawn], dtype=np.int32)
@@ -173,6 +281,15 @@ def downstream(
 
     Those are `unseen`, or the last third where there is none. Metrics: accuracy (mean over factors) and
     accuracy_<factor>; variables ``random`` is guessing uniformly [Bonheme2023BeMoreActive, section 4.2].
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        unseen: Encodings of inputs to test on.
+        decoder: What its decoder makes of the variables.
+
+    Returns:
+        One row for each number: rule, metric, representation, variables, value.
     """
     from polarised.metrics.downstream import logistic_regression
 
@@ -229,41 +346,102 @@ def _regimes(run: Run, encodings: Encodings, decoder: DecoderUse | None) -> dict
 
 
 # Of each variable, over its partners and the moments of training; "with" names the type of the partners.
-NUMBERS = (
-    "correlated_share",
-    "correlated_share_with_active",
-    "late_correlated_share_with_active",
-    "correlation_with_active",
-    "correlation_with_passive",
-    "correlation_spread",
-    "correlation_spread_with_active",
-    "strongest_correlation",
-    "strongest_correlation_with_alive",
+OVER_TRAINING = (
+    Output(
+        "correlated_share",
+        "share of correlated moments",
+        reading="How often during training |correlation| with another variable exceeds 0.2.",
+    ),
+    Output(
+        "correlated_share_with_active",
+        "share of moments correlated with active variables",
+        reading="The same with active variables only.",
+    ),
+    Output(
+        "late_correlated_share_with_active",
+        "share of late moments correlated with active variables",
+        reading="The same in the second half of training.",
+    ),
+    Output(
+        "correlation_with_active",
+        "|correlation| with active variables",
+        reading="Average over active partners and moments of training.",
+    ),
+    Output(
+        "correlation_with_passive",
+        "|correlation| with passive variables",
+        reading="Average over passive partners and moments of training.",
+    ),
+    Output(
+        "correlation_spread",
+        "standard deviation of correlations over training",
+        reading="How much correlations with other variables change while training.",
+    ),
+    Output(
+        "correlation_spread_with_active",
+        "standard deviation of correlations with active variables",
+        reading="The same with active variables only.",
+    ),
+    Output(
+        "strongest_correlation",
+        "strongest |correlation|",
+        reading="The largest |correlation| with another variable at the end of training.",
+    ),
+    Output(
+        "strongest_correlation_with_alive",
+        "strongest |correlation| without passive variables",
+        reading="The same among variables that are not passive.",
+    ),
 )
+registry.describe(*OVER_TRAINING)
 
 
 def timeline_of(directory: str | Path, *, rule: Rule = "used") -> Timeline | None:
-    """Return what was seen of a run's variables while it trained, with the types of the trained model by a rule."""
+    """Return what was seen of a run's variables while it trained, with the types of the trained model by a rule.
+
+    Args:
+        directory: The directory of the run.
+        rule: The rule of the final types.
+
+    Returns:
+        The moments of training, or None if the run was not watched.
+    """
     directory = Path(directory)
     if not (directory / "snapshots.npz").exists():
         return None
-    table = polars.read_parquet(directory / "regime.parquet", glob=False).sort("variable")
-    return load_timeline(directory / "snapshots.npz", final_types=table[type_column(table, rule)].to_list())
+    table = read_table(directory / "regime.parquet", columns={"variable": "number"}).sort("variable")
+    types = table[type_column(table, rule)].to_list()
+    if not set(types) <= set(TYPES):
+        raise DataError(f"expected the types {', '.join(TYPES)} in regime.parquet of {directory}, got others")
+    return load_timeline(directory / "snapshots.npz", final_types=types)
 
 
 def type_column(table: polars.DataFrame, rule: Rule) -> str:
     """Return the column of a run's ``regime.parquet`` with the types by a rule.
 
     Runs measured before there was the rule "used" have the relative types in its place.
+
+    Args:
+        table: The types of a run.
+        rule: The rule.
+
+    Returns:
+        The name of the column.
     """
     return "type" if rule == "used" or f"{rule}_type" not in table.columns else f"{rule}_type"
 
 
 def dynamics_of(directory: str | Path) -> Iterator[polars.DataFrame]:
-    """Yield the `NUMBERS` of each variable of a run by either rule; nothing of a run that was not watched.
+    """Yield the numbers `OVER_TRAINING` of each variable of a run by either rule; nothing if it was not watched.
 
     correlated_share is how often |correlation| > 0.2, correlation its average size, spread its standard deviation
     over the moments, late the second half of training, strongest the largest at the end.
+
+    Args:
+        directory: The directory of the run.
+
+    Yields:
+        One table for each rule.
     """
     for rule in RULES:
         timeline = timeline_of(directory, rule=rule)
@@ -296,7 +474,7 @@ def _numbers(timeline: Timeline) -> dict[str, NDArray[Any]]:
         np.where(others, size[-1], -np.inf).max(axis=1),
         np.where(alive, size[-1], -np.inf).max(axis=1),
     )
-    return dict(zip(NUMBERS, found, strict=True))
+    return dict(zip((output.name for output in OVER_TRAINING), found, strict=True))
 
 
 def _over(values: NDArray[Any], partners: NDArray[np.bool_]) -> NDArray[Any]:
@@ -309,6 +487,14 @@ def _over(values: NDArray[Any], partners: NDArray[np.bool_]) -> NDArray[Any]:
 
 def plane_density(prior: Any, *, extent: float = 3.0, resolution: int = 200) -> NDArray[np.float64]:
     """Return the density of a prior of the catalogue over the square of two latents, rows the second coordinate.
+
+    Args:
+        prior: A prior of the catalogue, by name or with settings.
+        extent: Half the side of the square.
+        resolution: Points along a side.
+
+    Returns:
+        The density (resolution, resolution).
 
     >>> plane_density("GaussianMixture", resolution=3).shape
     (3, 3)
@@ -326,6 +512,14 @@ def plane_density(prior: Any, *, extent: float = 3.0, resolution: int = 200) -> 
 
 def images_of_prior(vae: "VAE", *, count: int = 16, seed: int = 0) -> NDArray[np.float32]:
     """Return images decoded from draws of an unconditional prior, (count, C, H, W) in [0, 1].
+
+    Args:
+        vae: The model.
+        count: How many images.
+        seed: Seed of what is drawn.
+
+    Returns:
+        The images.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 16, 16))

@@ -8,9 +8,12 @@ from typing import Any
 
 from polarised import registry
 from polarised.study import measures
+from polarised.study.claims import chosen_claims
+from polarised.study.claims.power import Power, decidable
 from polarised.study.config import Run
 from polarised.study.further import further_scores
 from polarised.study.grid import Study
+from polarised.study.outlook import outlook_of_runs
 from polarised.study.stages import dataset_of
 
 __all__ = ["Cost", "Plan", "plan"]
@@ -40,10 +43,12 @@ class Cost:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a study, kind by kind."""
+    """The cost of a study by kind of run, what to expect of its runs, and what its seeds can decide."""
 
     costs: tuple[Cost, ...]
     title: str = ""
+    outlook: str = ""
+    powers: tuple[Power, ...] = ()
 
     @property
     def runs(self) -> int:
@@ -90,7 +95,9 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     finally:
         torch.set_num_threads(threads)
     steps = {kind: [run.training.steps for run in runs] for kind, runs in groups.items()}
-    return Plan(tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items()), study.title)
+    costs = tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items())
+    powers = decidable(chosen_claims(study.claims), study.points)
+    return Plan(costs, study.title, outlook_of_runs(study.runs), powers)
 
 
 def _kind(run: Run) -> str:

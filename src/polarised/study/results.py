@@ -1,48 +1,66 @@
 """Run directories → one tidy table: a row a number, the same columns whatever the study."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars
 
 from polarised._io.files import replacing
+from polarised._io.tables import read_stacked
 from polarised.errors import DataError
 from polarised.regime.classify import Rule
 from polarised.study.grid import Point
-from polarised.study.measures import dynamics_of
+from polarised.study.measures import SCORE_COLUMNS, dynamics_of
 from polarised.study.runner import read_study
-from polarised.study.stages import is_done
+from polarised.study.stages import read_done
 from polarised.study.storage import at_hand, is_address, naming_full_disk
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "COLUMNS",
+    "KINDS",
     "collect",
     "results_of",
 ]
 
-COLUMNS = ("run", "seed", "method", "strength", "dataset", "representation", "variables", "metric", "value")
+# The columns of every table of results, and what they hold; the strength of some methods is a word.
+KINDS = {
+    "run": "text",
+    "seed": "number",
+    "method": "text",
+    "strength": "plain",
+    "dataset": "text",
+    "representation": "text",
+    "variables": "text",
+    "metric": "text",
+    "value": "number",
+}
 
 
-TABLES = ("scores.parquet", "reconstruction.parquet", "downstream.parquet", "further.parquet")
+COLUMNS = tuple(KINDS)
+
+
+TABLES = ("scores.parquet", "reconstruction.parquet", "settling.parquet", "downstream.parquet", "further.parquet")
+
+
+# Runs whose tables are in memory at a time.
+AT_ONCE = 1000
 
 
 LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.safetensors")
 
 
-def collect(root: str | Path, *, rule: Rule | None = None) -> Path:
+def collect(root: str | Path, *, rule: Rule | None = None, mixed: bool = False) -> Path:
     """Write ``results.parquet`` in a study's folder from the runs that are done; return its path.
 
     Columns: run, seed, method, strength, dataset, representation, variables, metric, value, one for every further
     axis, and `variable` where runs were watched while they trained: the numbers of single variables. `rule` says by
-    which rule variables have their types; by default the one the study names.
+    which rule variables have their types; by default the one the study names. Runs made by different code are refused
+    unless `mixed`.
     """
     study = read_study(root)
     with at_hand(root, without=LARGE) as folder:
-        table = results_of(study.points, folder, rule=rule or study.rule, named=root)
+        table = results_of(study.points, folder, rule=rule or study.rule, named=root, mixed=mixed)
     if is_address(root):
         path = Path(f"results-{str(root).rstrip('/').rpartition('/')[2]}.parquet")
     else:
@@ -53,29 +71,75 @@ def collect(root: str | Path, *, rule: Rule | None = None) -> Path:
 
 
 def results_of(
-    points: Sequence[Point], root: str | Path, *, rule: Rule = "used", named: str | Path | None = None
+    points: Sequence[Point],
+    root: str | Path,
+    *,
+    rule: Rule | None = "used",
+    named: str | Path | None = None,
+    mixed: bool = False,
 ) -> polars.DataFrame:
-    """Return the tidy table of the runs that are done; `named` is what an error calls the folder."""
-    parts = []
-    for point in points:
-        if not is_done(point.run, root):
-            continue
-        directory = Path(root) / point.run.name
-        # A bracket in the name of a folder is no pattern.
-        paths = [directory / name for name in TABLES if (directory / name).exists()]
-        tables = [polars.read_parquet(path, glob=False) for path in paths]
-        table = polars.concat([*tables, *dynamics_of(directory)], how="diagonal")
-        # Runs measured before there was the rule "used" were typed by the relative one.
-        own = "relative" if rule == "used" and rule not in table["rule"].to_list() else rule
-        mine = polars.col("rule").is_null() | (polars.col("rule") == own)
-        labels = [polars.lit(_number(value)).alias(name) for name, value in point.labels.items()]
-        parts.append(table.filter(mine).drop("rule").with_columns(polars.lit(directory.name).alias("run"), *labels))
-    if not parts:
+    """Return the tidy table of the runs that are done; `named` is what an error calls the folder.
+
+    `rule` is the one by which variables have their types; None keeps all, with a column `rule`. Runs made by different
+    code are refused unless `mixed`: their difference would be taken for the method's.
+    """
+    found = [(point, read_done(Path(root) / point.run.name)) for point in points]
+    done = [point for point, about in found if about is not None and about.evaluation == point.run.evaluation]
+    codes = Counter(about.code for _, about in found if about is not None and about.code)
+    if len(codes) > 1 and not mixed:
+        counts = ", ".join(f"{count} by {code}" for code, count in codes.most_common(5))
+        raise DataError(
+            f"expected runs of one version of the code in {named or root}, got {counts}; do them again with one, or "
+            "say that a mixed table is meant (mixed)"
+        )
+    if not done:
         place = named or root
         raise DataError(f"expected finished runs in {place}, there is none yet; see polarised study status {place}")
-    joined = polars.concat(parts, how="diagonal_relaxed")
+    parts = [_scores_of(done[start : start + AT_ONCE], Path(root), rule) for start in range(0, len(done), AT_ONCE)]
+    joined = polars.concat(parts, how="diagonal_relaxed").join(
+        _labels(done), on="run", how="left", maintain_order="left"
+    )
     others = [name for name in joined.columns if name not in COLUMNS]
     return joined.select(*COLUMNS, *others).with_columns(polars.col("seed").cast(polars.Int64))
+
+
+def _scores_of(points: Sequence[Point], root: Path, rule: Rule | None) -> polars.DataFrame:
+    """Return the scores of some runs by a rule, run after run, with a column `run`."""
+    files = [
+        (number, root / point.run.name / name)
+        for number, point in enumerate(points)
+        for name in TABLES
+        if (root / point.run.name / name).exists()
+    ]
+    runs = polars.Series("number", [number for number, _ in files], dtype=polars.Int64)
+    tables = []
+    if files:
+        stacked = read_stacked([path for _, path in files], columns=SCORE_COLUMNS)
+        tables.append(stacked.with_columns(number=runs.gather(stacked["file"])).drop("file"))
+    for number, point in enumerate(points):
+        tables += [table.with_columns(number=polars.lit(number)) for table in dynamics_of(root / point.run.name)]
+    together = polars.concat(tables, how="diagonal_relaxed").sort("number", maintain_order=True)
+    names = polars.Series("run", [point.run.name for point in points])
+    together = together.with_columns(run=names.gather(together["number"])).drop("number")
+    if rule is None:
+        return together
+    own = polars.lit(rule)
+    if rule == "used":
+        # Runs measured before there was the rule "used" were typed by the relative one.
+        known = (polars.col("rule") == rule).any().over("run")
+        own = polars.when(known).then(polars.lit(rule)).otherwise(polars.lit("relative"))
+    return together.filter(polars.col("rule").is_null() | (polars.col("rule") == own)).drop("rule")
+
+
+def _labels(points: Sequence[Point]) -> polars.DataFrame:
+    """Return a row of labels for each run; a label that is not always a number is a text."""
+    keys = dict.fromkeys(key for point in points for key in point.labels)
+    columns: dict[str, list[object]] = {"run": [point.run.name for point in points]}
+    for key in keys:
+        values = [_number(point.labels.get(key)) for point in points]
+        alike = len({type(value) for value in values if value is not None}) <= 1
+        columns[key] = values if alike else [None if value is None else str(value) for value in values]
+    return polars.DataFrame(columns)
 
 
 def _number(value: object) -> object:

@@ -1,22 +1,28 @@
 """A study from beginning to end: what is left to do, an executor that does it, and what became of every run."""
 
 import json
+import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarised import registry
 from polarised._io.files import replacing
+from polarised._io.text import parse_json
 from polarised.errors import ConfigError, DataError
+from polarised.regime.classify import RULES
 from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.grid import Point, Study, titled
-from polarised.study.stages import finished_at
+from polarised.study.leases import LEASE, read_lease
+from polarised.study.queue import Shard
+from polarised.study.stages import checkpoint_step, finished_at
 from polarised.study.storage import (
     FAILED,
+    LOCK,
     at_hand,
     held,
     is_address,
@@ -47,6 +53,9 @@ __all__ = [
 ]
 
 FILE = "study.json"
+VERSION = 2
+REPAIR = "polarised study doctor {} says what can be done"
+PLAIN = str | int | float | None
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,8 @@ class RunState:
     step: int = 0
     reason: str = ""
     finished: float = 0.0
+    host: str = ""
+    pace: float = 0.0
 
 
 @dataclass
@@ -79,7 +90,9 @@ class Progress:
 
     def steps_taken(self) -> int:
         """Return the training steps of this call so far, those of running runs as far as their checkpoints tell."""
-        return self.steps + sum(max(0, _step(directory) - start) for directory, start in tuple(self.running.items()))
+        return self.steps + sum(
+            max(0, checkpoint_step(directory) - start) for directory, start in tuple(self.running.items())
+        )
 
 
 def conduct(
@@ -88,9 +101,10 @@ def conduct(
     *,
     executor: str | Mapping[str, Any] = "local",
     retry: bool = False,
+    shard: Shard | None = None,
     command: str = "",
 ) -> Iterator[Progress]:
-    """Do what is not done of a study in `root`, yielding how it stands after every event.
+    """Do what is not done of a study in `root`, or of a share of it, yielding how it stands after every event.
 
     Runs that failed before are left alone unless `retry`. Nothing stops the rest but a full disk.
     """
@@ -98,10 +112,11 @@ def conduct(
     registry.complete("executor", executor)
     enrol(study, root, executor=executor)
     ours = _written(root)
-    progress = Progress(total=len(study.points))
+    points = study.points if shard is None else shard.of(study.points)
+    progress = Progress(total=len(points))
     left: dict[str, Run] = {}
     begun: dict[str, int] = {}
-    for state in run_states(study.points, root):
+    for state in run_states(points, root):
         if state.state == "done":
             progress.earlier += 1
         elif state.state == "failed" and not retry:
@@ -178,7 +193,7 @@ def read_study(root: str | Path) -> Study:
     return Study(
         name=known["name"],
         scale=known["scale"],
-        points=tuple(Point(one["labels"], Run.from_config(one["config"])) for one in known["runs"].values()),
+        points=tuple(Point(one["labels"], run) for one, run in zip(known["runs"].values(), _runs(known), strict=True)),
         about=known["about"],
         references=tuple(known["references"]),
         rule=known["rule"],
@@ -186,9 +201,23 @@ def read_study(root: str | Path) -> Study:
     )
 
 
+def _runs(known: Mapping[str, Any]) -> Iterator[Run]:
+    """Yield the runs of a study's record; what thousands of them share but for the seed is checked once."""
+    checked: dict[str, Run] = {}
+    for one in known["runs"].values():
+        config, seed = one["config"], one["config"].get("seed")
+        if type(seed) is not int or seed < 0:
+            yield Run.from_config(config)
+            continue
+        text = json.dumps({**config, "seed": 0})
+        if text not in checked:
+            checked[text] = Run.from_config({**config, "seed": 0})
+        yield replace(checked[text], seed=seed)
+
+
 def read_models(root: str | Path) -> Path | None:
     """Return the folder of trained models that the runs of a folder are, or None where they are trained here."""
-    models = _read(root).get("models")
+    models = _read(root)["models"]
     return None if models is None else Path(models)
 
 
@@ -197,8 +226,10 @@ def read_executor(root: str | Path) -> dict[str, Any]:
 
     An address in a file of somebody else would have this machine connect to, and be answered by, theirs.
     """
-    chosen = _read(root).get("executor") or "local"
+    chosen = _read(root)["executor"] or "local"
     spec = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
+    if not isinstance(spec.get("name"), str):
+        raise DataError(f"expected the name of an executor in {FILE} of {root}, got {spec!r}")
     registry.refuse_code(spec["name"], f"study.json of {root}")
     return _without_address(spec)
 
@@ -206,17 +237,29 @@ def read_executor(root: str | Path) -> dict[str, Any]:
 def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
     """Look at the directories of runs: nothing is kept anywhere else.
 
-    At an address a run is seen when it is done or failed; until then it is called waiting.
+    Runs at work elsewhere, and at an address, are known by their leases.
     """
-    with at_hand(root, only=("done.json", FAILED)) as folder:
+    with at_hand(root, only=("done.json", FAILED, LEASE)) as folder:
         for point in points:
             directory = folder / point.run.name
             if (finished := finished_at(point.run, folder)) is not None:
                 yield RunState(point, "done", point.run.training.steps, finished=finished)
             elif (why := reason(directory)) is not None:
-                yield RunState(point, "failed", _step(directory), why)
+                yield RunState(point, "failed", checkpoint_step(directory), why)
             else:
-                yield RunState(point, "running" if held(directory) else "waiting", _step(directory))
+                yield _at_work_or_waiting(point, directory)
+
+
+def _at_work_or_waiting(point: Point, directory: Path) -> RunState:
+    step, lease = checkpoint_step(directory), read_lease(directory.parent, directory.name)
+    here = lease is not None and lease.host == socket.gethostname()
+    # The lock of a folder on this machine is certain; of others, and at an address, the lease is what there is.
+    running = held(directory) or (
+        lease is not None and lease.is_fresh() and (not here or not (directory / LOCK).exists())
+    )
+    if not running or lease is None:
+        return RunState(point, "running" if running else "waiting", step)
+    return RunState(point, "running", max(step, lease.step), host=lease.host, pace=lease.pace)
 
 
 def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: Any, models: Any) -> dict[str, Any]:
@@ -234,6 +277,7 @@ def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: 
         if name in own or (name in begun and _key(one["labels"]) not in taken)
     }
     return {
+        "version": VERSION,
         "name": study.name,
         "scale": study.scale,
         "about": study.about,
@@ -269,25 +313,37 @@ def _read(root: str | Path) -> dict[str, Any]:
 
 
 def _parsed(text: str, root: str | Path) -> dict[str, Any]:
-    try:
-        known = json.loads(text)
-    except ValueError as error:
-        raise DataError(f"expected a study's list of runs, could not read {FILE} of {root}: {error}") from error
+    """Return the record of a study, checked: what version one left out is filled in."""
+    where = f"{FILE} of {root}"
+    known = parse_json(text, where=where)
     if not isinstance(known, dict) or not isinstance(known.get("runs"), dict):
-        raise DataError(f"expected a study's list of runs in {FILE} of {root}, it has none")
+        raise DataError(f"expected a study's list of runs in {where}, it has none")
+    version = known.get("version", 1)
+    if version not in (1, VERSION):
+        raise DataError(
+            f"expected a study of version 1 to {VERSION} in {where}, it is of version {version!r}; upgrade polarised"
+        )
+    wanted: dict[str, tuple[Any, str, Any]] = {
+        "name": (str, "a name", None),
+        "scale": (str | None, "a scale or nothing", None),
+        "about": (str, "a sentence", ""),
+        "references": (list, "a list", []),
+        "rule": (str, "the name of a rule", "relative"),
+        "claims": (list, "a list", []),
+        "executor": (str | dict | None, "a name or its settings", None),
+        "models": (str | None, "a folder or nothing", None),
+    }
+    for key, (kind, words, default) in wanted.items():
+        known.setdefault(key, default)
+        if not isinstance(known[key], kind):
+            raise DataError(f"expected {words} as {key!r} in {where}, got {known[key]!r}; {REPAIR.format(root)}")
+    if known["rule"] not in RULES:
+        raise DataError(f"expected one of {', '.join(RULES)} as 'rule' in {where}, got {known['rule']!r}")
+    for name, one in known["runs"].items():
+        fits = isinstance(one, dict) and isinstance(one.get("labels"), dict) and isinstance(one.get("config"), dict)
+        if not fits or not all(isinstance(value, PLAIN) for value in one["labels"].values()):
+            raise DataError(f"expected labels and config of the run {name!r} in {where}; {REPAIR.format(root)}")
     return known
-
-
-def _step(directory: Path) -> int:
-    """Return the step of the last checkpoint: the header of the file is enough."""
-    path = directory / "checkpoint.safetensors"
-    try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(size))
-        return int(json.loads(header["__metadata__"]["polarised"])["step"])
-    except (OSError, ValueError, KeyError):
-        return 0
 
 
 def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | None:

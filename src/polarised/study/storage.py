@@ -2,15 +2,17 @@
 
 import errno
 import tempfile
-import time
 import traceback
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from polarised._io.files import contained, replacing
-from polarised.errors import ConfigError, PolarisedError
+from polarised._io.text import read_small
+from polarised.errors import ConfigError, DataError, PolarisedError
 
 __all__ = [
     "BusyError",
@@ -23,6 +25,7 @@ __all__ = [
     "locked",
     "naming_full_disk",
     "open_filesystem",
+    "put",
     "read_text",
     "reason",
     "record_failure",
@@ -32,6 +35,7 @@ __all__ = [
 ]
 
 FAILED = "failed.txt"
+LARGEST = 1 << 28
 
 
 class DiskFullError(PolarisedError, OSError):
@@ -84,7 +88,8 @@ def reason(directory: Path) -> str | None:
     True
     """
     try:
-        return (directory / FAILED).read_text(encoding="utf-8").partition("\n")[0]
+        with (directory / FAILED).open("rb") as file:
+            return file.read(1 << 12).decode("utf-8", "replace").partition("\n")[0]
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -153,11 +158,17 @@ def read_text(root: str | Path, name: str) -> str | None:
     """
     try:
         if not is_address(root):
-            return (Path(root) / name).read_text(encoding="utf-8")
+            return read_small(Path(root) / name, largest=LARGEST)
         system, base = open_filesystem(str(root))
-        return str(system.cat_file(f"{base}/{name}").decode())
+        data = system.cat_file(f"{base}/{name}", end=LARGEST + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    if len(data) > LARGEST:
+        raise DataError(f"expected at most {LARGEST >> 20} MiB as {name} of {root}, it is larger; check the address")
+    try:
+        return str(data.decode())
+    except UnicodeDecodeError as error:
+        raise DataError(f"expected text in UTF-8 as {name} of {root}, got other bytes at {error.start}") from error
 
 
 def write_text(root: str, name: str, text: str) -> None:
@@ -166,6 +177,14 @@ def write_text(root: str, name: str, text: str) -> None:
     path = f"{base}/{name}"
     system.makedirs(path.rpartition("/")[0], exist_ok=True)
     system.pipe_file(path, text.encode())
+
+
+def put(root: str, path: Path, name: str) -> None:
+    """Copy a file to an address under a name, whole or not at all where the store can rename."""
+    system, base = open_filesystem(root)
+    target = f"{base}/{name}"
+    system.makedirs(target.rpartition("/")[0], exist_ok=True)
+    system.put_file(str(path), target)
 
 
 def remove(root: str | Path, name: str) -> None:
@@ -193,7 +212,7 @@ def open_filesystem(root: str) -> tuple[Any, str]:
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover (Windows has no flock: two studies on one folder may then repeat work)
+except ImportError:  # pragma: no cover (Windows: a run at work is then shown as waiting)
     fcntl = None  # type: ignore[assignment]
 
 
@@ -213,23 +232,23 @@ def locked(directory: Path, *, patience: float = 0.5) -> Iterator[None]:
     ...     print("mine")
     mine
     """
-    if fcntl is None:
+    # A look by `held` lasts no time at all, so a short wait tells it from a worker.
+    lock = FileLock(directory / LOCK, timeout=patience, poll_interval=0.05, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BusyError(f"another process works in {directory}; wait for it or use another folder") from None
+    except (NotImplementedError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
+            raise
+        raise ConfigError(
+            f"the file system of {directory} has no locks, so that two commands could train the same run; use a folder "
+            "on another one, or an address such as s3://bucket/study"
+        ) from error
+    try:
         yield
-        return
-    with (directory / LOCK).open("a") as handle:
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                # A look by `held` lasts no time at all, so a short wait tells it from a worker.
-                if time.monotonic() > deadline:
-                    raise BusyError(
-                        f"another process works in {directory}; wait for it or use another folder"
-                    ) from None
-                time.sleep(0.05)
-        yield
+    finally:
+        lock.release()
 
 
 def held(directory: Path) -> bool:
@@ -242,9 +261,12 @@ def held(directory: Path) -> bool:
     path = directory / LOCK
     if fcntl is None or not path.exists():
         return False
-    with path.open("a") as handle:
-        try:
+    try:
+        # For reading: the folder may be another user's, or on a mount that cannot be written.
+        with path.open("rb") as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
     return False

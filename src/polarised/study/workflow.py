@@ -15,8 +15,10 @@ from polarised._io.files import contained
 from polarised.errors import ConfigError
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.grid import Study, load_study, study_scales
+from polarised.study.outlook import outlook
 from polarised.study.planning import Plan
 from polarised.study.planning import plan as calibrate
+from polarised.study.queue import Shard
 from polarised.study.results import collect
 from polarised.study.runner import RunState, conduct, follow, read_executor, read_models, read_study, run_states
 from polarised.study.stages import execute
@@ -38,7 +40,8 @@ class StudyOutcome:
         total: The runs of the study, or the models that were measured.
         done: How many are finished, those of earlier calls included.
         failed: How many failed.
-        results: The tidy table (``results.parquet``), or None where nothing is finished.
+        results: The tidy table (``results.parquet``), or None where nothing is finished or only a share was done.
+        shard: The share of the runs that was to be done, such as ``2/8``, or None for all.
     """
 
     folder: str
@@ -46,6 +49,7 @@ class StudyOutcome:
     done: int
     failed: int
     results: str | None
+    shard: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as plain JSON types."""
@@ -55,6 +59,7 @@ class StudyOutcome:
             "done": self.done,
             "failed": self.failed,
             "results": self.results,
+            "shard": self.shard,
         }
 
 
@@ -100,6 +105,7 @@ def run(
     out: str | Path | None = None,
     executor: str | Mapping[str, Any] = "local",
     models: str | Path | None = None,
+    shard: str | None = None,
     jobs: int = 0,
     progress: bool = True,
     tell: Callable[[str], None] | None = None,
@@ -113,6 +119,8 @@ def run(
         out: The folder or fsspec address of the results; ``runs/NAME-SCALE`` if None.
         executor: ``local``, ``ray``, or a mapping with its settings.
         models: A folder of trained models to measure instead of training any.
+        shard: One share of the runs, such as ``2/8``, for a job of a queue: it is done, nobody else's run is waited
+            for, and the table is left to whoever collects when every share is done.
         jobs: Models to measure at a time; 0 is one a core. Training takes the executor's own setting.
         progress: Whether to show how it stands while it runs.
         tell: Called with a sentence before anything long begins and for each measured model.
@@ -136,7 +144,8 @@ def run(
     root = str(out) if out else str(contained("runs", "-".join(filter(None, (study.name, kind))), source=name))
     if models is not None:
         return _measure(study, models, root, jobs, tell)
-    return _conduct(study, root, executor, again=False, progress=progress, tell=tell)
+    share = None if shard is None else Shard.parse(shard)
+    return _conduct(study, root, executor, again=False, progress=progress, tell=tell, share=share)
 
 
 def retry(
@@ -207,6 +216,7 @@ def train(
     settings: Sequence[str] = (),
     out: str | Path = "runs",
     progress: bool = True,
+    tell: Callable[[str], None] | None = None,
 ) -> Path:
     """Train and measure one model; the same call after a kill goes on where it stopped.
 
@@ -215,6 +225,7 @@ def train(
         settings: ``key=value`` on top of them.
         out: The folder that holds run directories.
         progress: Whether to show a progress bar.
+        tell: Called before a training begins with the forecast of the run in one line.
 
     Returns:
         The run directory.
@@ -229,7 +240,11 @@ def train(
     True
     """
     read = config if isinstance(config, Mapping) else read_config(Path(config))
-    return execute(Run.from_config(overridden(dict(read), list(settings))), out, progress=progress)
+    made = Run.from_config(overridden(dict(read), list(settings)))
+    place = Path(out) / made.name
+    if tell is not None and not (place / "model.safetensors").exists():
+        tell(outlook(made, directory=place))
+    return execute(made, out, progress=progress)
 
 
 def _conduct(
@@ -240,16 +255,22 @@ def _conduct(
     again: bool,
     progress: bool,
     tell: Callable[[str], None] | None,
+    share: Shard | None = None,
 ) -> StudyOutcome:
     # Hours may lie ahead: whoever did not mean that should see it before, also without a progress bar.
     if tell is not None:
         tell(f"{study.title}: {counted(len(study.points), 'run')} into {root}")
     command = shlex.join(["polarised", *sys.argv[1:]])
-    ended = follow(conduct(study, root, executor=executor, retry=again, command=command), quiet=not progress)
+    if share is not None:
+        own = {"name": executor} if isinstance(executor, str) else dict(executor)
+        executor = {**own, "patient": False}
+    steps = conduct(study, root, executor=executor, retry=again, command=command, shard=share)
+    ended = follow(steps, quiet=not progress)
     done = 0 if ended is None else ended.done + ended.earlier
     failed = 0 if ended is None else ended.failed
-    results = str(collect(root)) if done else None
-    return StudyOutcome(root, len(study.points), done, failed, results)
+    total = len(study.points) if share is None else len(share.of(study.points))
+    results = str(collect(root)) if done and share is None else None
+    return StudyOutcome(root, total, done, failed, results, None if share is None else str(share))
 
 
 def _measure(

@@ -1,6 +1,7 @@
 """Priors that are mixtures: of two widths in every variable, or of places in the space of codes."""
 
 # ruff: noqa: D102 (the abstract class documents the methods)
+import functools
 import math
 
 import torch
@@ -21,11 +22,24 @@ from polarised.registry import register
 __all__ = ["GaussianMixture", "Sparse"]
 
 
-@register("prior")
+@register(
+    "prior",
+    summary="every variable mostly near 0, seldom far from it",
+    references=("Mathieu2019",),
+    example=({}, {"gamma": 0.0}),
+)
 class Sparse(Prior):
     """Place p(z) = prod_j (1 - gamma) N(0, 1) + gamma N(0, width^2): mostly off, seldom on [Mathieu2019, appendix B].
 
-    `width` is a standard deviation, 0.05 as in the paper's appendix and code (its main text says variance).
+    Args:
+        latents: The number of variables.
+        auxiliary_size: The number of auxiliary variables, which this prior ignores.
+        gamma: The share of the narrow part: how seldom a variable is used.
+        width: The standard deviation of the narrow part, 0.05 as in the paper's appendix and code (its main text says
+            variance).
+
+    Raises:
+        ConfigError: If gamma is no share, or the width not positive.
 
     >>> spike, slab = Sparse(1, gamma=1.0), Sparse(1, gamma=0.0)
     >>> round((spike.log_prob(torch.zeros(1, 1)) - slab.log_prob(torch.zeros(1, 1))).exp().item(), 3)
@@ -39,8 +53,7 @@ class Sparse(Prior):
         self.gamma, self.width = gamma, width
 
     def log_density(self, z: Tensor) -> Tensor:
-        log_weights = torch.tensor([1 - self.gamma, self.gamma], dtype=z.dtype, device=z.device).log()
-        widths = torch.tensor([1.0, self.width], dtype=z.dtype, device=z.device)
+        log_weights, widths = _slabs(self.gamma, self.width, z.dtype, z.device)
         parts = -0.5 * ((z[..., None] / widths) ** 2 + LOG_TWO_PI) - widths.log()
         return torch.logsumexp(parts + log_weights, dim=-1)
 
@@ -59,13 +72,26 @@ class Sparse(Prior):
         return Sparse(len(keep), gamma=self.gamma, width=self.width)
 
 
-@register("prior")
+@register(
+    "prior",
+    title="Gaussian mixture",
+    summary="equal Gaussians at several places",
+    references=("Mathieu2019",),
+    example=({}, {"compatibility": "released-code"}),
+)
 class GaussianMixture(Prior):
     """Place p(z) = sum_c weight_c N(z; mean_c, variance_c I) on the codes [Mathieu2019, eq. 9].
 
-    By default the pinwheel's cross: means (0, -1), (0, 1), (1, 0), (-1, 0) in the first two variables, equal weights,
-    variance 0.03. `variance` is one number, or one for each component; `weights` are divided by their sum.
-    `compatibility="released-code"` counts log p(z) once for each latent in the KL, as that code does.
+    Args:
+        latents: The number of variables.
+        auxiliary_size: The number of auxiliary variables, which this prior ignores.
+        means: The places; by default the pinwheel's cross: (0, -1), (0, 1), (1, 0), (-1, 0) in the first two variables.
+        variance: The variance of each Gaussian in every direction: one number, or one for each component.
+        weights: The weight of each component, divided by their sum; equal if none.
+        compatibility: "released-code" counts log p(z) once for each latent in the KL, as that code does.
+
+    Raises:
+        ConfigError: If the variance is not positive, or a mean has not one number a latent.
 
     >>> round(GaussianMixture(2).log_prob(torch.tensor([[0.0, 1.0]])).item(), 3)
     0.282
@@ -128,7 +154,14 @@ class GaussianMixture(Prior):
         return posterior.log_prob(z).sum(1, keepdim=True) - count * self.log_density(z)
 
     def moments(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the mixture itself: its nearest Gaussian would be any one of the components."""
+        """Return mean and variance of the mixture itself: its nearest Gaussian would be any one of the components.
+
+        Args:
+            n: The number of rows.
+
+        Returns:
+            Mean and variance, each (n, d).
+        """
         weights, variances = (torch.tensor(part).to(self.means)[:, None] for part in (self.weights, self.variances))
         mean = (weights * self.means).sum(0)
         variance = (weights * (variances + (self.means - mean) ** 2)).sum(0)
@@ -139,3 +172,12 @@ class GaussianMixture(Prior):
         return GaussianMixture(
             len(keep), means=means, variance=self.variances, weights=self.weights, compatibility=self.compatibility
         )
+
+
+@functools.lru_cache(maxsize=16)
+def _slabs(gamma: float, width: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the log-weights and widths of slab and spike, brought to a device once and not at every step."""
+    # Ordinary tensors wherever the first call comes from: those of inference mode could not be trained with.
+    with torch.inference_mode(False):
+        weights = torch.tensor([1 - gamma, gamma], dtype=dtype, device=device)
+        return weights.log(), torch.tensor([1.0, width], dtype=dtype, device=device)

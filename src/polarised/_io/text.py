@@ -1,0 +1,170 @@
+"""YAML and JSON from outside: small files, no bombs, finite numbers."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from polarised.errors import DataError
+
+__all__ = ["LARGEST_TEXT", "parse_json", "parse_yaml", "read_small"]
+
+LARGEST_TEXT = 1 << 24
+MOST_VALUES = 200_000
+DEEPEST = 64
+LONGEST_NUMBER = 400
+
+
+def read_small(path: str | Path, *, largest: int = LARGEST_TEXT) -> str:
+    """Return a small file of text; a device, a pipe and what is larger are refused.
+
+    Args:
+        path: The file.
+        largest: How many bytes it may have.
+
+    Returns:
+        Its text.
+
+    Raises:
+        DataError: It is no ordinary file, too large, or not in UTF-8.
+        OSError: It is not there or cannot be read.
+    """
+    path = Path(path)
+    # A pipe or a device would be waited for without end; what is missing or a folder, opening says better.
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(f"expected a file of text, {path} is another kind of file; check the path")
+    with path.open("rb") as file:
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise DataError(f"expected at most {largest >> 10} KiB of text, {path} is larger; is it the right file?")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"expected text in UTF-8, could not read {path}: {error.reason} at {error.start}") from error
+
+
+def parse_json(text: str | bytes, *, where: str | Path) -> Any:
+    """Return what a JSON text stands for; numbers that are not finite are refused.
+
+    Args:
+        text: The text, or its bytes in UTF-8.
+        where: What an error calls it.
+
+    Returns:
+        Mappings, lists, strings, finite numbers, truth values and None.
+
+    Raises:
+        DataError: It is no JSON, nested too deeply, or has NaN or infinity in it.
+
+    >>> parse_json('{"a": [1, 2.5]}', where="a file")
+    {'a': [1, 2.5]}
+    >>> parse_json('{"a": NaN}', where="a file")
+    Traceback (most recent call last):
+    ...
+    polarised.errors.DataError: expected JSON in a file, could not read it: NaN is no finite number
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except RecursionError:
+        raise DataError(f"expected JSON in {where}, it is nested too deeply") from None
+    except ValueError as error:
+        raise DataError(f"expected JSON in {where}, could not read it: {error}") from error
+
+
+def _refuse_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no finite number")
+
+
+def _finite(word: str) -> float:
+    number = float(word)
+    if not math.isfinite(number):
+        raise ValueError(f"{word[:20]} is no finite number")
+    return number
+
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def parse_yaml(text: str, *, where: str | Path) -> Any:
+    """Return what a YAML text stands for: plain data of a sensible size once every alias is written out.
+
+    Args:
+        text: The text.
+        where: What an error calls it.
+
+    Returns:
+        Mappings, lists, strings, finite numbers, truth values and None.
+
+    Raises:
+        DataError: It is no YAML, nested too deeply or in a circle, or its aliases stand for too many values.
+
+    >>> parse_yaml("{a: &x [1, 2], b: *x}", where="a file")
+    {'a': [1, 2], 'b': [1, 2]}
+    """
+    loader = None
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _measure(node, {}, 0, where)
+        value = loader.construct_document(node)
+        _check_plain(value, "", where)
+        return value
+    except DataError:
+        raise
+    except RecursionError:
+        raise DataError(f"expected YAML in {where}, it is nested too deeply") from None
+    # Constructors of dates, numbers and base64 raise whatever Python does.
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise DataError(f"expected YAML in {where}, could not read it: {reason}") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _check_plain(value: Any, place: str, where: str | Path) -> None:
+    """Refuse what a setting can never be: dates, bytes, sets and numbers that are not finite."""
+    if isinstance(value, dict):
+        for key, below in value.items():
+            if not isinstance(key, str | int | float | bool) and key is not None:
+                raise DataError(f"expected names of settings in {where}, got {str(key)[:80]!r}; put it in quotes")
+            _check_plain(below, f"{place}.{key}" if place else str(key), where)
+    elif isinstance(value, list):
+        for number, below in enumerate(value):
+            _check_plain(below, f"{place}[{number}]", where)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise DataError(f"expected a finite number as {place or 'the value'} in {where}, got {value}")
+    elif value is not None and not isinstance(value, str | int | float):
+        kind = type(value).__name__
+        raise DataError(
+            f"expected a number, a text or a list as {place or 'the value'} in {where}, got a {kind}; put it in quotes"
+        )
+
+
+def _measure(node: Any, known: dict[int, int], depth: int, where: str | Path) -> int:
+    """Return how many values a node stands for with aliases written out, each node counted once."""
+    size = known.get(id(node))
+    if size == 0:
+        raise DataError(f"expected YAML without circles in {where}, a value contains itself")
+    if size is not None:
+        return size
+    if depth > DEEPEST:
+        raise DataError(f"expected at most {DEEPEST} levels in {where}, it is nested more deeply")
+    known[id(node)] = 0
+    if isinstance(node, yaml.MappingNode):
+        below: list[Any] = [part for pair in node.value for part in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        below = node.value
+    else:
+        below = []
+        if node.tag.endswith((":int", ":float")) and len(node.value) > LONGEST_NUMBER:
+            raise DataError(f"expected numbers of at most {LONGEST_NUMBER} digits in {where}, one is longer")
+    size = 1 + sum(_measure(part, known, depth + 1, where) for part in below)
+    if size > MOST_VALUES:
+        raise DataError(f"expected at most {MOST_VALUES:,} values in {where}, its aliases stand for more; write it out")
+    known[id(node)] = size
+    return size

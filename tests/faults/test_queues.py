@@ -1,0 +1,213 @@
+"""Jobs of a queue: shares of a study, ends that were asked for, owners that vanished: nothing lost or done twice."""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from polarised.cli import app
+from polarised.errors import ConfigError
+from polarised.study import leases
+from polarised.study.executors import work_at
+from polarised.study.grid import load_study
+from polarised.study.leases import LEASE, Lease, leased, read_lease
+from polarised.study.queue import Shard, slurm_script
+from polarised.study.runner import enrol, read_study, run_states
+from polarised.study.stages import checkpoint_step, execute, is_done
+from polarised.study.storage import BusyError
+from study.workshop import notes, start, study_config, until, write_study
+
+
+def weights(root: Path) -> dict[str, bytes]:
+    return {path.parent.name: path.read_bytes() for path in sorted(root.glob("*/model.safetensors"))}
+
+
+def made(tmp_path: Path, **settings: Any) -> Path:
+    return write_study(tmp_path / "tiny.yaml", study_config(notes=str(tmp_path / "notes.txt"), **settings))
+
+
+def test_shares_are_all_runs_and_each_once() -> None:
+    runs = list(range(23))
+    shares = [Shard(number, 5).of(runs) for number in range(1, 6)]
+    assert sorted(run for share in shares for run in share) == runs
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize("text", ["", "3", "0/3", "4/3", "a/b", "1/", "-1/2", "1/2/3", "1/" + "9" * 20])
+def test_a_share_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected a share"):
+        Shard.parse(text)
+
+
+def test_two_jobs_of_which_one_is_killed_do_a_study_as_one_does(tmp_path: Path) -> None:
+    file = made(tmp_path, runs=4, steps=30, sleep=0.05)
+    jobs = [start(file, tmp_path / "study", "--shard", f"{i}/2", "--jobs", "1") for i in (1, 2)]
+    until(lambda: (tmp_path / "notes.txt").exists() and any(step > 12 for _, step in notes(tmp_path / "notes.txt")))
+    jobs[0].kill()
+    jobs[0].wait()
+    again = start(file, tmp_path / "study", "--shard", "1/2", "--jobs", "1")
+    said = (tmp_path / "said.txt").read_text
+    assert [jobs[1].wait(timeout=300), again.wait(timeout=300)] == [0, 0], said()
+    study = read_study(tmp_path / "study")
+    assert all(is_done(run, tmp_path / "study") for run in study.runs), said()
+    assert not list((tmp_path / "study").glob(f"*/{LEASE}"))
+    # Of every run every step was taken; only those since the last checkpoint of the killed one twice.
+    taken = notes(tmp_path / "notes.txt")
+    assert {tag for tag, _ in taken} == {0, 1, 2, 3}
+    assert len(taken) - 4 * 30 <= 2 * 30
+    for run in load_study(file).runs:
+        execute(run, tmp_path / "calm")
+    assert weights(tmp_path / "study") == weights(tmp_path / "calm")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
+def test_a_job_that_is_asked_to_end_saves_and_says_so_by_its_code(tmp_path: Path, number: int, code: int) -> None:
+    file = made(tmp_path, runs=1, steps=400, sleep=0.02)
+    job = start(file, tmp_path / "study", "--jobs", "1")
+    until(lambda: (tmp_path / "notes.txt").exists() and any(step > 20 for _, step in notes(tmp_path / "notes.txt")))
+    job.send_signal(number)
+    assert job.wait(timeout=60) == code
+    (directory,) = (path for path in (tmp_path / "study").iterdir() if path.is_dir())
+    last = max(step for _, step in notes(tmp_path / "notes.txt"))
+    assert checkpoint_step(directory) == last + 1
+    assert not (directory / "failed.txt").exists()
+    assert not (directory / LEASE).exists()
+    assert "Traceback" not in (tmp_path / "said.txt").read_text()
+
+
+def test_looking_at_a_study_writes_nothing(tmp_path: Path) -> None:
+    config = study_config(runs=1, steps=4)
+    config["base"]["objective"] = {"name": "BetaVAE"}
+    config["axes"] = {"seed": 2}
+    study = load_study(write_study(tmp_path / "s.yaml", config))
+    root = tmp_path / "study"
+    enrol(study, root)
+    execute(study.runs[0], root)
+    (root / study.runs[1].name).mkdir()
+    (root / study.runs[1].name / ".lock").touch()
+    opened: list[Any] = []
+    watching = True
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if watching and event == "open" and str(root) in str(arguments[0]):
+            opened.append((arguments[0], arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)))
+
+    sys.addaudithook(audit)
+    states = [state.state for state in run_states(read_study(root).points, root)]
+    watching = False
+    assert states == ["done", "waiting"]
+    assert opened
+    assert not [path for path, writes in opened if writes]
+
+
+def test_the_owner_of_a_run_is_shown_while_it_works(tmp_path: Path) -> None:
+    config = study_config(runs=1, steps=4)
+    config["base"]["objective"] = {"name": "BetaVAE"}
+    config["axes"] = {"seed": 1}
+    study = load_study(write_study(tmp_path / "s.yaml", config))
+    root = tmp_path / "study"
+    enrol(study, root)
+    (root / study.runs[0].name).mkdir()
+    now = time.time()
+    lease = Lease("x", "node7", 1, "0", now - 10, now, 0, 40)
+    (root / study.runs[0].name / LEASE).write_text(json.dumps(lease.__dict__))
+    (state,) = run_states(study.points, root)
+    assert (state.state, state.host, state.step, round(state.pace)) == ("running", "node7", 40, 4)
+    words = CliRunner().invoke(app, ["study", "status", str(root)]).stdout
+    assert "on node7, 4 steps/s" in words
+    # Of another machine whose lock is not seen here, a fresh lease keeps us off, a stale one does not.
+    with pytest.raises(BusyError, match="process 1 of node7"):
+        execute(study.runs[0], root)
+    old = Lease("x", "node7", 1, "0", now - 500, now - 400)
+    (root / study.runs[0].name / LEASE).write_text(json.dumps(old.__dict__))
+    execute(study.runs[0], root)
+    assert is_done(study.runs[0], root)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"owner": 1}', '{"owner": "a", "host": NaN}', "9" * 5000])
+def test_a_lease_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / LEASE).write_text(text)
+    assert read_lease(tmp_path, "run") is None
+
+
+def test_at_an_address_a_run_has_one_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setattr(leases, "SETTLING", 0.01)
+    address = f"file://{tmp_path / 'store'}"
+    with leased(address, "run", step=lambda: 0), pytest.raises(BusyError), leased(address, "run", step=lambda: 0):
+        pass
+    assert read_lease(address, "run") is None
+    owners: list[int] = []
+
+    def claim(number: int) -> None:
+        try:
+            with leased(address, "race", step=lambda: 0):
+                owners.append(number)
+                time.sleep(0.5)
+        except BusyError:
+            pass
+
+    threads = [threading.Thread(target=claim, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(owners) == 1
+
+
+def test_another_node_goes_on_where_one_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    file = made(tmp_path, runs=1, steps=60, sleep=0.02)
+    run = load_study(file).runs[0]
+    address = f"file://{tmp_path / 'store'}"
+    for node in ("one", "two"):
+        (tmp_path / node).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "one"))
+    threading.Timer(0.0, _interrupt_after, args=(tmp_path / "notes.txt", 20)).start()
+    with pytest.raises(KeyboardInterrupt):
+        work_at(run, address, "")
+    stopped = max(step for _, step in notes(tmp_path / "notes.txt"))
+    assert (tmp_path / "store" / run.name / "checkpoint.safetensors").exists()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "two"))
+    work_at(run, address, "")
+    steps = [step for _, step in notes(tmp_path / "notes.txt")]
+    assert steps == list(range(60)), (stopped, steps)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    execute(run, tmp_path / "calm")
+    assert weights(tmp_path / "store") == weights(tmp_path / "calm")
+    left = {path.name for path in (tmp_path / "store" / run.name).iterdir()}
+    assert "done.json" in left
+    assert not left & {"checkpoint.safetensors", LEASE}
+
+
+def _interrupt_after(path: Path, step: int) -> None:
+    until(lambda: path.exists() and any(number > step for _, number in notes(path)))
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_script_for_slurm_names_the_command_and_its_share(tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        app, ["study", "script", "be_more_active", "--scale", "smoke", "--shards", "3", "--hours", "1.5"]
+    )
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "#!/bin/bash"
+    assert "#SBATCH --array=1-3" in lines
+    assert "#SBATCH --time=01:30:00" in lines
+    (command,) = (line for line in lines if line.startswith("srun "))
+    assert command.startswith(
+        "srun polarised study run be_more_active --scale smoke --out runs/study --jobs 1 --shard "
+    )
+    hostile = slurm_script(["a; rm -rf ~", "--out", "x y"], jobs=1, name="n")
+    assert "'a; rm -rf ~'" in hostile
+    with pytest.raises(ConfigError, match="at least one job"):
+        slurm_script(["a"], jobs=0, name="n")

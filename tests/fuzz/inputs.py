@@ -1,0 +1,547 @@
+"""Inputs of every kind of file the program opens: well formed, spoilt in their structure, and spoilt in their bytes.
+
+A kind is a function of a random generator and an empty folder; it writes an input and returns what to do with it:
+command lines, or calls. The same seed and number give the same input.
+"""
+
+import io
+import json
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import torch
+import yaml
+
+Rng = np.random.Generator
+Action = list[str] | Callable[[], Any]
+
+NAMES = ("mean", "mu", "variance", "logvar", "std", "sigma", "prior_mean", "prior_variance", "factors", "factor_names")
+NAMES += ("kl", "repeats", "images", "labels", "weird name", "../evil", "mean_0")
+DTYPES = ("<f4", "<f8", "<f2", ">f8", "<i8", "<u1", "|b1", "<U5", "|S3", "<c16", "<M8[s]", "|V4", "<f4,<i4", "<U0")
+SHAPES = ((20, 3), (20,), (), (0,), (0, 3), (20, 0), (20, 3, 2, 2), (1, 3), (19, 3), (20, 1), (2**62, 0), (10**9, 3))
+
+
+def pick(rng: Rng, options: Any) -> Any:
+    return options[int(rng.integers(len(options)))]
+
+
+def numbers(rng: Rng, shape: tuple[int, ...]) -> Any:
+    values = rng.normal(size=shape) * pick(rng, (1.0, 1.0, 1.0, 1.0, 3.0, 1e-300, 1e300, 0.0, 100.0))
+    if rng.random() < 0.3:
+        values = np.abs(values)
+    if values.size and rng.random() < 0.15:
+        values.flat[int(rng.integers(values.size))] = pick(rng, (np.nan, np.inf, -np.inf, 0.0, -1.0))
+    return values
+
+
+def spoilt(rng: Rng, data: bytes) -> bytes:
+    """Change bytes as damage and malice do: flips, cuts, repeats, zeros, and large numbers in place of sizes."""
+    changed = bytearray(data)
+    for _ in range(int(rng.integers(1, 4))):
+        if not changed:
+            break
+        at, kind = int(rng.integers(len(changed))), int(rng.integers(6))
+        if kind == 0:
+            changed[at] ^= 1 << int(rng.integers(8))
+        elif kind == 1:
+            del changed[at:]
+        elif kind == 2:
+            changed[at : at + 4] = pick(rng, (b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\xff\xff\xff\x7f"))
+        elif kind == 3:
+            changed[at:at] = changed[at : at + int(rng.integers(1, 64))]
+        elif kind == 4:
+            changed[at : at + int(rng.integers(1, 64))] = bytes(int(rng.integers(0, 64)))
+        else:
+            changed[at : at + 8] = struct.pack("<Q", int(rng.integers(2**63)))
+    return bytes(changed)
+
+
+def maybe_spoil(rng: Rng, path: Path, share: float = 0.5) -> None:
+    if path.is_file() and rng.random() < share:
+        path.write_bytes(spoilt(rng, path.read_bytes()))
+
+
+def npy_bytes(rng: Rng, shape: tuple[int, ...] = (20, 3), *, lies: bool = True) -> bytes:
+    if not lies or rng.random() < 0.5:
+        file = io.BytesIO()
+        values = numbers(rng, shape)
+        np.save(file, np.asfortranarray(values) if rng.random() < 0.2 else values)
+        return file.getvalue()
+    about = {"descr": pick(rng, DTYPES), "fortran_order": bool(rng.random() < 0.3), "shape": pick(rng, SHAPES)}
+    header = repr(about)
+    if rng.random() < 0.2:
+        header = pick(
+            rng, ("{", "{'descr': '<f8'}", "None", "{'descr': '<f8', 'fortran_order': 1, 'shape': (-3, 2)}", "[" * 60)
+        )
+    text = header.encode() + b" " * 20 + b"\n"
+    version = pick(rng, (b"\x01\x00", b"\x01\x00", b"\x02\x00", b"\x03\x00", b"\x09\x00"))
+    length = struct.pack("<H" if version[0] == 1 else "<I", len(text) if rng.random() < 0.9 else 60_000)
+    size = int(pick(rng, (0, 60, 480, 960, 1000)))
+    return b"\x93NUMPY" + version + length + text + rng.bytes(size)
+
+
+def encodings(rng: Rng) -> dict[str, bytes]:
+    """Arrays by name, mostly a mean and a spread that belong together."""
+    arrays: dict[str, bytes] = {}
+    n, d = int(pick(rng, (20, 20, 1, 2, 200))), int(pick(rng, (3, 3, 1, 8)))
+    plain = rng.random() < 0.7
+    for name in (pick(rng, NAMES[:2]), "variance" if plain else pick(rng, NAMES[2:6])):
+        file = io.BytesIO()
+        np.save(file, rng.uniform(0.01, 2.0, size=(n, d)) if plain else numbers(rng, (n, d)))
+        arrays[name] = file.getvalue()
+    if rng.random() < 0.3:
+        file = io.BytesIO()
+        np.save(file, rng.integers(0, int(pick(rng, (1, 3, 100))), size=(n, 2)))
+        arrays["factors"] = file.getvalue()
+    for _ in range(int(pick(rng, (0, 0, 1, 2)))):
+        shape = pick(rng, ((n, d), (d,), (n,), (), (n, 2), (0,)))
+        arrays[pick(rng, NAMES)] = npy_bytes(rng, shape)
+    return arrays
+
+
+def npz(rng: Rng, home: Path) -> list[Action]:
+    path = home / "codes.npz"
+    with zipfile.ZipFile(path, "w", pick(rng, (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
+        for name, data in encodings(rng).items():
+            archive.writestr(f"{name}.npy", data)
+        if rng.random() < 0.1:
+            # A small file that unpacks to much.
+            bomb = io.BytesIO()
+            name = pick(rng, ("factor_names", "prior_mean", "kl", "mean", "factors"))
+            kind = "U10" if name == "factor_names" else "f8"
+            shape = pick(rng, ((1_500_000,), (1_000_000, 3)))
+            np.save(bomb, np.zeros(shape, dtype=kind))
+            with archive.open(f"{name}.npy", "w") as member:
+                member.write(bomb.getvalue())
+    maybe_spoil(rng, path, 0.3)
+    commands = (
+        ["diagnose", str(path)],
+        ["evaluate", str(path), "--metrics", pick(rng, ("all", "total_correlation", "mig,dci"))],
+        ["report", str(path)],
+    )
+    return [[*pick(rng, commands), *pick(rng, ((), (), ("--second", "std")))]]
+
+
+def npy(rng: Rng, home: Path) -> list[Action]:
+    for name in ("x_mean", pick(rng, ("x_variance", "x_variance", "x_logvar", "x_std"))):
+        path = home / f"{name}.npy"
+        if rng.random() < 0.6:
+            np.save(path, rng.uniform(0.01, 2.0, size=(20, 3)))
+        else:
+            path.write_bytes(npy_bytes(rng, (20, 3)))
+        maybe_spoil(rng, path, 0.2)
+    if rng.random() < 0.1:
+        np.savez(home / "x_mean", mean=np.zeros((4, 2)))
+        (home / "x_mean.npz").replace(home / "x_mean.npy")
+    return [["diagnose", str(pick(rng, (home, home / "x_mean.npy")))]]
+
+
+def frame(rng: Rng, rows: int) -> polars.DataFrame:
+    columns: dict[str, Any] = {}
+    for prefix in ("mean", "variance"):
+        for i in range(2):
+            columns[f"{prefix}_{i}"] = rng.uniform(0.01, 2, size=rows) if rng.random() < 0.9 else numbers(rng, (rows,))
+    odd = (
+        ["a"] * rows,
+        [None] * rows,
+        [[1.0, 2.0]] * rows,
+        [[1.0], [2.0, 3.0]] * (rows // 2) + [[1.0]] * (rows % 2),
+        [True] * rows,
+        [b"x"] * rows,
+        [{"a": 1}] * rows,
+        polars.Series(range(rows)).cast(polars.Date),
+        [2**63] * rows,
+    )
+    for _ in range(int(rng.integers(0, 3))):
+        columns[pick(rng, ("mean_0", "mean", "factor_a", "factors", "variance", "kl", "é", "mean_99999999999"))] = pick(
+            rng, odd
+        )
+    return polars.DataFrame(columns, strict=False)
+
+
+def parquet(rng: Rng, home: Path) -> list[Action]:
+    path = home / "codes.parquet"
+    if rng.random() < 0.05:
+        polars.DataFrame({"mean_0": np.zeros(5_000_000), "variance_0": np.ones(5_000_000)}).write_parquet(path)
+    else:
+        compression: Any = pick(rng, ("zstd", "snappy", "uncompressed", "gzip"))
+        frame(rng, int(pick(rng, (0, 1, 20, 200)))).write_parquet(path, compression=compression)
+    maybe_spoil(rng, path, 0.4)
+    verify = ["study", "verify", str(path), "--study", "be_more_active"]
+    return [pick(rng, (["diagnose", str(path)], ["diagnose", str(path)], verify))]
+
+
+def results(rng: Rng, home: Path) -> list[Action]:
+    """A table of results whose columns are of any type, in front of a paper's claims."""
+    count = 24
+    odd = ([None] * count, ["a"] * count, [1] * count, [float("nan")] * count, [[1]] * count, [True] * count)
+    columns: dict[str, Any] = {
+        "run": [f"r{i % 6}" for i in range(count)],
+        "seed": [i % 3 for i in range(count)],
+        "method": [pick(rng, ("beta-VAE", "DIP-VAE-II", "x")) for _ in range(count)],
+        "strength": numbers(rng, (count,)),
+        "dataset": ["dsprites"] * count,
+        "representation": [pick(rng, ("mean", "sampled")) for _ in range(count)],
+        "variables": [pick(rng, ("all", "active", "passive", "mixed")) for _ in range(count)],
+        "metric": [pick(rng, ("total_correlation", "mutual_information", "count", "accuracy")) for _ in range(count)],
+        "value": numbers(rng, (count,)),
+    }
+    for _ in range(int(rng.integers(0, 3))):
+        columns[pick(rng, (*columns, "other"))] = pick(rng, odd)
+    if rng.random() < 0.2:
+        columns.pop(pick(rng, tuple(columns)))
+    path = home / "results.parquet"
+    polars.DataFrame(columns, strict=False).write_parquet(path)
+    maybe_spoil(rng, path, 0.2)
+    study = pick(rng, ("be_more_active", "learning_dynamics", "rtc_vae", "polarised_ivae", "decomposition_clustering"))
+    return [["study", "verify", str(path), "--study", study]]
+
+
+CONFIG: dict[str, Any] = {
+    "dataset": {"name": "dsprites", "size": 32},
+    "model": {"architecture": {"name": "mlp", "widths": [8]}, "latents": 3, "prior": "StandardNormal"},
+    "objective": {"name": "BetaVAE", "beta": 2.0},
+    "training": {"steps": 6, "batch_size": 8, "checkpoint_every": 3, "log_every": 2},
+    "snapshots": {"every": 2, "examples": 20},
+    "evaluation": {"examples": 60, "downstream": True, "downstream_strengths": [1.0]},
+    "seed": 0,
+}
+ODD: tuple[Any, ...] = (
+    None,
+    -1,
+    0,
+    10**6,
+    10**30,
+    1e308,
+    "",
+    "x" * 3000,
+    [],
+    {},
+    [1, "a"],
+    {"name": "no"},
+    True,
+    "NaN",
+)
+ODD += ({"name": 3}, "os:system", [[[]]], "../x", {"name": "mlp", "widths": [8] * 2000}, "\x1b[2J")
+
+
+def changed(rng: Rng, value: Any) -> Any:
+    """Put something odd somewhere into plain data, take something out, or leave it."""
+    value = json.loads(json.dumps(value))
+    for _ in range(int(rng.integers(0, 3))):
+        place, path = value, []
+        while isinstance(place, dict) and place and (not path or rng.random() < 0.7):
+            key = pick(rng, tuple(place))
+            path.append((place, key))
+            place = place[key]
+        if not path:
+            return pick(rng, ODD)
+        owner, key = path[-1]
+        if rng.random() < 0.2:
+            del owner[key]
+        elif rng.random() < 0.1:
+            owner["surprise"] = pick(rng, ODD)
+        else:
+            owner[key] = pick(rng, ODD)
+    return value
+
+
+BOMBS = (
+    "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+    + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 10)}]\n" for i in range(9)),
+    "[" * 5000,
+    "a: &a [*a]",
+    "training: {steps: 2020-01-01}",
+    "a: !!python/object/apply:os.system [ls]",
+    "a: !!binary '***'",
+    "a: " + "9" * 6000,
+    "a: " + "1:" * 3000 + "1",
+    "a: .nan",
+    "? [a]: b",
+    "a: {<<: [*b]}",
+    "a: 0000-99-99",
+    "- " * 3000,
+    "\x00",
+    "%YAML 9.9\n---\na",
+    "a: b: c",
+    "training:\n\tsteps: 1",
+)
+
+
+def yaml_text(rng: Rng, config: Any) -> bytes:
+    if rng.random() < 0.25:
+        return pick(rng, BOMBS).encode()
+    text = yaml.safe_dump(changed(rng, config), sort_keys=False).encode()
+    return spoilt(rng, text) if rng.random() < 0.3 else text
+
+
+def yaml_study(rng: Rng, home: Path) -> list[Action]:
+    from polarised.study.grid import load_study
+
+    path = home / "study.yaml"
+    study = {
+        "name": "tiny",
+        "base": CONFIG,
+        "axes": {"seed": 2, "strength": {"objective.beta": [1, 2]}},
+        "scales": {"s": {}},
+    }
+    path.write_bytes(yaml_text(rng, {**study, "claims": ["active_codes_agree"], "rule": "relative"}))
+    return [lambda: load_study(path), lambda: load_study(path, scale="s", settings=["axes.seed=1"])]
+
+
+def specs(rng: Rng, home: Path) -> list[Action]:
+    """Somebody's specs.json beside weights that do not matter."""
+    texts = (
+        '{"a": NaN}',
+        '{"a": 1e999}',
+        "[" * 3000,
+        '{"img_size": [1, 64, 64], "latent_dim": 10}',
+        "{}",
+        "[]",
+        "9" * 6000,
+    )
+    about = {"img_size": [1, 64, 64], "latent_dim": 10, "dataset": "dsprites", "model_type": "Burgess"}
+    text = pick(rng, texts).encode() if rng.random() < 0.3 else json.dumps(changed(rng, about)).encode()
+    (home / "specs.json").write_bytes(spoilt(rng, text) if rng.random() < 0.3 else text)
+    (home / "model.pt").write_bytes(pick(rng, (b"", b"PK\x03\x04", b"\x80\x02}q\x00.")))
+    return [["diagnose", str(home)]]
+
+
+def weights(rng: Rng) -> dict[str, torch.Tensor]:
+    shapes = ((3, 4), (3,), (5, 3), (5,), (0,), (), (2, 2, 2, 2))
+    names = ("mu.weight", "mu.bias", "dec.weight", "dec.bias", "encoder.conv1.weight", "x", "")
+    kinds = (torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16)
+    return {name: torch.ones(pick(rng, shapes)).to(pick(rng, kinds)) for name in names[: int(rng.integers(1, 8))]}
+
+
+def pt(rng: Rng, home: Path) -> list[Action]:
+    path = home / "model.pt"
+    odd = ([1, 2], {"state_dict": 3}, {1: torch.ones(2)}, {"a": torch.ones(1).expand(10**6, 100)}, torch.ones(3))
+    odd += ({"a": torch.ones(3).to_sparse()}, {"a": torch.empty(3, device="meta")}, {"state_dict": {"a": {"b": 1}}})
+    saved: Any = weights(rng) if rng.random() < 0.6 else pick(rng, odd)
+    torch.save(saved, path, _use_new_zipfile_serialization=bool(rng.random() < 0.8))
+    maybe_spoil(rng, path, 0.6)
+    (home / "specs.json").write_text('{"img_size": [1, 64, 64], "latent_dim": 10, "dataset": "dsprites"}')
+    heads = ("--mean-head", "mu", "--decoder-input", "dec", "--keep", "0,1", "--out", str(home / "out.safetensors"))
+    return [pick(rng, (["diagnose", str(home)], ["prune", str(path), *heads]))]
+
+
+def safetensors_bytes(rng: Rng, base: bytes) -> bytes:
+    """A safetensors file with its header changed: sizes, offsets, metadata and what it says of its network."""
+    size = int.from_bytes(base[:8], "little")
+    header, body = json.loads(base[8 : 8 + size]), base[8 + size :]
+    if rng.random() < 0.6 and "__metadata__" in header:
+        about = json.loads(header["__metadata__"]["polarised"])
+        header["__metadata__"]["polarised"] = json.dumps(changed(rng, about))
+    if rng.random() < 0.3:
+        header = changed(rng, header)
+    text = json.dumps(header).encode()
+    length = len(text) if rng.random() < 0.9 else int(rng.integers(2**63))
+    return struct.pack("<Q", length) + text + body
+
+
+def safetensors(rng: Rng, home: Path, corpus: Path) -> list[Action]:
+    base = next(corpus.glob("run/*/model.safetensors")).read_bytes()
+    path = home / "model.safetensors"
+    path.write_bytes(safetensors_bytes(rng, base))
+    maybe_spoil(rng, path, 0.3)
+    data = ("--data", str(corpus / "images.npz"), "--examples", "20")
+    prune = ["prune", str(path), *data, "--out", str(home / "out.safetensors")]
+    return [pick(rng, (["diagnose", str(path), *data], prune))]
+
+
+def archive(rng: Rng, home: Path) -> list[Action]:
+    """A zip that says it is a published model."""
+    path = home / "model.zip"
+    index = "model/tfhub/variables/variables.index"
+    names = (
+        "model.pt",
+        "specs.json",
+        index,
+        index.replace("index", "data-00000-of-00001"),
+        "../evil",
+        "/etc/x",
+        "a\nb",
+    )
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in names:
+            if rng.random() < 0.5:
+                content = pick(rng, (b"", b"{}", b'{"dataset": "dsprites"}', rng.bytes(200), bytes(30 << 20)))
+                file.writestr(name, content)
+    maybe_spoil(rng, path, 0.5)
+    return [["diagnose", str(path)]]
+
+
+def hdf5(rng: Rng, home: Path) -> list[Action]:
+    import h5py
+
+    from polarised.data.published import _shapes
+
+    path = home / "3dshapes.h5"
+    with h5py.File(path, "w") as file:
+        for name, shape, kind in (("images", (5, 64, 64, 3), "u1"), ("labels", (5, 6), "f8")):
+            if rng.random() < 0.15:
+                shape = pick(rng, ((10**6, *shape[1:]), (0, *shape[1:]), (5,), (5, 1)))
+            chunks = pick(rng, (None, True))
+            if np.prod(shape) > 10**6 or rng.random() < 0.1:
+                # Claimed, with not a byte of it stored.
+                file.create_dataset(name, shape=shape, dtype=kind, chunks=(1, *shape[1:]))
+            elif rng.random() < 0.1:
+                file[name] = pick(rng, (h5py.SoftLink("/elsewhere"), h5py.ExternalLink("/etc/hostname", "x")))
+            else:
+                kind = pick(rng, (kind, kind, kind, "f4", "i8"))
+                values = rng.integers(0, 9, size=shape).astype(kind)
+                file.create_dataset(name, data=values, chunks=chunks, compression="gzip" if chunks else None)
+    maybe_spoil(rng, path, 0.6)
+    return [lambda: sum(len(rows) for rows in _shapes([path]).chunks)]
+
+
+def tensor_bundle(rng: Rng, home: Path) -> list[Action]:
+    from adapters.test_tensor_bundle import bundle
+
+    arrays = {f"module/encoder/e{i}/kernel": rng.normal(size=(2, 3)) for i in range(int(rng.integers(1, 5)))}
+    changes = (
+        ("dtype", pick(rng, (0, 1, 7, 99))),
+        ("offset", pick(rng, (0, 8, 2**40))),
+        ("size", pick(rng, (0, 24, 2**50))),
+    )
+    changes += (("shape", pick(rng, ((2, 3), (2**39, 2**39), (0, 5), ()))),)
+    files = bundle(arrays, blocks=int(pick(rng, (1, 1, 3))), **dict([pick(rng, changes)] if rng.random() < 0.5 else []))
+    folder = home / "model" / "tfhub" / "variables"
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(spoilt(rng, content) if rng.random() < 0.4 else content)
+    return [["diagnose", str(home)]]
+
+
+def run_folder(rng: Rng, home: Path, corpus: Path) -> list[Action]:
+    """A finished run of which one or two files are spoilt, missing or something else."""
+    base = next((corpus / "run").iterdir())
+    run = home / base.name
+    shutil.copytree(base, run)
+    files = sorted(file for file in run.iterdir() if file.name[0] != ".")
+    for _ in range(int(rng.integers(1, 3))):
+        file = pick(rng, files)
+        if not file.is_file():
+            continue
+        kind = rng.random()
+        # One that was spoilt before can only be spoilt further.
+        if file.read_bytes() != (base / file.name).read_bytes():
+            kind = 1.0
+        if kind < 0.1:
+            file.unlink()
+        elif file.name == "config.yaml" and kind < 0.8:
+            file.write_bytes(yaml_text(rng, yaml.safe_load(file.read_text())))
+        elif file.suffix == ".json" and kind < 0.7:
+            file.write_text(json.dumps(changed(rng, json.loads(file.read_text()))))
+        elif file.suffix == ".safetensors" and kind < 0.6:
+            file.write_bytes(safetensors_bytes(rng, file.read_bytes()))
+        elif file.suffix == ".parquet" and kind < 0.6:
+            other_table(rng, polars.read_parquet(file)).write_parquet(file)
+        elif file.suffix == ".npz" and kind < 0.6:
+            other_arrays(rng, file)
+        else:
+            file.write_bytes(spoilt(rng, file.read_bytes()))
+    report = ["report", str(run), "--out", str(home / "page.html")]
+    evaluate = ["evaluate", str(run), "--metrics", "total_correlation"]
+    return [pick(rng, (["diagnose", str(run)], report, evaluate, ["cite", str(run)]))]
+
+
+def other_table(rng: Rng, table: polars.DataFrame) -> polars.DataFrame:
+    name = pick(rng, table.columns)
+    kind: Any = pick(rng, (polars.String, polars.Int8, polars.Null, polars.Boolean, polars.Binary, polars.Date))
+    change = (
+        lambda: table.drop(name),
+        lambda: table.with_columns(polars.lit(None).cast(kind).alias(name)),
+        lambda: table.head(0),
+        lambda: polars.concat([table, table]),
+        lambda: table.rename({name: "surprise"}),
+        lambda: table.with_columns(polars.lit("\x1b[2J" * 50).alias(name)),
+    )
+    return pick(rng, change)()
+
+
+def other_arrays(rng: Rng, file: Path) -> None:
+    with np.load(file) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    name = pick(rng, tuple(arrays))
+    values = arrays[name]
+    change = (
+        lambda: values[:0],
+        lambda: values[..., :1] if values.ndim else values,
+        lambda: np.zeros(3),
+        lambda: values.astype("U9"),
+    )
+    change += (lambda: np.full_like(values, 7) if values.dtype.kind in "fiu" else values, lambda: values[None])
+    arrays[name] = pick(rng, change)()
+    if rng.random() < 0.2:
+        del arrays[name]
+    np.savez(file, **arrays)
+
+
+def study_folder(rng: Rng, home: Path, corpus: Path) -> list[Action]:
+    """A finished study of which the list of runs or files of its runs are spoilt."""
+    study = home / "study"
+    shutil.copytree(corpus / "study", study)
+    listed = study / "study.json"
+    kind = rng.random()
+    if kind < 0.5:
+        listed.write_text(json.dumps(changed(rng, json.loads(listed.read_text()))))
+    elif kind < 0.7:
+        listed.write_bytes(spoilt(rng, listed.read_bytes()))
+    else:
+        for run in (path for path in sorted(study.iterdir()) if path.is_dir()):
+            files = sorted(file for file in run.iterdir() if file.name[0] != ".")
+            file = pick(rng, files)
+            if file.suffix == ".parquet" and rng.random() < 0.6:
+                other_table(rng, polars.read_parquet(file)).write_parquet(file)
+            elif file.suffix == ".json" and rng.random() < 0.8:
+                file.write_text(json.dumps(changed(rng, json.loads(file.read_text()))))
+            else:
+                file.write_bytes(spoilt(rng, file.read_bytes()))
+    commands = (["status"], ["status", "--json"], ["collect"], ["verify"], ["doctor"])
+    name, *more = pick(rng, commands)
+    return [["study", name, str(study), *more]]
+
+
+KINDS: dict[str, Callable[..., list[Action]]] = {
+    "npz": npz,
+    "npy": npy,
+    "parquet": parquet,
+    "results": results,
+    "yaml": yaml_study,
+    "json": specs,
+    "pt": pt,
+    "safetensors": safetensors,
+    "zip": archive,
+    "hdf5": hdf5,
+    "tensor_bundle": tensor_bundle,
+    "run_folder": run_folder,
+    "study_folder": study_folder,
+}
+
+
+def make_corpus(home: Path) -> None:
+    """Write the well-formed run, study and images that some kinds start from."""
+    from polarised.study.config import Run
+    from polarised.study.grid import load_study
+    from polarised.study.runner import enrol
+    from polarised.study.stages import execute
+
+    rng = np.random.default_rng(0)
+    np.savez(home / "images.npz", images=rng.integers(0, 255, size=(40, 1, 32, 32)).astype(np.uint8))
+    execute(Run.from_config(CONFIG), home / "run")
+    file = home / "tiny.yaml"
+    axes = {"seed": 2, "strength": {"objective.beta": [1.0, 2.0]}}
+    claims = ["active_codes_agree"]
+    file.write_text(yaml.safe_dump({"name": "tiny", "base": CONFIG, "axes": axes, "claims": claims}))
+    study = load_study(file)
+    enrol(study, home / "study")
+    for run in study.runs:
+        execute(run, home / "study")
