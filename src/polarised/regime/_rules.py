@@ -122,6 +122,12 @@ class Use:
         below = evidence.share_below(0.5 * rest)
         return cls(decoder, rest, held, below, on_for_some, suspicious, evidence.inputs, alpha)
 
+    def columns(self, chosen: slice) -> "Use":
+        """Return the same of consecutive variables alone."""
+        arrays = (self.rest, self.held, self.below, self.on_for_some, self.suspicious)
+        decoder = None if self.decoder is None else self.decoder.keep(np.arange(len(self.rest))[chosen])
+        return Use(decoder, *(array[chosen] for array in arrays), inputs=self.inputs, alpha=self.alpha)
+
     def slacks(self, statistics: Statistics, draws: np.random.Generator | None = None) -> "Slacks":
         """How far a variable is from being used, and from being active; with `draws` as other inputs might show it."""
         level, spread, noise = self._scaled(statistics)

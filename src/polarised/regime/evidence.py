@@ -252,6 +252,16 @@ class Evidence:
         weights[:, filled] = generator.multinomial(len(filled), np.full(len(filled), 1 / len(filled)), size=draws)
         return self._pooled(weights)
 
+    def columns(self, chosen: slice) -> Self:
+        """Return the evidence on consecutive variables alone, without their covariance."""
+        part = type(self)()
+        part._start(len(range(*chosen.indices(self.latents or 0))))
+        part._counts, part.inputs = self._counts, self.inputs
+        part._means, part._squares = self._means[..., chosen], self._squares[..., chosen]
+        part._kl = None if self._kl is None else self._kl[chosen]
+        part._ratios = self._ratios[:, chosen]
+        return part
+
     def two_states(self) -> TwoStates:
         """Return the split of each variable's inputs into those it is on for and those it is off for."""
         return two_states(self._ratios)
@@ -301,7 +311,8 @@ class Evidence:
             self._counts = np.zeros(BLOCKS)
             self._means = np.zeros((BLOCKS, len(QUANTITIES), latents))
             self._squares = np.zeros((BLOCKS, SPREAD, latents))
-            self._centre, self._products = np.zeros(latents), np.zeros((latents, latents))
+            covered = latents if self._covers else 0
+            self._centre, self._products = np.zeros(covered), np.zeros((covered, covered))
             self._kl: Array | None = None
             self._ratios = count_ratios(np.zeros((0, latents)))
         if latents != self.latents:
