@@ -55,7 +55,7 @@ def dataset_from_arrays(
     """Return a dataset of arrays: images (n, C, H, W) or (n, H, W), or vectors (n, D); bytes are divided by 255.
 
     Args:
-        images: Images or vectors, one a row.
+        images: Images or vectors, one for each row.
         factors: Whole numbers from 0 on, (n, F) or (n,), or None.
         names: The names of the factors; factor_0, factor_1 ... if not given.
         u: Auxiliary variables, (n, k), or None [Khemakhem2020].
