@@ -31,7 +31,7 @@ def test_the_advice_names_what_to_use_and_what_to_drop():
 def test_a_collapsed_model_is_called_so():
     diagnosis = diagnose(encodings_of(PASSIVE, PASSIVE))
     assert diagnosis.headline.startswith("Collapsed: all 2")
-    assert "fresh weights" in diagnosis.advice[0]
+    assert "Start from fresh weights" in diagnosis.advice[0]
 
 
 def test_a_posterior_that_is_the_same_for_all_inputs_is_called_collapsed():
