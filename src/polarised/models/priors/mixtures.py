@@ -122,7 +122,7 @@ class GaussianMixture(Prior):
         sizes = {latents} if means is None else {len(mean) for mean in means}
         if sizes != {latents} or {len(variances), len(shares)} != {count} or not min(*variances, *shares) > 0:
             raise ConfigError(
-                f"GaussianMixture needs means of {latents} numbers each, one a latent, and a positive variance and "
+                f"GaussianMixture needs means of {latents} numbers, one for each latent, and a positive variance and "
                 f"weight for each of them, got variance {variance}, weights {weights} and means {means}"
             )
         self.variances, self.compatibility = variances, compatibility
