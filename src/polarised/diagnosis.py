@@ -65,6 +65,7 @@ class Diagnosis:
     pictures: Pictures | None = None
     decoder_use: "polars.DataFrame | None" = None
     history: "polars.DataFrame | None" = None
+    forecast: "polars.DataFrame | None" = None
     snapshots: "polars.DataFrame | None" = None
     downstream: "polars.DataFrame | None" = None
     other_rules: "polars.DataFrame | None" = None
@@ -348,6 +349,7 @@ class Found:
     decoder_use: "polars.DataFrame | None" = None
     pictures: Pictures | None = None
     history: "polars.DataFrame | None" = None
+    forecast: "polars.DataFrame | None" = None
     snapshots: "polars.DataFrame | None" = None
     downstream: "polars.DataFrame | None" = None
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -409,6 +411,7 @@ def build_diagnosis(
         pictures=found.pictures,
         decoder_use=regime.decoder.table() if table is None and regime.decoder is not None else table,
         history=found.history,
+        forecast=found.forecast,
         snapshots=found.snapshots,
         downstream=found.downstream,
         other_rules=other_rules(regime, largest_mean=totals.largest_mean()),
@@ -476,6 +479,7 @@ def _of_run(path: Path, rule: Rule) -> Found:
     found.alpha, found.seed = run.alpha, run.seed
     found.decoder = run.decoder_use()
     found.history, found.snapshots, found.downstream = run.history(), run.snapshots(), run.downstream(rule)
+    found.forecast = run.forecast()
     found.provenance = {"config": dict(run.config), **run.made, "citation": run.citation()}
     if run.model.exists() and _torch_is_here():
         from polarised.adapters import native
