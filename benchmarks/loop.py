@@ -276,9 +276,8 @@ def main() -> None:
     for name in options.only:
         runs |= {f"{name} shortest": shortest(name, pool, factors), f"{name} train": ours(name)}
     times = measure(runs, options.rounds, options.steps)
-    print(
-        f"ms a step, {options.rounds} rounds of {options.steps} steps     shortest   train   ratio (goal {GOAL})   median"
-    )
+    heading = f"{options.rounds} rounds of {options.steps} steps, ms a step"
+    print(f"{heading:36s}  shortest   train   ratio   median of ratios   (goal {GOAL})")
     for name in options.only:
         bare, own = times[f"{name} shortest"], times[f"{name} train"]
         ratio = quick(bare) / quick(own)
