@@ -184,13 +184,13 @@ class GECO(Objective):
 
     def _fold(self, memory: Multiplier, number: int) -> None:
         """Take in the step before this one, once."""
-        if int(memory.number) == number:
-            return
-        if int(memory.number) >= 0:
-            memory.average.copy_(self._average(memory))
-            memory.folded += 1
-            grown = memory.multiplier * (self.nu * (memory.average / self.kappa**2).clamp(-1.0, 1.0)).exp()
-            memory.multiplier.copy_(grown if self.cap is None else grown.clamp_max(self.cap))
+        # Decided where the numbers lie: reading them would make a GPU wait at every step.
+        new = (memory.number >= 0) & (memory.number != number)
+        memory.average.copy_(torch.where(new, self._average(memory), memory.average))
+        memory.folded += new
+        grown = memory.multiplier * (self.nu * (memory.average / self.kappa**2).clamp(-1.0, 1.0)).exp()
+        grown = grown if self.cap is None else grown.clamp_max(self.cap)
+        memory.multiplier.copy_(torch.where(new, grown, memory.multiplier))
         memory.number.fill_(number)
 
 
