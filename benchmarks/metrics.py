@@ -22,7 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from polarised import classify, metrics
-from polarised.metrics.comparison import compare, subsets
+from polarised.metrics.evaluation import compare, subsets
 from polarised.regime import Encodings
 
 SIZES = (3, 6, 40, 32, 32)
@@ -191,7 +191,7 @@ def whole_analysis(case: Case) -> float:
     regime = classify(case.encodings)
     compare(case.encodings, regime)
     for codes in (case.encodings.mean, case.encodings.sample(seed=0)):
-        metrics.downstream_by_subset(codes, case.factors, subsets(regime), n_train=TRAIN)
+        metrics.accuracy_by_subset(codes, case.factors, subsets(regime), settings={"n_train": TRAIN})
     return float(len(subsets(regime)))
 
 

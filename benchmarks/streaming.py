@@ -101,8 +101,8 @@ def streamed(paths: tuple[Path, Path], rows: int, processes: int) -> dict[str, A
         evidence.merge(part)
     return {
         "types": evidence.classify().types,
-        "total_correlation": metrics.total_correlation_of(evidence.covariance),
-        "effective_rank": metrics.effective_rank_of(evidence.covariance),
+        "total_correlation": metrics.total_correlation_from_covariance(evidence.covariance),
+        "effective_rank": metrics.effective_rank_from_covariance(evidence.covariance),
         "cpu": sum(used for _, used, _ in parts),
         "peaks": [peak for _, _, peak in parts],
     }
@@ -118,7 +118,7 @@ def binned(path: Path, rows: int) -> float:
     for chunk in chunks_of(codes, rows=CHUNK):
         counts.update(chunk)
         drop(codes)
-    return metrics.mutual_information_of(counts.information())
+    return metrics.mutual_information_from_matrix(counts.information())
 
 
 def timed(function: Any, *arguments: Any) -> tuple[float, Any]:

@@ -54,7 +54,7 @@ SWEEP = "from polarised.cli import main; main()"
 ONE_BY_ONE = """
 import sys, torch
 from polarised.study.grid import load_study
-from polarised.study.run import execute
+from polarised.study.stages import execute
 from polarised.training import keep_freed_memory
 keep_freed_memory()
 torch.set_num_threads(int(sys.argv[3]))

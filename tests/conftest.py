@@ -1,5 +1,7 @@
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # One thread a test process: several run side by side, and results must not depend on the machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,3 +24,20 @@ def reference() -> Path:
 def oracles() -> Path:
     """Inputs and outputs of the reference implementations, kept in the repository."""
     return REPOSITORY / "tests" / "oracles"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sentences_agree() -> Iterator[None]:
+    """Hold every diagnosis that any test makes to this: none of its sentences contradicts another, or its types."""
+    from polarised.diagnosis import Diagnosis
+    from sentences import contradictions
+
+    plain = Diagnosis.__init__
+
+    def checked(self: Diagnosis, *arguments: Any, **settings: Any) -> None:
+        plain(self, *arguments, **settings)
+        assert contradictions(self) == []
+
+    Diagnosis.__init__ = checked  # type: ignore[method-assign]
+    yield
+    Diagnosis.__init__ = plain  # type: ignore[method-assign]

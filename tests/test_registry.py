@@ -79,3 +79,46 @@ def test_code_in_a_config_that_came_in_a_file_is_refused(monkeypatch):
         registry.entry("penalty", "a_page:network")
         registry.refuse_code(config, "config.yaml")
     registry.refuse_code({"name": "from_npz", "path": "s3://bucket/file.npz", "n": 3, "more": None}, "config.yaml")
+
+
+def test_a_name_of_another_module_is_taken():
+    def other(*, weight: float = 1.0): ...
+
+    other.__name__, other.__module__ = "Penalty", "somewhere.else"
+    with pytest.raises(ConfigError, match=r"new name for the penalty 'Penalty' of somewhere.else, .* has one"):
+        registry.register("penalty")(other)
+    assert registry.entry("penalty", "Penalty") is Penalty
+    registry.register("penalty", name="Another")(other)
+    assert registry.names("penalty") == ("Penalty", "network", "Another")
+
+
+def test_facts_are_those_of_the_kind(monkeypatch):
+    monkeypatch.setitem(registry.FACTS, "penalty", ("licence",))
+    with pytest.raises(ConfigError, match=r"a record of kind penalty has no 'licnece' \(did you mean 'licence'\?\)"):
+        registry.register("penalty", licnece="MIT")
+    registry.register("penalty", name="free", licence="MIT")(network)
+    assert registry.record("penalty", "free").facts == {"licence": "MIT"}
+
+
+def test_examples_are_specs(tmp_path):
+    def written(folder):
+        (folder / "file").touch()
+        return {"width": 5}
+
+    for example, expected in ((None, [{}]), ({"width": 3}, [{"width": 3}]), (({}, {"width": 4}), [{}, {"width": 4}])):
+        registry.register("penalty", name="shown", example=example)(network)
+        found = registry.record("penalty", "shown").examples()
+        assert list(found) == [{"name": "shown", **settings} for settings in expected]
+    registry.register("penalty", name="shown", example=written)(network)
+    with pytest.raises(ConfigError, match="expected a folder"):
+        registry.record("penalty", "shown").examples()
+    assert registry.record("penalty", "shown").examples(tmp_path) == ({"name": "shown", "width": 5},)
+    assert (tmp_path / "file").exists()
+
+
+def test_a_setting_brings_its_references():
+    by_setting = {"odd": ("B2021",)}
+    registry.register("penalty", name="cited", references=("A2020",), references_by_setting=by_setting)(network)
+    record = registry.record("penalty", "cited")
+    assert record.citations({"name": "cited", "width": 3}) == ("A2020",)
+    assert record.citations({"name": "cited", "width": "odd"}) == ("A2020", "B2021")

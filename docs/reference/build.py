@@ -1,4 +1,4 @@
-"""Write docs/reference/api.md from the docstrings: python docs/reference/build.py (a test holds it to date)."""
+"""Write docs/reference/api.md from docstrings and records: python docs/reference/build.py (a test holds it to date)."""
 
 import importlib
 import inspect
@@ -6,24 +6,15 @@ from pathlib import Path
 
 from polarised import registry
 
-PAGES = {
-    "polarised": "What most people need",
-    "polarised.adapters": "Any VAE → Encodings",
-    "dataset": "Datasets (`dataset:` of a config)",
-    "polarised.models": "Models",
-    "architecture": "Networks (`model.architecture:`)",
-    "prior": "Priors (`model.prior:`)",
-    "likelihood": "Likelihoods (`model.likelihood:`)",
-    "objective": "Objectives (`objective:`)",
-    "polarised.training": "Training",
-    "polarised.metrics": "Metrics",
-    "polarised.metrics.estimators": "Estimators of total correlation",
-    "polarised.study.config": "Settings of a run",
-    "executor": "Executors",
-    "measure": "Further measures (`evaluation.further:`)",
-    "figure": "Figures",
-    "polarised.theory": "Theory",
-}
+MODULES = (
+    "polarised",
+    "polarised.adapters",
+    "polarised.models",
+    "polarised.training",
+    "polarised.metrics",
+    "polarised.study.config",
+    "polarised.theory",
+)
 
 
 def settings(entry: object) -> str:
@@ -52,28 +43,43 @@ def about(entry: object) -> str:
     return f"A dictionary of {len(entry)} entries, such as `{key}`: {value}"
 
 
-def entries(page: str) -> dict[str, object]:
-    """What a kind of the catalogue or a module offers, by name."""
-    if page in registry.KINDS:
-        return {each.name: each.call for each in registry.records(page)}
-    module = importlib.import_module(page)
-    found = {name: getattr(module, name) for name in module.__all__}
-    return {name: entry for name, entry in found.items() if not inspect.ismodule(entry)}
+def modules() -> list[str]:
+    """The tables of what modules offer, under the first sentence of each."""
+    lines = []
+    for name in MODULES:
+        module = importlib.import_module(name)
+        lines += ["", f"## {(module.__doc__ or name).splitlines()[0].rstrip('.')}", "", f"`{name}`", ""]
+        lines += ["| name | what it is | settings |", "|---|---|---|"]
+        found = {each: getattr(module, each) for each in module.__all__}
+        shown = {each: entry for each, entry in found.items() if not inspect.ismodule(entry)}
+        lines += [f"| `{each}` | {sentence(entry)} | {settings(entry)} |" for each, entry in shown.items()]
+    return lines
+
+
+def kinds() -> list[str]:
+    """The tables of the catalogue, from its records."""
+    lines = []
+    for kind in registry.KINDS:
+        place = f"`{registry.SECTIONS[kind]}:` of a config" if kind in registry.SECTIONS else ""
+        lines += ["", f"## Catalogue: {kind}", *(["", place] if place else []), ""]
+        lines += ["| name | title | what it is | settings | references |", "|---|---|---|---|---|"]
+        lines += [
+            f"| `{each.name}` | {each.title} | {sentence(each.call)} | {settings(each.call)} | "
+            f"{', '.join(each.reference_keys)} |"
+            for each in registry.records(kind)
+        ]
+    return lines
+
+
+def sentence(entry: object) -> str:
+    """The first paragraph of what an entry is, fit for a table."""
+    return about(entry).split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
 
 
 def reference() -> str:
     """The whole page."""
-    lines = [
-        "# Reference",
-        "",
-        "Made from the docstrings by `python docs/reference/build.py`; `help(name)` has the rest.",
-    ]
-    for page, title in PAGES.items():
-        lines += ["", f"## {title}", "", f"`{page}`", "", "| name | what it is | settings |", "|---|---|---|"]
-        for name, entry in entries(page).items():
-            sentence = about(entry).split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-            lines.append(f"| `{name}` | {sentence} | {settings(entry)} |")
-    return "\n".join(lines) + "\n"
+    head = ["# Reference", "", "Made by `python docs/reference/build.py`; `help(name)` has the rest."]
+    return "\n".join([*head, *modules(), *kinds()]) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which latent variables of a VAE are alive? Diagnose, compare, prune, train, reproduce.
+"""Which latent variables of a VAE are used? Diagnose, compare, prune, train, reproduce.
 
 Five ideas, left to right; everything else is a function between two of them::
 
@@ -7,47 +7,118 @@ Five ideas, left to right; everything else is a function between two of them::
     factors         decoder,      costs         variance of   active, mixed, passive,
                     prior                       q(z|x)        and why
 
-Below `Encodings` there is no torch: diagnosis imports in a blink and runs where torch is not installed.
+- Look: `diagnose`, `forecast`, `classify`, `Evidence`, `compare`, `evaluate`, `Timeline`.
+- Act: `train`, `cure`, `prune`, `ActiveVariables`.
+- Study: `study`, `report`, `data`, `theory`, `demo`.
+
+Every name is loaded on first use: importing the package is quick, and torch is needed only where a network runs.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from polarised import adapters, data, metrics, models, objectives, training
-    from polarised.diagnosis import Diagnosis, diagnose
-    from polarised.metrics.comparison import compare
-    from polarised.regime import Encodings, Evidence, Regime, classify
-    from polarised.regime.selection import ActiveVariables
+from polarised._version import __version__ as __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from polarised import adapters, data, metrics, models, objectives, registry, report, study, theory, training
+    from polarised.annotation import annotate
+    from polarised.curing import Cure, cure
+    from polarised.demonstration import Demonstration, demo
+    from polarised.diagnosis import Diagnosis, diagnose
+    from polarised.errors import ConfigError, DataError, DownloadError, PolarisedError
+    from polarised.metrics.evaluation import compare, evaluate
+    from polarised.models.vae import VAE, build_vae, load_vae, save_vae
+    from polarised.pruning import PruningReport, prune
+    from polarised.regime import Encodings, Evidence, Regime, classify
+    from polarised.regime.forecast import Forecast, forecast
+    from polarised.regime.selection import ActiveVariables
+    from polarised.regime.timeline import Timeline
+    from polarised.registry import register
+    from polarised.training.loop import train
 
 _HOMES = {
-    "ActiveVariables": "polarised.regime.selection",
-    "Diagnosis": "polarised.diagnosis",
-    "Encodings": "polarised.regime",
-    "Evidence": "polarised.regime",
-    "Regime": "polarised.regime",
-    "classify": "polarised.regime",
-    "compare": "polarised.metrics.comparison",
-    "diagnose": "polarised.diagnosis",
+    "ActiveVariables": "regime.selection",
+    "ConfigError": "errors",
+    "Cure": "curing",
+    "DataError": "errors",
+    "Demonstration": "demonstration",
+    "Diagnosis": "diagnosis",
+    "DownloadError": "errors",
+    "Encodings": "regime",
+    "Evidence": "regime",
+    "Forecast": "regime.forecast",
+    "PolarisedError": "errors",
+    "PruningReport": "pruning",
+    "Regime": "regime",
+    "Timeline": "regime.timeline",
+    "VAE": "models.vae",
+    "annotate": "annotation",
+    "build_vae": "models.vae",
+    "classify": "regime",
+    "compare": "metrics.evaluation",
+    "cure": "curing",
+    "demo": "demonstration",
+    "diagnose": "diagnosis",
+    "evaluate": "metrics.evaluation",
+    "forecast": "regime.forecast",
+    "load_vae": "models.vae",
+    "prune": "pruning",
+    "register": "registry",
+    "save_vae": "models.vae",
+    "train": "training.loop",
 }
-_MODULES = ("adapters", "data", "metrics", "models", "objectives", "training")
-
-__all__ = [
-    "ActiveVariables",
-    "Diagnosis",
-    "Encodings",
-    "Evidence",
-    "Regime",
+_MODULES = (
     "adapters",
-    "classify",
-    "compare",
     "data",
-    "diagnose",
     "metrics",
     "models",
     "objectives",
+    "registry",
+    "report",
+    "study",
+    "theory",
+    "training",
+)
+
+__all__ = [
+    "VAE",
+    "ActiveVariables",
+    "ConfigError",
+    "Cure",
+    "DataError",
+    "Demonstration",
+    "Diagnosis",
+    "DownloadError",
+    "Encodings",
+    "Evidence",
+    "Forecast",
+    "PolarisedError",
+    "PruningReport",
+    "Regime",
+    "Timeline",
+    "adapters",
+    "annotate",
+    "build_vae",
+    "classify",
+    "compare",
+    "cure",
+    "data",
+    "demo",
+    "diagnose",
+    "evaluate",
+    "forecast",
+    "load_vae",
+    "metrics",
+    "models",
+    "objectives",
+    "prune",
+    "register",
+    "registry",
+    "report",
+    "save_vae",
+    "study",
+    "theory",
+    "train",
     "training",
 ]
 
@@ -55,7 +126,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Names are loaded on first use (PEP 562), so that importing the package costs nothing.
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(importlib.import_module(f"polarised.{_HOMES[name]}"), name)
     if name in _MODULES:
         return importlib.import_module(f"polarised.{name}")
     raise AttributeError(f"module 'polarised' has no attribute {name!r}")

@@ -22,9 +22,16 @@ SECONDS_TO_PROBE = 120.0
 
 @contextmanager
 def ray_cluster(address: str | None = None) -> Iterator[Any]:
-    """Give the module `ray`, connected; afterwards a cluster started here ends, and somebody's goes on without us.
+    """Give the module `ray`, connected; afterwards a cluster started here is ended, any other is left running.
 
-    `address` is ``host:port``, ``ray://host:port`` or ``auto``; without one a cluster is started on this machine.
+    Args:
+        address: ``host:port``, ``ray://host:port`` or ``auto``; without one a cluster is started on this machine.
+
+    Yields:
+        The module `ray`, connected.
+
+    Raises:
+        ConfigError: If Ray is not installed, the address is none, or nobody answers there.
 
     >>> with ray_cluster("nobody") as ray:
     ...     pass

@@ -1,9 +1,18 @@
-"""Everything that can go wrong by a user's hand, each with a sentence of what to do about it.
+"""The errors raised on purpose, each with a sentence of what to do about it.
 
 A message has four parts: what was expected, what came, where, and what to do.
 """
 
-__all__ = ["ConfigError", "DataError", "DownloadError", "PolarisedError", "TrainingError"]
+import difflib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+__all__ = ["ConfigError", "DataError", "DownloadError", "PolarisedError", "TrainingError", "suggesting_keywords"]
+
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
 
 
 LONGEST = 2000
@@ -27,12 +36,37 @@ class ConfigError(PolarisedError, ValueError):
 
 
 class DataError(PolarisedError, ValueError):
-    """An array or a file that is not what its caller says it is."""
+    """An array or a file that is not what it was said to be."""
 
 
 class DownloadError(PolarisedError, OSError):
-    """A dataset that is neither here nor to be had."""
+    """A file of a dataset that is not on this machine and cannot be downloaded."""
 
 
 class TrainingError(PolarisedError, RuntimeError):
     """A training run that diverged or cannot be continued."""
+
+
+def suggesting_keywords(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """Make a function name the nearest keyword where one is misspelt.
+
+    >>> @suggesting_keywords
+    ... def add(a, *, other=0):
+    ...     return a + other
+    >>> add(1, ohter=2)
+    Traceback (most recent call last):
+    ...
+    polarised.errors.ConfigError: expected a keyword of add, got ohter (did you mean other?)
+    """
+    offered = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Returned:
+        for name in keywords:
+            if name not in offered:
+                near = difflib.get_close_matches(name, offered, n=1)
+                hint = f" (did you mean {near[0]}?)" if near else f"; it takes {', '.join(offered)}"
+                raise ConfigError(f"expected a keyword of {function.__name__}, got {name}{hint}")
+        return function(*arguments, **keywords)
+
+    return checked

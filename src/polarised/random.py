@@ -14,6 +14,14 @@ __all__ = ["seed_for", "stream"]
 def stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
     """Return the independent random stream of one purpose at one step.
 
+    Args:
+        seed: The seed of the run.
+        purpose: What the numbers are for.
+        step: The step they belong to.
+
+    Returns:
+        A generator of its own.
+
     >>> bool(stream(0, "data", 7).integers(100) == stream(0, "data", 7).integers(100))
     True
     """
@@ -22,6 +30,14 @@ def stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
 
 def seed_for(seed: int, purpose: str, step: int = 0) -> int:
     """Return a 63-bit integer that seeds another library's generator (torch, LightGBM) for one purpose.
+
+    Args:
+        seed: The seed of the run.
+        purpose: What the numbers are for.
+        step: The step they belong to.
+
+    Returns:
+        A whole number from 0 to 2^63 - 1.
 
     >>> seed_for(0, "noise", 1) != seed_for(0, "noise", 2)
     True

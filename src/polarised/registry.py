@@ -15,26 +15,32 @@ import importlib
 import importlib.metadata
 import inspect
 import os
+import re
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from polarised.errors import ConfigError, DataError
 
 __all__ = [
+    "FACTS",
     "KINDS",
+    "SECTIONS",
     "Output",
     "Record",
     "build",
     "complete",
+    "describe",
     "entry",
     "names",
     "nearest",
+    "output",
     "record",
     "records",
+    "reference_key",
     "refuse_code",
     "register",
     "settings",
@@ -48,7 +54,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "architecture": ("models.architectures",),
     "likelihood": ("models.likelihoods",),
     "prior": ("models.priors.densities", "models.priors.mixtures", "models.priors.conditional"),
-    "objective": ("objectives.papers",),
+    "objective": ("objectives.papers", "objectives.cures"),
+    "schedule": ("objectives.schedules",),
     "metric": (
         "metrics.redundancy",
         "metrics.gaps",
@@ -67,7 +74,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "adapters.disentangling_vae",
         "adapters.disentanglement_lib",
     ),
-    "measure": ("study.measures", "study.further"),
+    "measure": ("study.measures", "study.further", "study.statements"),
     "executor": ("study.executors",),
     "claim": ("study.claims",),
     "figure": (
@@ -82,11 +89,42 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Every kind of entry and the modules its entries are written in."""
 
+SECTIONS = {
+    "dataset": "dataset",
+    "architecture": "model.architecture",
+    "likelihood": "model.likelihood",
+    "prior": "model.prior",
+    "objective": "objective",
+    "measure": "evaluation.further",
+    "claim": "claims",
+}
+"""Where the config of a run or a study names an entry of a kind."""
+
+FACTS: dict[str, tuple[str, ...]] = {
+    "dataset": ("images", "shape", "factors", "licence", "sources", "by_hand"),
+    "architecture": (),
+    "likelihood": ("support", "density"),
+    "prior": (),
+    "objective": ("titled_by", "title_given_u", "strength_title", "neutral"),
+    "estimator": (),
+    "executor": (),
+}
+"""What only entries of a kind have; a kind that is not listed takes any.
+
+A dataset: `images`, `shape` and `factors` (name to size) as published, `licence`, `sources` (the files, as
+`polarised.data.cache.Source`) and `by_hand` (pictures that serve in place of the first file). A likelihood: the values
+it allows (`support`) and whether it integrates to one over them (`density`). An objective: the setting that completes
+its title (`titled_by`), its title under a prior that knows u (`title_given_u`), what an axis calls its strength
+(`strength_title`), and the settings with which it is the ELBO (`neutral`).
+"""
+
 PLUGINS = "polarised.plugins"
 
 # The code of others that this process was told to use, by a config or a call of its user.
 _used: set[str] = set()
 _records: dict[str, dict[str, "Record"]] = {kind: {} for kind in KINDS}
+# Numbers of a run's tables that belong to no entry, such as its rate.
+_described: dict[str, "Output"] = {}
 
 
 @dataclass(frozen=True)
@@ -98,12 +136,16 @@ class Output:
         title: The name as people write it; the name with spaces if empty.
         unit: The unit, such as ``nats``, or nothing.
         reading: One plain sentence on how to read the number.
+        part: Which part of the entry's result it is; the result itself, or the first part of a tuple, if empty.
+        settings: The settings it is computed with, where they are not the entry's defaults.
     """
 
     name: str
     title: str = ""
     unit: str = ""
     reading: str = ""
+    part: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -123,12 +165,12 @@ class Record:
         summary: What it is, in a few words.
         symbol: The symbol of its strength, such as ``β``.
         strength: The settings that tell its models apart; the first is the strength.
-        needs: What it cannot do without: ``factors``, ``decoder``, ``files`` …
+        needs: What it cannot do without: ``factors``, ``decoder``, ``files``, ``u`` …
         outputs: The numbers it gives.
-        references: Keys of the bibliography for the works it comes from.
+        references: The works it comes from: keys of the bibliography, or whole BibTeX entries.
         references_by_setting: Further keys, for runs whose settings hold the given value.
-        example: How a law test may call it: the settings, or a function that makes the arguments.
-        facts: What only entries of this kind have.
+        example: How a law test may call it: settings, several of them, or a function from an empty folder to settings.
+        facts: What only entries of this kind have, see `FACTS`.
     """
 
     kind: str
@@ -149,6 +191,34 @@ class Record:
     def reading(self) -> str:
         """How to read the entry's one number, or nothing where it gives several."""
         return self.outputs[0].reading if len(self.outputs) == 1 else ""
+
+    @property
+    def reference_keys(self) -> tuple[str, ...]:
+        """The keys of the works it comes from, also of those whose entries are written out."""
+        return tuple(reference_key(reference) for reference in self.references)
+
+    def examples(self, folder: Path | None = None) -> tuple[dict[str, Any], ...]:
+        """Return the specs with which a law test may build the entry.
+
+        Args:
+            folder: An empty folder, for an entry whose example has to write a file first.
+
+        Returns:
+            One mapping with the name and the settings for each example; the defaults where there is none.
+
+        Raises:
+            ConfigError: If the example needs a folder and none is given.
+
+        >>> record("objective", "DIPVAE").examples()
+        ({'name': 'DIPVAE', 'variant': 'I'}, {'name': 'DIPVAE', 'variant': 'II'})
+        """
+        made = self.example
+        if callable(made):
+            if folder is None:
+                raise ConfigError(f"the example of {self.name} writes files: expected a folder for them, got none")
+            made = made(folder)
+        several = [made or {}] if made is None or isinstance(made, Mapping) else made
+        return tuple({"name": self.name, **each} for each in several)
 
     def citations(self, chosen: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the keys to cite for a use of the entry with the chosen settings.
@@ -171,7 +241,7 @@ def register(
     title: str = "",
     summary: str = "",
     symbol: str = "",
-    strength: tuple[str, ...] = (),
+    strength: tuple[str, ...] | None = None,
     unit: str = "",
     reading: str = "",
     needs: tuple[str, ...] = (),
@@ -189,21 +259,22 @@ def register(
         title: Its name as people write it; its name with spaces if empty.
         summary: What it is, in a few words.
         symbol: The symbol of its strength.
-        strength: The settings that tell its models apart; the first is the strength.
+        strength: The settings that tell its models apart; the first is the strength. Of an objective the first setting
+            that is a number, unless given.
         unit: The unit of its one number.
         reading: One sentence on how to read its one number.
         needs: What it cannot do without.
         outputs: The numbers it gives, where there are several.
-        references: Keys of the bibliography.
+        references: The works it comes from: keys of the bibliography, or whole BibTeX entries.
         references_by_setting: Further keys, for uses whose settings hold the given value.
         example: How a law test may call it.
-        **facts: What only entries of this kind have, such as the licence of a dataset.
+        **facts: What only entries of this kind have, such as the licence of a dataset; see `FACTS`.
 
     Returns:
         A decorator that returns the callable unchanged.
 
     Raises:
-        ConfigError: If the kind is unknown.
+        ConfigError: If the kind or a fact is unknown, or another module has an entry of that name.
 
     >>> @register("metric", reading="1 is best.", references=("Chen2018",))
     ... def share(codes): ...
@@ -211,11 +282,23 @@ def register(
     '1 is best.'
     >>> del _records["metric"]["share"]
     """
-    if kind not in KINDS:
-        raise ConfigError(f"no kind of entry {kind!r}{nearest(kind, KINDS)}; the kinds are {', '.join(KINDS)}")
+    _check_kind(kind)
+    for fact in facts:
+        known = FACTS.get(kind, (fact,))
+        if fact not in known:
+            raise ConfigError(
+                f"a record of kind {kind} has no {fact!r}{nearest(fact, known)}; "
+                f"beside what every record has there are: {', '.join(known) or 'none'}"
+            )
 
     def put(call: Entry) -> Entry:
         own = name or call.__name__
+        earlier = _records[kind].get(own)
+        if earlier is not None and _origin(earlier.call) != _origin(call):
+            raise ConfigError(
+                f"expected a new name for the {kind} {own!r} of {call.__module__}, "
+                f"{earlier.call.__module__} has one of that name; register it with another name="
+            )
         written = title or own.replace("_", " ")
         # A metric gives one number unless it says otherwise.
         single = (Output(own, written, unit, reading),) if kind == "metric" else ()
@@ -226,7 +309,7 @@ def register(
             title=written,
             summary=summary,
             symbol=symbol,
-            strength=strength,
+            strength=_strength(kind, call) if strength is None else strength,
             needs=needs,
             outputs=tuple(_titled(output) for output in outputs) or single,
             references=references,
@@ -296,7 +379,9 @@ def record(kind: str, name: str) -> Record:
         call = entry(kind, name)
         known = next((each for each in _records[kind].values() if each.call is call), None)
         own = name.rpartition(":")[2]
-        return known or Record(kind, name, call, title=own, summary=_first_sentence(call))
+        return known or Record(
+            kind, name, call, title=own, summary=_first_sentence(call), strength=_strength(kind, call)
+        )
     offered = names(kind)
     if name not in offered:
         raise ConfigError(
@@ -334,6 +419,40 @@ def entry(kind: str, name: str) -> Callable[..., Any]:
         ) from error
     _used.add(name)
     return typing.cast(Callable[..., Any], found)
+
+
+def describe(*outputs: Output) -> None:
+    """Say how to name and read numbers that no single entry gives, such as the rate of every run.
+
+    Args:
+        *outputs: The numbers.
+
+    >>> describe(Output("rate_of_nothing", unit="nats"))
+    >>> output("rate_of_nothing").label
+    'rate of nothing, nats'
+    >>> del _described["rate_of_nothing"]
+    """
+    _described.update({each.name: _titled(each) for each in outputs})
+
+
+def output(name: str) -> Output:
+    """Return how to name and read a number of a table, by its name there.
+
+    Metrics and measures describe the numbers they give; where several give the same one, the metric's words count, and
+    the others need only name it.
+
+    Args:
+        name: The name in tables, such as ``dci_completeness``.
+
+    Returns:
+        Its title, unit and reading; a number nobody described is called by its name.
+
+    >>> output("total_correlation").label, output("accuracy_of_cats").title
+    ('total correlation, nats', 'accuracy of cats')
+    """
+    every = [each for kind in ("metric", "measure") for entry in records(kind) for each in entry.outputs]
+    own = [each for each in (*every, *_described.values()) if each.name == name]
+    return next((each for each in own if each.reading), own[0] if own else _titled(Output(name)))
 
 
 def settings(callable_: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -431,6 +550,22 @@ def refuse_code(config: Any, where: str | Path) -> None:
             waiting += value.items() if isinstance(value, Mapping) else ((key, each) for each in value)
 
 
+def reference_key(reference: str) -> str:
+    """Return the key of a reference, which is a key of the bibliography or a BibTeX entry written out.
+
+    Args:
+        reference: The key or the entry.
+
+    Returns:
+        The key.
+
+    >>> reference_key("Kingma2014"), reference_key("@misc{Guest2026, title = {A title}}")
+    ('Kingma2014', 'Guest2026')
+    """
+    written = re.match(r"@\w+\s*\{\s*([^\s,]+)\s*,", reference)
+    return written[1] if written else reference
+
+
 def nearest(name: str, offered: Iterable[str]) -> str:
     """Return ``' (did you mean ...?)'`` for the closest of the offered names, or nothing.
 
@@ -449,9 +584,13 @@ def nearest(name: str, offered: Iterable[str]) -> str:
     return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
 
 
-def _load(kind: str) -> None:
+def _check_kind(kind: str) -> None:
     if kind not in KINDS:
         raise ConfigError(f"no kind of entry {kind!r}{nearest(kind, KINDS)}; the kinds are {', '.join(KINDS)}")
+
+
+def _load(kind: str) -> None:
+    _check_kind(kind)
     for module in KINDS[kind]:
         importlib.import_module(f"polarised.{module}")
     _load_plugins()
@@ -467,8 +606,22 @@ def _load_plugins() -> None:
             warnings.warn(f"the plugin {point.name} ({point.value}) could not be loaded: {error}", stacklevel=2)
 
 
+def _strength(kind: str, call: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the first setting of an objective that is a number."""
+    if kind != "objective":
+        return ()
+    hints = _hints(call)
+    return tuple(name for name in settings(call) if hints.get(name) in (int, float))[:1]
+
+
+def _origin(call: Callable[..., Any]) -> tuple[Any, ...]:
+    """Return what tells a callable from another: where it is written, or an instance itself."""
+    written = getattr(call, "__qualname__", None)
+    return (call.__module__, written) if written else (call,)
+
+
 def _titled(output: Output) -> Output:
-    return output if output.title else Output(output.name, output.name.replace("_", " "), output.unit, output.reading)
+    return output if output.title else replace(output, title=output.name.replace("_", " "))
 
 
 def _first_sentence(call: Callable[..., Any]) -> str:

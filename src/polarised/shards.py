@@ -4,39 +4,31 @@ Each file is read in chunks into accumulators: the evidence for the types with t
 and a uniform sample of inputs. Those of many files, workers or machines merge into the result of a single pass.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.arrays import open_arrays
-from polarised.adapters.arrays import Chunk, Second, chunks_of_file
+from polarised.adapters.arrays import Chunk, ScaleKind, chunks_of_file, open_file
 from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError, DataError, PolarisedError
-from polarised.metrics.comparison import subsets
-from polarised.metrics.covariance import effective_rank_of, total_correlation_of, wasserstein_correlation_of
-from polarised.metrics.streaming import Ranges
+from polarised.metrics.streaming import Moments, Ranges
 from polarised.random import stream
 from polarised.regime import Encodings, Evidence, Regime
-from polarised.regime.encodings import gaussians
-
-if TYPE_CHECKING:
-    import polars
+from polarised.regime.encodings import Axis
 
 __all__ = ["Totals", "totals_of"]
 
 Array = NDArray[Any]
 
-SAMPLE = 10_000
-SCORES: dict[str, Callable[[Array], float]] = {
-    "total_correlation": total_correlation_of,
-    "effective_rank": effective_rank_of,
-    "wasserstein_correlation": wasserstein_correlation_of,
-}
+# The sample has at most so many rows, and so many numbers in each of its arrays.
+SAMPLE, SAMPLE_NUMBERS = 10_000, 1 << 26
+# Up to so many variables all are compared with each other; of more a sample of them.
+WHOLE, COMPARED = 2_048, 512
 
 
 @dataclass(eq=False)
@@ -50,45 +42,75 @@ class Totals:
     """
 
     evidence: Evidence = field(default_factory=lambda: Evidence(covariance=True))
+    moments: Moments = field(default_factory=Moments)
     ranges: Ranges = field(default_factory=Ranges)
     factor_names: list[str] | None = None
     _order: Array = field(default_factory=lambda: np.zeros(0))
     _rows: dict[str, Array] = field(default_factory=dict)
+    _prior: dict[str, Array] = field(default_factory=dict)
+    _repeats: set[int] = field(default_factory=set)
 
-    def update(self, chunk: Chunk, order: Array) -> None:
-        """Take in a chunk; the inputs with the smallest `order` numbers, one each, make up the sample."""
-        # Convolutional latents become a row for each position here, as they do in Encodings.
-        mean, variance, places = gaussians(chunk.mean, chunk.variance, None)
+    def update(self, chunk: Chunk, order: Array | None, *, places: int | None = None) -> None:
+        """Take in a chunk; the rows with the smallest `order` numbers, one each, make up the sample.
+
+        Args:
+            chunk: Consecutive inputs.
+            order: A number for each row (for each of `places` positions of an input); None keeps no sample.
+            places: How many positions of an input the sample is drawn from; default: all.
+        """
+        if self.evidence.latents is None and chunk.mean.shape[1] > WHOLE:
+            self.evidence = Evidence()
         self.evidence.update(
-            mean,
-            variance=variance,
+            chunk.mean,
+            variance=chunk.variance,
             prior_mean=chunk.prior_mean,
             prior_variance=chunk.prior_variance,
             kl=chunk.kl,
-            repeats=places * chunk.repeats,
+            repeats=chunk.repeats,
         )
-        self.ranges.update(mean)
-        rows: dict[str, Array] = {"mean": mean, "variance": variance}
-        rows["prior_mean"] = np.broadcast_to(chunk.prior_mean, mean.shape)
-        rows["prior_variance"] = np.broadcast_to(chunk.prior_variance, mean.shape)
+        self.ranges.update(chunk.mean)
+        if chunk.mean.shape[1] > WHOLE:
+            self.moments.update(chunk.mean[:, self.compared])
+        if order is None:
+            return
+        self._repeats.add(chunk.repeats)
+        rows: dict[str, Array] = {"mean": chunk.mean, "variance": chunk.variance}
+        for name, prior in (("prior_mean", chunk.prior_mean), ("prior_variance", chunk.prior_variance)):
+            if np.ndim(prior) == 2:
+                rows[name] = np.asarray(prior)
+            else:
+                self._prior[name] = np.asarray(prior)
         if chunk.factors is not None:
-            rows["factors"] = np.repeat(chunk.factors.reshape(len(chunk.mean), -1), places, axis=0)
-        self._keep(order, rows)
+            factors = chunk.factors.reshape(len(chunk.mean) // chunk.repeats, -1)
+            rows["factors"] = np.repeat(factors, chunk.repeats, axis=0)
+        self._keep(order, rows if places is None else {k: _thinned(v, chunk.repeats, places) for k, v in rows.items()})
+
+    @property
+    def compared(self) -> NDArray[np.int64]:
+        """The variables whose redundancy is measured: all, or of very many a sample spread evenly over them."""
+        latents = self.evidence.latents or 0
+        if latents <= WHOLE:
+            return np.arange(latents)
+        return np.unique(np.linspace(0, latents - 1, COMPARED).astype(np.int64))
 
     def merge(self, other: Self) -> Self:
         """Add what another process saw; returns itself."""
+        if self.evidence.latents is None and (other.evidence.latents or 0) > WHOLE:
+            self.evidence = Evidence()
         self.evidence.merge(other.evidence)
         self.ranges.merge(other.ranges)
+        self.moments.merge(other.moments)
         self.factor_names = self.factor_names or other.factor_names
+        self._prior |= other._prior
+        self._repeats |= other._repeats
         self._keep(other._order, other._rows)
         return self
 
     def sample(self) -> Encodings:
         """Return up to 10,000 inputs, drawn uniformly from all, the same whatever the chunks and workers."""
-        rows = dict(self._rows)
-        for name in ("prior_mean", "prior_variance"):
-            if (rows[name] == rows[name][0]).all():
-                rows[name] = rows[name][0]
+        rows = {**self._prior, **self._rows}
+        # Where nothing was left out, the positions of an input still stand together.
+        whole = len(self._order) == self.evidence.rows and len(self._repeats) == 1
         return Encodings(
             rows["mean"],
             variance=rows["variance"],
@@ -96,6 +118,7 @@ class Totals:
             prior_variance=rows["prior_variance"],
             factors=rows.get("factors"),
             factor_names=self.factor_names if "factors" in rows else None,
+            repeats=next(iter(self._repeats)) if whole else 1,
         )
 
     def largest_mean(self) -> Array:
@@ -105,32 +128,24 @@ class Totals:
         largest: Array = np.maximum(np.abs(self.ranges.lowest), np.abs(self.ranges.highest))
         return largest
 
-    def scores(self, regime: Regime) -> "polars.DataFrame":
-        """Return redundancy of mean and sampled codes, whole and by type, from the covariance alone.
+    def covariances(self, regime: Regime) -> dict[str, Array]:
+        """Return the covariance of mean and sampled codes over every input, of the variables that are compared.
 
         Cov(z) = Cov(mean) + diag(E[variance]), exactly, so nothing needs to be drawn.
         """
-        import polars
-
-        mean = self.evidence.covariance
-        sampled = mean + np.diag(regime.statistics.variance_mean)
-        rows = [
-            (metric, representation, variables, score(matrix[np.ix_(chosen, chosen)]))
-            for representation, matrix in (("mean", mean), ("sampled", sampled))
-            for variables, chosen in subsets(regime).items()
-            if len(chosen) > 1
-            for metric, score in SCORES.items()
-        ]
-        schema = {"metric": polars.String, "representation": polars.String, "variables": polars.String}
-        return polars.DataFrame(rows, schema={**schema, "value": polars.Float64}, orient="row")
+        mean = self.moments.covariance if self.moments.rows else self.evidence.covariance
+        return {"mean": mean, "sampled": mean + np.diag(regime.statistics.variance_mean[self.compared])}
 
     def _keep(self, order: Array, rows: dict[str, Array]) -> None:
         if not len(order):
             return
         if self._rows and self._rows.keys() != rows.keys():
-            raise DataError("expected factors in every file or in none, got them in some only")
+            raise DataError(
+                "expected factors (or the prior of each input) in every part or in none, got them in some only"
+            )
         together = np.concatenate([self._order, order])
-        kept = np.sort(np.argsort(together, kind="stable")[:SAMPLE])
+        most = min(SAMPLE, max(64, SAMPLE_NUMBERS // max(rows["mean"].shape[1], 1)))
+        kept = np.sort(np.argsort(together, kind="stable")[:most])
         first, second = kept[kept < len(self._order)], kept[kept >= len(self._order)] - len(self._order)
         before = self._rows or {name: value[:0] for name, value in rows.items()}
         self._rows = {name: np.concatenate([before[name][first], value[second]]) for name, value in rows.items()}
@@ -142,7 +157,9 @@ def totals_of(
     *,
     executor: Literal["local", "ray"] = "local",
     address: str | None = None,
-    second: Second | None = None,
+    scale_kind: ScaleKind | None = None,
+    trust_scale: bool = False,
+    axis: Axis = None,
     rows: int = 1 << 16,
     seed: int = 0,
 ) -> Totals:
@@ -157,7 +174,8 @@ def totals_of(
     """
     if not files:
         raise DataError("expected at least one file of encodings, got none; check the pattern")
-    arguments = [(str(Path(file).resolve()), second, rows, seed, number) for number, file in enumerate(files)]
+    reading = (scale_kind, trust_scale, axis, rows, seed)
+    arguments = [(str(Path(file).resolve()), *reading, number) for number, file in enumerate(files)]
     parts: Iterator[Totals]
     if executor == "ray":
         parts = _with_ray(arguments, address)
@@ -183,13 +201,23 @@ def _naming(path: str) -> Iterator[None]:
         raise DataError(f"{path}: {error}") from error
 
 
-def _totals_of_file(path: str, second: Second | None, rows: int, seed: int, number: int) -> Totals:
-    totals = Totals(factor_names=open_arrays(path).factor_names)
+def _totals_of_file(
+    path: str, scale_kind: ScaleKind | None, trust_scale: bool, axis: Axis, rows: int, seed: int, number: int
+) -> Totals:
+    totals = Totals(factor_names=open_file(path).factor_names)
     generator = stream(seed, "sample of a shard", number)
     with _naming(path):
-        for chunk in chunks_of_file(path, rows=rows, second=second):
-            totals.update(chunk, generator.random(chunk.mean.size // chunk.mean.shape[1]))
+        for chunk in chunks_of_file(path, rows=rows, scale_kind=scale_kind, trust_scale=trust_scale, axis=axis):
+            totals.update(chunk, generator.random(len(chunk.mean)))
     return totals
+
+
+def _thinned(rows: Array, repeats: int, places: int) -> Array:
+    """Return some positions of every input, spread evenly."""
+    if repeats == places:
+        return rows
+    chosen = np.linspace(0, repeats - 1, places).astype(np.int64)
+    return rows.reshape(-1, repeats, rows.shape[1])[:, chosen].reshape(-1, rows.shape[1])
 
 
 def _with_ray(arguments: list[tuple[Any, ...]], address: str | None) -> Iterator[Totals]:

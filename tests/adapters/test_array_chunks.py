@@ -37,7 +37,7 @@ def test_wide_rows_make_small_chunks(tmp_path, monkeypatch, name):
 def test_what_encodings_know_beside_the_moments_comes_back_from_their_file(tmp_path):
     generator = np.random.default_rng(0)
     mean = generator.normal(size=(6, 2, 3, 3))
-    path = Encodings(mean, variance=np.ones_like(mean), kl=[1.0, 2.0]).save(tmp_path / "codes.npz")
+    path = Encodings(mean, variance=np.ones_like(mean), kl=[1.0, 2.0], axis=1).save(tmp_path / "codes.npz")
     chunks = list(chunks_of_file(path, rows=20))
     assert [len(chunk.mean) for chunk in chunks] == [18, 18, 18]
     assert {chunk.repeats for chunk in chunks} == {9}

@@ -6,12 +6,17 @@ from polarised.errors import DataError
 
 def test_a_prior_spread_names_its_own_kind():
     names = Names.among(("mean", "variance", "prior_logvar"), "x")
-    assert (names.prior_spread, names.prior_second) == ("prior_logvar", "log_variance")
+    assert (names.prior_scale, names.prior_scale_kind) == ("prior_logvar", "log_variance")
 
 
 def test_factors_and_means_go_by_many_names():
     names = Names.among(("Z_Mean", "latents_classes", "qz_v"), "x")
-    assert (names.mean, names.spread, names.second, names.factors) == ("Z_Mean", "qz_v", "variance", "latents_classes")
+    assert (names.mean, names.scale, names.scale_kind, names.factors) == (
+        "Z_Mean",
+        "qz_v",
+        "variance",
+        "latents_classes",
+    )
 
 
 def test_what_is_missing_is_said_with_what_is_there():
@@ -23,7 +28,7 @@ def test_what_is_missing_is_said_with_what_is_there():
 
 def test_of_two_spreads_the_one_that_was_named_is_taken():
     offered = ("mean", "variance", "log_variance")
-    assert Names.among(offered, "x", second="log_variance").spread == "log_variance"
-    assert Names.among(offered, "x", second="variance").spread == "variance"
+    assert Names.among(offered, "x", scale_kind="log_variance").scale == "log_variance"
+    assert Names.among(offered, "x", scale_kind="variance").scale == "variance"
     # A name may be wrong about its own array.
-    assert Names.among(("mean", "variance"), "x", second="log_variance").spread == "variance"
+    assert Names.among(("mean", "variance"), "x", scale_kind="log_variance").scale == "variance"

@@ -44,21 +44,21 @@ def test_sigma_is_a_question(tmp_path):
     path = npz(tmp_path, mu=MEAN, sigma=VARIANCE)
     with pytest.raises(DataError, match="which is it"):
         from_arrays(path)
-    np.testing.assert_array_equal(from_arrays(path, second="variance").variance, VARIANCE)
-    np.testing.assert_allclose(from_arrays(path, second="std").variance, VARIANCE**2)
+    np.testing.assert_array_equal(from_arrays(path, scale_kind="variance").variance, VARIANCE)
+    np.testing.assert_allclose(from_arrays(path, scale_kind="std").variance, VARIANCE**2)
 
 
 def test_a_spread_that_was_named_is_taken_at_its_word(tmp_path):
     path = npz(tmp_path, mu=MEAN, logvar=VARIANCE)
-    with pytest.raises(DataError, match="--second variance"):
+    with pytest.raises(DataError, match=r"scale_kind=.variance"):
         from_arrays(path)
-    np.testing.assert_allclose(from_arrays(path, second="log_variance").variance, np.exp(VARIANCE), rtol=1e-6)
+    np.testing.assert_allclose(from_arrays(path, scale_kind="log_variance").variance, np.exp(VARIANCE), rtol=1e-6)
 
 
 def test_missing_arrays_are_named(tmp_path):
     with pytest.raises(DataError, match="called mean"):
         from_arrays(npz(tmp_path, z=MEAN))
-    with pytest.raises(DataError, match="spread of q"):
+    with pytest.raises(DataError, match="scale of q"):
         from_arrays(npz(tmp_path, mean=MEAN))
 
 
@@ -123,7 +123,10 @@ def test_parquet_of_columns_or_lists(tmp_path, nested):
 
 def test_convolutional_latents_have_channels_as_variables(tmp_path):
     latents = GENERATOR.normal(size=(6, 4, 2, 2))
-    encodings = from_arrays(npz(tmp_path, mean=latents, variance=np.ones_like(latents)))
+    path = npz(tmp_path, mean=latents, variance=np.ones_like(latents))
+    with pytest.raises(DataError, match="which axis is the variable"):
+        from_arrays(path)
+    encodings = from_arrays(path, axis=1)
     assert encodings.mean.shape == (24, 4)
     np.testing.assert_array_equal(encodings.mean[:4], latents[0].reshape(4, 4).T)
 
@@ -230,5 +233,5 @@ def test_broken_means_are_refused(tmp_path, broken):
 def test_a_pipe_among_the_arrays_is_not_waited_for(tmp_path):
     np.save(tmp_path / "mean.npy", MEAN)
     os.mkfifo(tmp_path / "variance.npy")
-    with pytest.raises(DataError, match="spread of q"):
+    with pytest.raises(DataError, match="scale of q"):
         from_arrays(tmp_path)

@@ -24,20 +24,20 @@ BATCHES = [np.arange(0, 15), np.arange(15, 40)]
 
 @pytest.mark.parametrize("second", FORMS)
 def test_every_form_of_the_spread_means_the_same(second):
-    encodings = from_callable(table(second), BATCHES, second=second)
+    encodings = from_callable(table(second), BATCHES, scale_kind=second)
     np.testing.assert_allclose(encodings.mean, X)
     np.testing.assert_allclose(encodings.variance, VARIANCE)
 
 
 def test_a_negative_variance_is_a_question():
     with pytest.raises(DataError, match="is it the log-variance"):
-        from_callable(table("log_variance"), BATCHES, second="variance")
+        from_callable(table("log_variance"), BATCHES, scale_kind="variance")
     with pytest.raises(DataError, match="never negative"):
-        from_callable(table("log_std"), BATCHES, second="std")
+        from_callable(table("log_std"), BATCHES, scale_kind="std")
 
 
 @pytest.mark.parametrize(("said", "given"), [("log_variance", "variance"), ("log_std", "std")])
 def test_a_logarithm_that_is_never_negative_is_a_question(said, given):
     with pytest.raises(DataError, match=f"is it the {given} itself"):
-        from_callable(table(given), BATCHES, second=said)
-    assert from_callable(table(given), BATCHES, second=said, certain=True).variance.min() > 1
+        from_callable(table(given), BATCHES, scale_kind=said)
+    assert from_callable(table(given), BATCHES, scale_kind=said, trust_scale=True).variance.min() > 1

@@ -95,3 +95,14 @@ def test_a_zip_bomb_stops_at_the_limit(tmp_path, monkeypatch):
     assert path.stat().st_size < 5000
     with pytest.raises(DataError, match="is larger"):
         load_disentanglement_lib(path)
+
+
+def test_the_exported_network_itself_is_opened_too(tmp_path):
+    with zipfile.ZipFile(published(tmp_path, variables())) as archive:
+        archive.extractall(tmp_path / "out")
+    whole = load_disentanglement_lib(tmp_path / "out" / "9")
+    for place in ("9/model", "9/model/tfhub"):
+        inner = load_disentanglement_lib(tmp_path / "out" / place)
+        assert all(torch.equal(a, b) for a, b in zip(inner.parameters(), whole.parameters(), strict=True))
+        assert open_target(tmp_path / "out" / place).kind == "disentanglement_lib"
+        assert open_target(tmp_path / "out" / place).vae().latents == whole.latents

@@ -75,11 +75,11 @@ def fitted(data, callback, *, logger=False, beta=1.0, steps=400, **more):
 def test_a_real_trainer_is_looked_at_while_it_trains(data, tmp_path):
     notes = Notes()
     halves = [data[:256], data[256:]]
-    callback = RegimeCallback(lambda module, x: module.encode(x), halves, second="log_variance", every=100)
+    callback = RegimeCallback(lambda module, x: module.encode(x), halves, scale_kind="log_variance", every=100)
     trainer = fitted(data, callback, logger=notes)
     assert callback.timeline.steps == [100, 200, 300, 400]
     last = callback.timeline.counts().row(-1, named=True)
-    final = classify(from_callable(trainer.model.encode, [data], second="log_variance"))
+    final = classify(from_callable(trainer.model.encode, [data], scale_kind="log_variance"))
     assert callback.timeline.types[-1] == final.types
     assert (last["active"], last["mixed"]) == (len(final.active), len(final.mixed))
     assert last["active"] >= 2
@@ -87,7 +87,7 @@ def test_a_real_trainer_is_looked_at_while_it_trains(data, tmp_path):
     assert logged[400] == last["active"]
     # A checkpoint of Lightning carries the timeline, in plain types.
     trainer.save_checkpoint(tmp_path / "a.ckpt")
-    again = RegimeCallback(callback.encode, callback.batches, second="log_variance")
+    again = RegimeCallback(callback.encode, callback.batches, scale_kind="log_variance")
     state = torch.load(tmp_path / "a.ckpt", weights_only=True)["callbacks"]
     again.load_state_dict(next(value for key, value in state.items() if "RegimeCallback" in key))
     assert again.timeline.table().equals(callback.timeline.table())
@@ -95,7 +95,7 @@ def test_a_real_trainer_is_looked_at_while_it_trains(data, tmp_path):
 
 def test_a_collapse_is_announced(data):
     callback = RegimeCallback(
-        lambda module, x: module.encode(x), [data], second="log_variance", every=50, timeline=Timeline(patience=300)
+        lambda module, x: module.encode(x), [data], scale_kind="log_variance", every=50, timeline=Timeline(patience=300)
     )
     with pytest.warns(UserWarning, match="all 4 variables are passive"):
         fitted(data, callback, beta=1e5, steps=600)
@@ -104,7 +104,7 @@ def test_a_collapse_is_announced(data):
 
 def test_every_is_checked():
     with pytest.raises(ConfigError, match="at least 1"):
-        RegimeCallback(lambda module, x: (x, x), [], second="variance", every=0)
+        RegimeCallback(lambda module, x: (x, x), [], scale_kind="variance", every=0)
 
 
 class Frozen(LinearVAE):
@@ -132,7 +132,7 @@ class Moment:
 def test_batches_are_brought_to_the_module_and_every_part_keeps_its_mode(data):
     module = Frozen()
     module.scale.eval()
-    callback = RegimeCallback(lambda m, x: m.encode(x), [data.numpy()], second="log_variance")
+    callback = RegimeCallback(lambda m, x: m.encode(x), [data.numpy()], scale_kind="log_variance")
     callback.on_train_end(Moment(), module)
     assert callback.timeline.steps == [100]
     assert (module.training, module.scale.training, module.drop.training) == (True, False, True)
@@ -144,14 +144,16 @@ def test_what_the_numbers_are_is_asked_about_at_the_first_look_only(data):
         return mean, torch.ones_like(mean)
 
     module = LinearVAE()
-    callback = RegimeCallback(encode, [data], second="log_variance")
+    callback = RegimeCallback(encode, [data], scale_kind="log_variance")
     with pytest.raises(DataError, match="never below zero"):
         callback.on_train_end(Moment(), module)
-    told = RegimeCallback(encode, [data], second="log_variance", certain=True)
+    told = RegimeCallback(encode, [data], scale_kind="log_variance", trust_scale=True)
     told.on_train_end(Moment(), module)
     assert told.timeline.steps == [100]
     callback.load_state_dict(told.state_dict())
-    callback.timeline.take(1, from_callable(lambda x: encode(module, x), [data], second="log_variance", certain=True))
+    callback.timeline.take(
+        1, from_callable(lambda x: encode(module, x), [data], scale_kind="log_variance", trust_scale=True)
+    )
     moment = Moment()
     moment.global_step = 200
     callback.on_train_end(moment, module)

@@ -7,7 +7,9 @@ from polarised.adapters import decoder_use, from_vae, pictures
 from polarised.data import dsprites
 from polarised.errors import DataError
 from polarised.models import build_vae
+from polarised.models.likelihoods import Bernoulli, ContinuousBernoulli, Gaussian, Laplace
 from polarised.regime import Encodings
+from polarised.regime.decoder import CodedBatch, measure_decoder_use
 
 DATA = dsprites(size=32)
 MODEL = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 3}
@@ -72,11 +74,11 @@ def test_decoder_use_finds_the_variables_the_decoder_reads(vae):
         vae.decoder.input.weight[:, 1] = 0.0
         vae.decoder.input.weight[:, 0] *= 30
         vae.decoder.input.weight[:, 2] *= 0.01
-    use = decoder_use(vae, DATA, examples=200)
+    use = decoder_use(vae, DATA, examples=200, most=200).table()
     assert use["permuted"][1] == pytest.approx(0.0, abs=1e-9)
     assert use["redrawn"][1] == pytest.approx(0.0, abs=1e-9)
     assert abs(use["permuted"][0]) > 10 * abs(use["permuted"][2])
-    assert use.equals(decoder_use(vae, DATA, examples=200))
+    assert use.equals(decoder_use(vae, DATA, examples=200, most=200).table())
 
 
 def test_traversals_move_one_variable_from_the_first_code(vae):
@@ -95,27 +97,29 @@ def test_of_an_array_no_more_images_are_taken_than_were_asked_for(vae):
     assert drawn.originals.shape == drawn.reconstructions.shape == (4, 1, 32, 32)
     chosen = [next(i for i, image in enumerate(images) if (image == one).all()) for one in drawn.originals]
     assert chosen == sorted(set(chosen)) != [0, 1, 2, 3]
-    few, batch = decoder_use(vae, images, examples=10), DATA.sample(40, 0)
-    assert few.equals(decoder_use(vae, batch, examples=10))
-    assert not few.equals(decoder_use(vae, images, examples=40))
-    assert decoder_use(vae, images, examples=40).equals(decoder_use(vae, images))
+    few, batch = decoder_use(vae, images, examples=10, most=10).table(), DATA.sample(40, 0)
+    assert few.equals(decoder_use(vae, batch, examples=10, most=10).table())
+    assert not few.equals(decoder_use(vae, images, examples=40).table())
+    assert decoder_use(vae, images, examples=40).table().equals(decoder_use(vae, images).table())
 
 
 def test_u_goes_with_its_images():
     data = DATA.with_auxiliary(factors=["shape", "scale"])
     vae = build_vae({**MODEL, "prior": "Conditional"}, data.shape, data.auxiliary_size)
     batch = data.sample(30, 0)
-    assert decoder_use(vae, batch, examples=10).equals(decoder_use(vae, batch.images, u=batch.u, examples=10))
+    few = {"examples": 10, "most": 10}
+    of_images = decoder_use(vae, batch.images, u=batch.u, **few).table()
+    assert decoder_use(vae, batch, **few).table().equals(of_images)
 
 
 def test_large_requests_go_through_the_network_in_parts(vae, monkeypatch):
-    whole = decoder_use(vae, DATA, examples=60), pictures(vae, DATA, originals=30)
+    whole = decoder_use(vae, DATA, examples=60, most=60), pictures(vae, DATA, originals=30)
     seen = []
     vae.encoder.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
     vae.decoder.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
     monkeypatch.setattr("polarised.adapters.native._AT_ONCE", 25)
-    use = decoder_use(vae, DATA, examples=60)
-    np.testing.assert_allclose(use.to_numpy(), whole[0].to_numpy(), atol=1e-4)
+    use = decoder_use(vae, DATA, examples=60, most=60)
+    np.testing.assert_allclose(use.table().to_numpy(), whole[0].table().to_numpy(), atol=1e-4)
     assert max(seen[:3]) == 25
     seen.clear()
     drawn = pictures(vae, DATA, originals=30)
@@ -163,3 +167,41 @@ def test_the_kl_shown_is_that_to_the_model_s_own_prior(prior):
 
 def test_a_gaussian_prior_needs_no_kl_of_its_own(vae):
     assert from_vae(vae, DATA, examples=20).kl is None
+
+
+def test_a_variable_is_measured_on_until_it_is_settled():
+    calls = []
+
+    def batches():
+        for count in (500, 1500, 2000, 2000, 2000, 2000):
+            calls.append(count)
+            z = np.random.default_rng(count).normal(size=(count, 2))
+            own = z.copy()
+
+            def distortion(codes, own=own, count=count):
+                noise = np.random.default_rng(7).normal(size=count) * 5
+                changed = (codes != own).any(axis=1)
+                # On the very threshold: 0.1 nats.
+                return 5 + 40 * (codes[:, 0] - own[:, 0]) ** 2 + changed * (0.1 + noise - noise.mean())
+
+            yield CodedBatch(distortion, z, z[::-1].copy(), np.zeros(count))
+
+    use = measure_decoder_use(batches())
+    assert use.examples[0] == 500
+    assert use.examples[1] == sum(calls) == 10_000
+    assert use.doubtful.tolist() == [False, True]
+
+
+def test_the_floor_of_a_distortion_is_that_of_the_image_itself():
+    x = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    outputs = torch.logit(x)
+    for likelihood, exact in (
+        (Bernoulli(weight=2.0), outputs),
+        (Gaussian(variance=0.3), x),
+        (Laplace(scale=0.2), x),
+        (ContinuousBernoulli(), outputs),
+        (Gaussian(scale="learned"), torch.cat([x, torch.zeros_like(x)], dim=1)),
+    ):
+        torch.testing.assert_close(likelihood.floor(x, exact), -likelihood.log_prob(x, exact), rtol=1e-4, atol=1e-3)
+        worse = exact + 0.3
+        assert (likelihood.floor(x, exact) < -likelihood.log_prob(x, worse)).all()

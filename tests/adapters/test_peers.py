@@ -52,7 +52,7 @@ def test_tensors_with_a_gradient_and_certainty_are_taken_by_pythae():
     images = torch.tensor(IMAGES, dtype=torch.bfloat16, requires_grad=True)
     with pytest.raises(DataError, match="never below zero"):
         from_pythae(model, images)
-    assert len(from_pythae(model, images, certain=True)) == 12
+    assert len(from_pythae(model, images, trust_scale=True)) == 12
 
 
 @pytest.mark.parametrize("name", ["AE", "WAE_MMD", "SVAE"])
@@ -98,7 +98,7 @@ def test_a_diffusers_autoencoder_has_channels_as_variables(autoencoder):
     assert len(classify(encodings).types) == 4
     assert classify(encodings).inputs == 5
     halves = torch.tensor(images, dtype=torch.bfloat16, requires_grad=True)
-    np.testing.assert_allclose(from_diffusers(autoencoder, halves, certain=True).mean, encodings.mean, atol=0.1)
+    np.testing.assert_allclose(from_diffusers(autoencoder, halves, trust_scale=True).mean, encodings.mean, atol=0.1)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -9,7 +9,7 @@ def test_an_absurdly_wide_posterior_is_a_question():
     spread = np.concatenate([np.full((3, 1), -1.0), np.full((9, 1), 30.0)])
     with pytest.raises(DataError, match="swapped"):
         as_variance(spread, "log_variance")
-    assert as_variance(spread, "log_variance", certain=True).max() == pytest.approx(np.exp(30.0))
+    assert as_variance(spread, "log_variance", trust_scale=True).max() == pytest.approx(np.exp(30.0))
 
 
 def test_broken_numbers_and_unknown_forms_are_refused():

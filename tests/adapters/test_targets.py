@@ -66,7 +66,7 @@ def test_the_data_of_a_model_without_a_name_is_asked_for(tmp_path):
     (tmp_path / "specs.json").write_text(json.dumps({"dataset": "chairs"}))
     target = open_target(tmp_path)
     assert (target.kind, target.dataset) == ("disentangling-vae", "chairs")
-    with pytest.raises(DataError, match=r"names 'chairs'.*--data"):
+    with pytest.raises(DataError, match=r"names 'chairs'.*data="):
         target.data()
     with pytest.raises(ConfigError, match="did you mean 'dsprites'"):
         images_named("dsprite")
@@ -93,7 +93,7 @@ def test_data_that_is_not_here_is_asked_for_by_its_name(tmp_path, monkeypatch):
     place = tmp_path / "data" / "mnist"
     assert said.startswith(f"expected the dataset mnist, on which VAE_mnist was trained, in {place}, it is not there")
     assert "`polarised datasets prepare mnist`" in said
-    assert "--data file.npz" in said
+    assert "data='file.npz'" in said
 
 
 def _no_network(*_):

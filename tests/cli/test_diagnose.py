@@ -43,14 +43,15 @@ def test_a_file_of_arrays_is_diagnosed_in_words_and_tables(codes):
 
 def test_positions_of_convolutional_latents_are_not_taken_for_inputs(tmp_path):
     np.savez(tmp_path / "grid.npz", mean=GENERATOR.normal(size=(50, 3, 2, 2)), variance=np.full((50, 3, 2, 2), 0.01))
-    said = run("diagnose", tmp_path / "grid.npz", "--no-page").output
-    assert "50 inputs × 4 positions (axis 1 is the variable)" in " ".join(said.split())
-    assert json.loads(run("diagnose", tmp_path / "grid.npz", "--json").output)["inputs"] == 50
+    assert "--axis -1" in run("diagnose", tmp_path / "grid.npz", code=1).stderr
+    said = run("diagnose", tmp_path / "grid.npz", "--axis", "1", "--no-page").output
+    assert "50 inputs × 3 variables (4 positions each)" in " ".join(said.split())
+    assert json.loads(run("diagnose", tmp_path / "grid.npz", "--axis", "1", "--json").output)["inputs"] == 50
 
 
 def test_what_one_input_cannot_tell_is_a_dash(tmp_path):
     np.savez(tmp_path / "one.npz", mean=GENERATOR.normal(size=(1, 2, 8, 8)), variance=np.full((1, 2, 8, 8), 0.01))
-    said = run("diagnose", tmp_path / "one.npz", "--details", "--no-page").output
+    said = run("diagnose", tmp_path / "one.npz", "--axis", "1", "--details", "--no-page").output
     assert "nan" not in said
     assert "–" in said
 

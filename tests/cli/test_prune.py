@@ -9,6 +9,7 @@ from polarised import Encodings
 from polarised.cli import app
 from polarised.models import build_vae, load_vae
 from polarised.models.vae import save_vae
+from polarised.regime.decoder import DecoderUse
 from polarised.study import Run, execute
 
 ROWS = 400
@@ -21,7 +22,7 @@ VARIANCE = np.column_stack([np.full(ROWS, level) for level in (0.01, 1.0, 1.0, 0
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run whose own encodings say: 0 active, 1 passive, 2 passive only just, 3 mixed."""
+    """A run whose own encodings and decoder say: 0 active, 1 passive, 2 passive only just, 3 mixed."""
     config = {
         "dataset": {"name": "dsprites", "size": 32},
         "model": {"architecture": {"name": "mlp", "widths": [8]}, "latents": 4},
@@ -33,6 +34,9 @@ def finished(tmp_path_factory):
     stored = Encodings(MEAN, variance=VARIANCE, factors=found.factors, factor_names=found.factor_names)
     (directory / "encodings.npz").unlink()
     stored.save(directory / "encodings.npz")
+    errors = np.full(4, 0.02)
+    use = DecoderUse(np.array([80.0, 0.0, 0.19, 9.0]), errors, np.zeros(4), errors, np.full(4, 2000), 40.0)
+    use.table().write_parquet(directory / "decoder_use.parquet")
     return directory
 
 
@@ -82,7 +86,16 @@ def test_noise_about_a_value_of_its_own_can_be_dropped(tmp_path):
         vae.encoder.mean_head.weight[[0, 2]] *= 5
         vae.decoder.input.weight[:, 1] += 5
     save_vae(vae, tmp_path / "model.safetensors", config=config, auxiliary_size=0)
-    options = ("--data", tmp_path / "images.npz", "--out", tmp_path / "small.safetensors", "--json")
+    # The decoder is not trained and reads next to nothing: by the default rule nothing would be kept.
+    options = (
+        "--rule",
+        "relative",
+        "--data",
+        tmp_path / "images.npz",
+        "--out",
+        tmp_path / "small.safetensors",
+        "--json",
+    )
     report = json.loads(run("prune", tmp_path / "model.safetensors", *options))
     assert report["dropped"] == [1]
     before, after = report["reconstruction from means (nats)"]

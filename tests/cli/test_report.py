@@ -80,7 +80,7 @@ def test_the_page_is_made_as_diagnose_is_told(tmp_path: Path) -> None:
     spread = np.tile([0.1, 0.14, 0.98], (200, 1))
     np.savez(tmp_path / "codes.npz", mean=np.random.default_rng(0).normal(size=(200, 3)), sigma=spread)
     page, options = tmp_path / "page.html", ("--alpha", "0.2", "--rule", "standard", "--seed", "1")
-    arguments = ["report", str(tmp_path / "codes.npz"), "--out", str(page), "--second", "std", *options]
+    arguments = ["report", str(tmp_path / "codes.npz"), "--out", str(page), "--scale-kind", "std", *options]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert '"alpha":0.2,"rule":"standard"' in page.read_text(encoding="utf-8")
@@ -93,9 +93,9 @@ def test_an_option_is_for_those_of_several_that_have_a_use_for_it(tmp_path: Path
         arrays(tmp_path / folder / "codes.npz")
     (tmp_path / "b" / "config.yaml").write_text("seed: 0\n")
     (tmp_path / "b" / "codes.npz").rename(tmp_path / "b" / "encodings.npz")
-    page = report_on([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", second="variance")
+    page = report_on([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", scale_kind="variance")
     assert "2 models side by side" in page.read_text(encoding="utf-8")
-    with pytest.raises(ConfigError, match="--examples"):
+    with pytest.raises(ConfigError, match="no examples"):
         report_on([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", examples=20)
 
 

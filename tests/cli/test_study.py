@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from polarised.cli import app
-from polarised.study.claims.verdict import Verdict
+from polarised.study.claims import Verdict, Verification
 from polarised.study.grid import Study, load_study
 from polarised.study.runner import enrol
 from polarised.study.storage import record_failure
@@ -38,12 +38,20 @@ def test_status_shows_reasons_as_they_are(tmp_path: Path, study: Study) -> None:
 
 
 def test_verify_shows_claims_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = Verdict("calibrated", "E[r] + E[s] is 1", "undecided", None, "mean |E[r] + E[s] - 1| is 0.3")
-    monkeypatch.setattr("polarised.study.verify.verify", lambda *_, **__: [verdict])
-    assert said_by("verify", tmp_path) == f"undecided: {verdict.claim}\n    {verdict.evidence}\n"
+    verdict = Verdict("calibrated", "E[r] + E[s] is 1", "undecided", "mean |E[r] + E[s] - 1| is 0.3", "own", "iVAE")
+    monkeypatch.setattr("polarised.study.verify", lambda *_, **__: Verification((verdict,)))
+    summary = said_by("verify", tmp_path)
+    assert summary.startswith("0 confirmed, 0 refuted, 1 undecided, 0 not testable\n")
+    assert "iVAE" in summary
+    assert verdict.evidence not in summary
+    said = said_by("verify", tmp_path, "--all")
+    assert f"calibrated holds in 0 of 1: “{verdict.claim}”\n    undecided iVAE: {verdict.evidence}\n" in said
+    found = json.loads(said_by("verify", tmp_path, "--json"))
+    assert list(found)[:2] == ["headline", "summary"]
+    assert found["verdicts"][0]["evidence"] == verdict.evidence
 
 
-HERE = ("--executor", "study.test_conduct:here")
+HERE = ("--executor", "study.test_runner:here")
 
 
 @pytest.fixture
@@ -103,7 +111,7 @@ def test_every_command_takes_an_address(tmp_path: Path, failing: Path, monkeypat
         (["{file}", "training.steps=-1"], "training.steps of at least 1"),
         (["{file}", "--executor", "rayy"], "did you mean 'ray'"),
         (["{file}", "--gpus", "1"], "together with --executor ray"),
-        (["{file}", "--models", "{folder}", "--out", "file:///bucket"], "as a folder of this machine"),
+        (["{file}", "--models", "{folder}", "--out", "file:///bucket"], "a folder of this machine"),
         (["{file}", "--models", "{folder}", "--executor", "ray"], "nothing is trained"),
         (["plan", "{file}", "--scale", "huge"], "no scale 'huge'"),
     ],

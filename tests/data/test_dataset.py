@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from polarised.data import FactorSpace, dsprites, from_arrays
+from polarised.data import Dataset, FactorSpace, color_dsprites, dsprites, from_arrays, nonlinear_ica, pinwheel
 from polarised.errors import DataError
 from polarised.random import stream
 
@@ -164,3 +165,70 @@ def test_bad_auxiliary() -> None:
         dsprites().with_auxiliary(factors=["Shape"])
     with pytest.raises(DataError, match="list of factor names"):
         dsprites().with_auxiliary(factors="shape")
+
+
+@pytest.mark.parametrize("make", [dsprites, color_dsprites, pinwheel])
+@pytest.mark.parametrize("size", [3, 64])
+def test_batches_read_together_are_those_read_alone(make, size) -> None:
+    data = make()
+    if data.factor_space is not None:
+        data = data.with_auxiliary()
+    together = list(data.batches(range(5, 12), size, 3))
+    assert len(together) == 7
+    for step, batch in zip(range(5, 12), together, strict=True):
+        alone = data.batch(step, size, 3)
+        for name in ("images", "factors", "u", "indices"):
+            np.testing.assert_array_equal(getattr(batch, name), getattr(alone, name))
+
+
+def test_batches_are_read_several_at_once_but_never_many_megabytes() -> None:
+    asked: list[int] = []
+
+    def read(indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        asked.append(len(indices))
+        return np.zeros((len(indices), 1, 32, 32), dtype=np.float32)
+
+    data = Dataset("zeros", (1, 32, 32), 100, read)
+    assert len(list(data.batches(range(40), 64, 0))) == 40
+    assert asked == [1024, 1024, 512]
+    asked.clear()
+    next(data.batches(range(40), 5000, 0))
+    assert asked == [5000]
+
+
+def test_a_split_parts_the_images_and_everything_known_of_them() -> None:
+    data = dsprites(size=32).with_auxiliary()
+    trained, held_out = data.split(0.9)
+    assert (len(trained), len(held_out)) == (663_552, 73_728)
+    batch, unseen = trained.sample(2000, 0), held_out.sample(2000, 1)
+    for part in (batch, unseen):
+        whole = data.factor_space.index(part.factors)
+        np.testing.assert_array_equal(part.images, data.read(whole))
+        np.testing.assert_array_equal(part.u, data.auxiliary(whole))
+    seen = set(trained.factor_space.table @ [6 * 40 * 1024, 40 * 1024, 1024, 32, 1])
+    assert len(seen) == len(trained)
+    assert not seen & set(held_out.factor_space.table @ [6 * 40 * 1024, 40 * 1024, 1024, 32, 1])
+
+
+def test_a_split_is_the_same_every_time_and_a_larger_one_contains_a_smaller_one() -> None:
+    data = pinwheel()
+    first, again, larger = (data.split(share)[0].read(np.arange(300)) for share in (0.75, 0.75, 0.9))
+    np.testing.assert_array_equal(first, again)
+    rows = {tuple(row) for row in data.split(0.9)[0].read(np.arange(360)).tolist()}
+    assert {tuple(row) for row in first.tolist()} <= rows
+    assert len(larger) == 300
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 1e-9, float("nan")])
+def test_a_split_that_leaves_a_part_empty_is_refused(share) -> None:
+    with pytest.raises(DataError, match="leaves both parts some"):
+        pinwheel().split(share)
+
+
+def test_the_sources_of_a_part_are_those_of_its_images() -> None:
+    data = nonlinear_ica(segments=4, points=50)
+    trained, held_out = data.split(0.9)
+    whole = {tuple(x): tuple(s) for x, s in zip(data.read(np.arange(len(data))).tolist(), data.sources, strict=True)}
+    for part in (trained, held_out):
+        found = part.read(np.arange(len(part))).tolist()
+        assert [whole[tuple(x)] for x in found] == [tuple(s) for s in part.sources]

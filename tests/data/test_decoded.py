@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polarised.data.cache import Pictures, Source, decoded, reporting
+from polarised.data.cache import PictureStream as Pictures
+from polarised.data.cache import Source, decoded, reporting
 from polarised.errors import DataError, DownloadError
 
 SOURCE = (Source("toys/toys.bin"),)

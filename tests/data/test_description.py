@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 import polarised.data.published
 from data import published
+from polarised import registry
 from polarised.cli.datasets import app
-from polarised.data import Dataset, contact_sheet, describe, from_arrays, preparation, prepare
+from polarised.data import Dataset, contact_sheet, describe, from_arrays, prepare
 from polarised.errors import ConfigError, DataError, DownloadError
 
 run = CliRunner()
@@ -63,12 +64,14 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     published.write_digits(tmp_path / "mirror", "fashion_mnist")
     place = tmp_path / "mirror" / "fashion_mnist"
     own = []
-    for source in preparation.SOURCES["fashion_mnist"]:
+    record = registry.record("dataset", "fashion_mnist")
+    for source in record.facts["sources"]:
         file = place / Path(source.file).name
         digest = hashlib.md5(file.read_bytes()).hexdigest() if file.exists() else source.md5
         own.append(replace(source, md5=digest))
-    for page in (preparation.SOURCES, polarised.data.published.DIGIT_SOURCES):
-        monkeypatch.setitem(page, "fashion_mnist", tuple(own))
+    monkeypatch.setattr(polarised.data.published, "FASHION_FILES", tuple(own))
+    facts = {**record.facts, "sources": tuple(own)}
+    monkeypatch.setitem(registry._records["dataset"], "fashion_mnist", replace(record, facts=facts))
     return place
 
 

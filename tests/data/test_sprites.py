@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polarised.data import dsprites, sprites
-from polarised.data.sprites import draw_packed
 from polarised.errors import DataError
 
 
@@ -75,7 +74,15 @@ def test_an_image_does_not_depend_on_its_company(indices: list[int]) -> None:
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 737_279), min_size=1, max_size=64))
 def test_packed_table_equals_drawing(indices: list[int]) -> None:
-    np.testing.assert_array_equal(draw_packed(np.array(indices)), sprites.draw(np.array(indices)))
+    np.testing.assert_array_equal(sprites.rows_packed(np.array(indices)), sprites.rows(np.array(indices)))
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 737_279), min_size=1, max_size=40))
+def test_half_the_size_is_the_mean_of_every_four_pixels(indices: list[int]) -> None:
+    whole = sprites.draw(np.array(indices)).astype(np.float64)
+    means = whole.reshape(-1, 1, 32, 2, 32, 2).mean(axis=(3, 5))
+    np.testing.assert_array_equal(sprites.halved(sprites.rows(np.array(indices))), means)
 
 
 def test_packed_table_holds_every_lit_pixel() -> None:

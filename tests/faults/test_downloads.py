@@ -13,8 +13,8 @@ import pytest
 
 from data.conftest import folder  # noqa: F401  (a fixture)
 from polarised.data.cache import Source, find, obtain
-from polarised.data.preparation import SOURCES
 from polarised.errors import DownloadError
+from polarised.registry import records
 
 GOOD, EVIL = b"the published bytes" * 100, b"what somebody on the way put there"
 ADDRESS = "https://publisher.example/file.bin"
@@ -99,10 +99,11 @@ def test_a_mirror_may_compress_otherwise_but_not_send_other_content(
 
 
 def test_every_published_file_is_pinned_or_comes_by_https() -> None:
-    for name, sources in SOURCES.items():
-        for source in sources:
-            assert source.pinned or name == "scream_dsprites", source.file
-            assert source.pinned or all(url.startswith("https://") for url in source.urls)
-            assert source.urls[:1] == () or source.urls[0].startswith("https://")
-            algorithm, _, value = (source.content or source.digest or "md5:" + "0" * 32).partition(":")
-            assert len(value) == 2 * hashlib.new(algorithm).digest_size
+    files = [(record.name, source) for record in records("dataset") for source in record.facts.get("sources", ())]
+    assert len(files) > 15
+    for name, source in files:
+        assert source.pinned or name == "scream_dsprites", source.file
+        assert source.pinned or all(url.startswith("https://") for url in source.urls)
+        assert source.urls[:1] == () or source.urls[0].startswith("https://")
+        algorithm, _, value = (source.content or source.digest or "md5:" + "0" * 32).partition(":")
+        assert len(value) == 2 * hashlib.new(algorithm).digest_size

@@ -20,8 +20,8 @@ from polarised.study.executors import work_at
 from polarised.study.grid import load_study
 from polarised.study.leases import LEASE, Lease, leased, read_lease
 from polarised.study.queue import Shard, slurm_script
-from polarised.study.run import checkpoint_step, execute, is_done
 from polarised.study.runner import enrol, read_study, run_states
+from polarised.study.stages import checkpoint_step, execute, is_done
 from polarised.study.storage import BusyError
 from study.workshop import notes, start, study_config, until, write_study
 

@@ -15,7 +15,7 @@ from polarised.study.grid import load_study
 from polarised.study.runner import conduct
 from study.workshop import study_config, write_study
 
-HERE = "study.test_conduct:here"
+HERE = "study.test_runner:here"
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has no owners and links of this kind")
 

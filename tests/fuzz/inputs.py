@@ -531,8 +531,8 @@ def make_corpus(home: Path) -> None:
     """Write the well-formed run, study and images that some kinds start from."""
     from polarised.study.config import Run
     from polarised.study.grid import load_study
-    from polarised.study.run import execute
     from polarised.study.runner import enrol
+    from polarised.study.stages import execute
 
     rng = np.random.default_rng(0)
     np.savez(home / "images.npz", images=rng.integers(0, 255, size=(40, 1, 32, 32)).astype(np.uint8))

@@ -1,4 +1,4 @@
-"""What holds for every architecture of the page, at every size it takes."""
+"""What holds for every architecture of the catalogue, at every size it takes."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from polarised.pruning import prune, pruned_config, pruning_report
 
 PAGE = "architecture"
 NAMES = registry.names(PAGE)
-CONVOLUTIONAL = [name for name in NAMES if not name.endswith("mlp")]
+CONVOLUTIONAL = [record.name for record in registry.records(PAGE) if "square" in record.needs]
 
 
 def images(shape, n=2):

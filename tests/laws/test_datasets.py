@@ -1,7 +1,6 @@
 """Laws that every dataset of the catalogue keeps."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,19 +8,11 @@ import pytest
 from data import published
 from polarised.data import Dataset, contact_sheet, describe, prepare
 from polarised.random import stream
-from polarised.registry import build, complete, entry, names, settings
+from polarised.registry import Record, build, complete, records, settings
 
 PAGE = "dataset"
-PARTIAL = {"partial": True}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "smallnorb": PARTIAL,
-    "cars3d": PARTIAL,
-    "shapes3d": PARTIAL,
-    "celeba": PARTIAL,
-    "mnist": PARTIAL,
-    "fashion_mnist": PARTIAL,
-    "nonlinear_ica": {"points": 20},
-}
+# An example that writes its own file first is one; others are as many as the record has.
+CASES = [(each, i) for each in records(PAGE) for i in range(1 if callable(each.example) else len(each.examples()))]
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +30,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "scream").mkdir()
     noise = np.random.default_rng(0).integers(0, 256, (300, 240, 3), dtype=np.uint8)
     Image.fromarray(noise).save(folder / "scream" / "scream.jpg")
-    for group in ("cats", "dogs"):
-        (folder / "own" / group).mkdir(parents=True)
-        for number in range(3):
-            (folder / "own" / group / f"{number}.png").write_bytes(published.jpeg((number * 50, 9, 9), (80, 70)))
-    np.savez(folder / "own.npz", images=noise[None].repeat(4, axis=0).transpose(0, 3, 1, 2))
     return folder
 
 
-@pytest.fixture(params=names(PAGE))
-def dataset(request: pytest.FixtureRequest, files: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0].name}-{case[1]}")
+def dataset(request: pytest.FixtureRequest, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     monkeypatch.setenv("POLARISED_DATA", str(files))
     monkeypatch.delenv("DISENTANGLEMENT_LIB_DATA", raising=False)
-    own = {"from_folder": {"path": str(files / "own")}, "from_npz": {"path": str(files / "own.npz")}}
-    made = build(PAGE, {"name": request.param, **SETTINGS.get(request.param, {}), **own.get(request.param, {})})
+    record, number = request.param
+    (tmp_path / "example").mkdir()
+    made = build(PAGE, record.examples(tmp_path / "example")[number])
     assert isinstance(made, Dataset)
     return made
 
@@ -134,15 +121,17 @@ def test_contact_sheet_is_a_picture(dataset: Dataset, tmp_path: Path) -> None:
         assert min(picture.size) > 300
 
 
-@pytest.mark.parametrize("name", names(PAGE))
-def test_entry_takes_settings_only_and_is_described(name: str) -> None:
-    described = {about.name: about for about in describe()}
-    assert name in described
-    if name not in ("from_folder", "from_npz"):
-        assert complete(PAGE, name)["name"] == name
-        assert described[name].citation
-        assert described[name].licence
-    assert all(parameter.annotation is not parameter.empty for parameter in settings(entry(PAGE, name)).values())
+@pytest.mark.parametrize("record", records(PAGE), ids=lambda record: record.name)
+def test_entry_takes_settings_only_and_is_described(record: Record) -> None:
+    about = {about.name: about for about in describe()}[record.name]
+    assert about.summary
+    assert about.licence
+    accepted = settings(record.call)
+    assert all(parameter.annotation is not parameter.empty for parameter in accepted.values())
+    if not callable(record.example):
+        assert complete(PAGE, record.name)["name"] == record.name
+        assert about.citation
+    assert bool(about.files) or "files" not in record.needs
 
 
 @pytest.mark.parametrize("name", [about.name for about in describe() if about.licence == "made here"])
@@ -150,7 +139,5 @@ def test_description_matches_what_is_made(name: str) -> None:
     about = next(about for about in describe() if about.name == name)
     made = prepare(name)
     assert (len(made), made.shape) == (about.images, about.shape)
-    sizes = (
-        {} if made.factor_space is None else dict(zip(made.factor_space.names, made.factor_space.sizes, strict=True))
-    )
-    assert sizes == about.factors
+    space = made.factor_space
+    assert about.factors == ({} if space is None else dict(zip(space.names, space.sizes, strict=True)))

@@ -1,4 +1,4 @@
-"""What holds for every objective of the page, and for those that come."""
+"""What holds for every objective of the catalogue, and for those that come."""
 
 import itertools
 
@@ -10,22 +10,13 @@ from polarised import registry
 from polarised.models import build_vae
 from polarised.models.networks import seeded_weights
 from polarised.models.posteriors import DiagonalGaussian
-from polarised.objectives import DIPVAE, ELBO, IVAE, RTCVAE, AnnealedVAE, BetaTCVAE, BetaVAE, Decomposition, FactorVAE
+from polarised.objectives import ELBO, AnnealedVAE
 from polarised.objectives import take_step as forward
 from polarised.objectives.terms import posterior_covariance
 
 PAGE = "objective"
 NAMES = registry.names(PAGE)
-SMALL = {"FactorVAE": {"critic_width": 16}, "RTCVAE": {"critic_width": 16}}
-VARIANTS = {
-    "BetaTCVAE": [{"estimator": e} for e in ("mws", "mss0", "mss1", "eq10b", "disentanglement_lib")],
-    "DIPVAE": [{"variant": "I"}, {"variant": "II"}],
-    "Decomposition": [{"divergence": "mmd"}, {"divergence": "inclusive_kl"}, {"compatibility": "released-code"}],
-    "IVAE": [{}, {"a": 100.0, "c": 0.0, "d": 10.0}, {"annealing": 10}],
-    "FactorVAE": [{}, {"compatibility": "disentanglement_lib"}],
-    "BetaVAE": [{}, {"warm_up": 10}],
-}
-SPECS = [{"name": name, **SMALL.get(name, {}), **extra} for name in NAMES for extra in VARIANTS.get(name, [{}])]
+SPECS = [spec for record in registry.records(PAGE) for spec in record.examples()]
 PRIORS = ["StandardNormal", {"name": "StudentT", "df": 5.0}, "Sparse", "GaussianMixture", "Conditional"]
 
 
@@ -40,13 +31,15 @@ def setting(spec, *, prior="StandardNormal", latents=4, number=3):
     vae = build_vae(config, (1, 4, 4), auxiliary_size=2, seed=1)
     with seeded_weights(1, "critic"):
         critic = objective.critic(latents)
+    memory = objective.memory()
     generator = torch.Generator().manual_seed(2)
     x = torch.rand(32, 1, 4, 4, generator=generator)
     u = torch.rand(32, 2, generator=generator)
 
     def price(vae=vae, x=x):
         own = torch.Generator().manual_seed(3)
-        return objective(forward(vae, x, u, number=number, dataset_size=1000, generator=own, critic=critic))
+        taken = forward(vae, x, u, number=number, dataset_size=1000, generator=own, critic=critic, memory=memory)
+        return objective(taken)
 
     return objective, vae, critic, price
 
@@ -135,8 +128,10 @@ def test_order_of_latents_does_not_matter(spec, prior):
     order = torch.tensor([2, 0, 3, 1])
     x = torch.rand(32, 1, 4, 4, generator=torch.Generator().manual_seed(4))
     noise = torch.randn(32, 4, generator=torch.Generator().manual_seed(5))
-    step = forward(vae, x, dataset_size=1000, number=3, noise=noise, critic=critic, generator=torch.Generator())
-    permuted = forward(vae, x, dataset_size=1000, number=3, noise=noise, critic=Reordered(critic, order))
+    memory = objective.memory()
+    common = {"dataset_size": 1000, "number": 3, "noise": noise, "memory": memory}
+    step = forward(vae, x, critic=critic, generator=torch.Generator(), **common)
+    permuted = forward(vae, x, critic=Reordered(critic, order), **common)
     object.__setattr__(permuted, "posterior", reorder(permuted.posterior, order))
     object.__setattr__(permuted, "z", permuted.z[:, order])
     object.__setattr__(permuted, "prior", Reordered.draws(vae.prior, order))
@@ -168,21 +163,14 @@ class Reordered(nn.Module):
 
 
 NEUTRAL = [
-    BetaVAE(beta=1.0),
-    BetaTCVAE(beta=1.0),
-    DIPVAE(variant="I", lambda_od=0.0),
-    DIPVAE(variant="II", lambda_od=0.0),
-    FactorVAE(gamma=0.0, critic_width=8),
-    RTCVAE(beta=0.0, eta=0.0, critic_width=8),
-    IVAE(),
-    Decomposition(alpha=0.0),
-    Decomposition(alpha=0.0, beta=1.0, divergence="inclusive_kl"),
+    {"name": record.name, **settings}
+    for record in registry.records(PAGE)
+    for settings in record.facts.get("neutral", ())
 ]
 
 
-@pytest.mark.parametrize("objective", NEUTRAL, ids=repr)
-def test_neutral_weights_are_the_elbo(objective):
-    spec = {"name": type(objective).__name__, **vars(objective)}
+@pytest.mark.parametrize("spec", NEUTRAL, ids=label)
+def test_neutral_weights_are_the_elbo(spec):
     _, vae, _, price = setting(spec)
     elbo = setting("ELBO")[3]
     ours, theirs = price(), elbo(vae=vae)
@@ -190,6 +178,29 @@ def test_neutral_weights_are_the_elbo(objective):
     assert total(ours).item() == total(theirs).item()
     gradients = [torch.autograd.grad(total(terms), vae.encoder.mean_head.weight)[0] for terms in (ours, theirs)]
     assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_memory_is_finite_buffers_that_a_copy_goes_on_from(spec):
+    """A checkpoint must be able to carry it: numbers only, from the first step on, and nothing for the optimiser."""
+    objective, vae, critic, _ = setting(spec)
+    memory = objective.memory()
+    if memory is None:
+        return
+    x = torch.rand(16, 1, 4, 4, generator=torch.Generator().manual_seed(4))
+
+    def price(memory, number):
+        own = torch.Generator().manual_seed(number)
+        taken = forward(vae, x, number=number, dataset_size=100, generator=own, critic=critic, memory=memory)
+        return total(objective(taken)).item()
+
+    assert not list(memory.parameters())
+    first = [price(memory, number) for number in range(3)]
+    assert all(torch.isfinite(value) for value in memory.state_dict().values())
+    copied = objective.memory()
+    copied.load_state_dict(memory.state_dict())
+    assert [price(memory, n) for n in range(3, 6)] == [price(copied, n) for n in range(3, 6)]
+    assert len(set(first)) == 3
 
 
 def test_annealed_capacity_zero_is_beta():

@@ -4,7 +4,7 @@ import pytest
 from polarised import Encodings, classify, compare
 from polarised.errors import DataError
 from polarised.metrics import effective_rank, mutual_information, total_correlation
-from polarised.metrics.comparison import subsets
+from polarised.metrics.evaluation import subsets
 
 N = 4000
 

@@ -156,3 +156,56 @@ def test_a_split_without_test_rows(name: str) -> None:
     z, factors = perfect(60)
     with pytest.raises(ConfigError, match="n_train"):
         getattr(metrics, name)(z, factors, n_train=60)
+
+
+def test_cosine_and_sine_of_a_factor_are_dependent_and_no_disintegration() -> None:
+    generator = np.random.default_rng(1)
+    angle = generator.integers(40, size=4000)
+    turned = 2 * np.pi * angle / 40
+    z = np.column_stack([np.cos(turned), np.sin(turned)]) + 0.05 * generator.normal(size=(4000, 2))
+    assert abs(np.corrcoef(z.T)[0, 1]) < 0.05
+    table = metrics.disintegration(z, angle, measure="nmi")
+    assert sorted(table["variables"][0]) == [0, 1]
+    assert table["disintegrated"].to_list() == [False]
+    assert table["independent"][0].len() == 1
+
+
+def test_an_echo_of_one_carrier_does_not_undo_a_disintegration() -> None:
+    generator = np.random.default_rng(2)
+    z = generator.normal(size=(3000, 2))
+    factor = np.digitize(z.sum(axis=1), [-1, 0, 1])
+    echo = z[:, 0] + 0.3 * generator.normal(size=3000)
+    table = metrics.disintegration(np.column_stack([z, echo]), factor)
+    assert len(table["variables"][0]) == 3
+    assert table["disintegrated"].to_list() == [True]
+    assert sorted(table["independent"][0]) in ([0, 1], [1, 2])
+    assert metrics.disintegration(np.column_stack([z, echo]), factor, used=[0, 2])["disintegrated"].to_list() == [False]
+    with pytest.raises(ConfigError, match="used"):
+        metrics.disintegration(z, factor, used=[5])
+
+
+def test_trees_are_exact_for_binary_factors_and_few_rows() -> None:
+    generator = np.random.default_rng(3)
+    z = generator.normal(size=(1800, 3))
+    binary = (z[:, :1] > 0).astype(int)
+    many = np.digitize(z[:, :1], [-1, 0, 1])
+    for codes, factors in ((z, binary), (z[:300], many[:300])):
+        ours, exact, quick = (metrics.dci(codes, factors, trees=trees) for trees in ("auto", "exact", "histogram"))
+        # Only ties between variables may fall in another way: the order of columns is not to matter.
+        np.testing.assert_allclose(ours.importance, exact.importance, atol=2e-3)
+        assert ours.informativeness == pytest.approx(exact.informativeness, abs=1e-9)
+        assert not np.array_equal(ours.importance, quick.importance)
+    assert np.array_equal(metrics.dci(z, many).importance, metrics.dci(z, many, trees="histogram").importance)
+
+
+def test_votes_are_pruned_relative_to_the_prior() -> None:
+    scales = np.array([0.01, 1.0])
+    few = {"train_votes": 200, "test_votes": 100}
+    plain = metrics.factor_vae_score(lambda rows: rows + 0.0, (5, 4), scale=np.ones(2), **few)
+    small = metrics.factor_vae_score(lambda rows: rows * scales, (5, 4), scale=scales, **few)
+    assert small.score == plain.score
+    assert small.kept.tolist() == [0, 1]
+    reference = metrics.factor_vae_score(lambda rows: rows * scales, (5, 4), scale=1.0, **few)
+    assert reference.kept.tolist() == [1]
+    with pytest.raises(ConfigError, match="scale"):
+        metrics.factor_vae_score(lambda rows: rows + 0.0, (5, 4), scale=np.ones(3), **few)

@@ -13,7 +13,7 @@ def coded(rows: int = 600) -> tuple[np.ndarray, np.ndarray]:
 
 def test_table_by_subset() -> None:
     z, factors = coded()
-    table = metrics.downstream_by_subset(
+    table = metrics.accuracy_by_subset(
         z, factors, {"full": [0, 1, 2], "active": [0, 1], "passive": [2], "mixed": []}, factor_names=["a", "b"]
     )
     assert table.columns == ["variables", "factor", "accuracy", "train_accuracy"]
@@ -24,7 +24,7 @@ def test_table_by_subset() -> None:
     assert found["full", "min"] == min(found["full", "a"], found["full", "b"])
     assert found["random", "mean"] == pytest.approx((1 / 2 + 1 / 3) / 2, abs=0.08)
     with pytest.raises(DataError, match="factor_names"):
-        metrics.downstream_by_subset(z, factors, {"full": [0]}, factor_names=["a"])
+        metrics.accuracy_by_subset(z, factors, {"full": [0]}, factor_names=["a"])
 
 
 def test_protocols_and_trees() -> None:

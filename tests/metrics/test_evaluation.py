@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from polarised import metrics
+from polarised import metrics, registry
 from polarised.errors import ConfigError, DataError
-from polarised.metrics.evaluation import METRICS
 from polarised.regime import Encodings
 
 
@@ -21,7 +20,7 @@ def encodings(*, factors: bool = True) -> Encodings:
 def test_everything_has_a_value_and_a_sentence() -> None:
     table = metrics.evaluate(encodings())
     assert table["value"].is_finite().all()
-    assert set(table["metric"]) == set(metrics.READINGS)
+    assert set(table["metric"]) == {out.name for entry in registry.records("metric") for out in entry.outputs}
     assert table["reading"].str.ends_with(".").all()
     found = {(row["metric"], row["representation"]): row["value"] for row in table.iter_rows(named=True)}
     assert found["mig", "mean"] > 0.9
@@ -44,7 +43,20 @@ def test_choice_of_metrics_and_representation() -> None:
         metrics.evaluate(encodings(), metrics="migg")
     with pytest.raises(ConfigError, match="representation"):
         metrics.evaluate(encodings(), metrics="mig", representation="means")  # type: ignore[arg-type]
-    assert len(METRICS) == len(set(METRICS))
+
+
+def test_the_metric_of_another_package_is_in_the_table_with_its_reading() -> None:
+    @registry.register("metric", title="largest mean", reading="The largest mean.", references=("Chen2018",))
+    def largest(codes: np.ndarray) -> float:
+        return float(codes.max())
+
+    try:
+        table = metrics.evaluate(encodings(factors=False), representation="mean")
+        row = table.filter(table["metric"] == "largest").row(0, named=True)
+        assert row == {"metric": "largest", "representation": "mean", "value": 5.0, "reading": "The largest mean."}
+        assert registry.output("largest").title == "largest mean"
+    finally:
+        del registry._records["metric"]["largest"]
 
 
 def test_a_look_up_needs_every_combination() -> None:
@@ -84,10 +96,10 @@ def test_a_look_up_of_many_factors_is_refused_before_it_is_made(count: int) -> N
         metrics.represent_by_lookup(np.zeros((50, 1)), factors)
 
 
-def test_a_variance_of_zero_costs_the_overlap_only() -> None:
+def test_a_variance_of_zero_costs_the_information_about_the_input_only() -> None:
     certain = Encodings([[0.0, 1.0], [1.0, 0.0], [0.5, 0.1]], variance=[[0.1, 0.0]] * 3)
     assert set(metrics.evaluate(certain)["metric"]) == set(metrics.evaluate(encodings(factors=False))["metric"]) - {
-        "overlap"
+        "index_information"
     }
     with pytest.raises(DataError, match="variance must be positive"):
-        metrics.evaluate(certain, metrics="overlap")
+        metrics.evaluate(certain, metrics="index_information")

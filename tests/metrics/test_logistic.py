@@ -79,3 +79,17 @@ def test_hinge_is_liblinear() -> None:
         assert balanced_hinge_accuracy(z[:400], labels[:400], z[400:], labels[400:]) == pytest.approx(
             expected, abs=0.006
         )
+
+
+@pytest.mark.parametrize("strength", [0.01, 0.3, 10.0])
+def test_two_classes_are_penalised_as_scikit_learn_does(strength: float) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    generator = np.random.default_rng(4)
+    codes = generator.normal(size=(400, 3))
+    labels = (codes @ [1.0, -2.0, 0.5] + generator.normal(size=400) > 0).astype(np.int64)
+    ours = linear_classifier(codes, labels, multiclass="multinomial", strength=strength)
+    theirs = LogisticRegression(C=strength, tol=1e-10, max_iter=10_000).fit(codes, labels)
+    log_odds = np.diff(ours.scores(codes), axis=1)[:, 0]
+    np.testing.assert_allclose(log_odds, theirs.decision_function(codes), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(ours.weights[1] - ours.weights[0], theirs.coef_[0], atol=2e-3)

@@ -37,7 +37,7 @@ def test_corrections_make_zero_mean_zero() -> None:
 
 def test_the_gaussian_correction_is_exact_for_correlated_variables_too() -> None:
     mixing = np.array([[1.0, 0.5, 0.2], [0.0, 1.0, 0.7], [0.0, 0.0, 1.0]])
-    truth = metrics.total_correlation_of(mixing.T @ mixing)
+    truth = metrics.total_correlation_from_covariance(mixing.T @ mixing)
     found = [metrics.total_correlation(gaussian(30, 3, seed) @ mixing, correction="gaussian") for seed in range(400)]
     assert np.mean(found) == pytest.approx(truth, abs=4 * np.std(found) / 20)
     assert total_correlation_bias(3, 30) > 0.02
@@ -59,7 +59,7 @@ def test_analytic_errors_agree_with_the_bootstrap(metric, settings) -> None:  # 
     generator = np.random.default_rng(1)
     z = generator.standard_t(8, size=(1000, 4)) @ generator.normal(size=(4, 4))
     analytic = metric(z, errors=True, **settings)
-    resampled = metrics.bootstrap(metric, z, repeats=200, **settings)
+    resampled = metrics.bootstrap(metric, z, repeats=200, settings=settings)
     assert analytic.value == resampled.value == metric(z, **settings)
     assert analytic.error == pytest.approx(resampled.error, rel=0.3)
 
@@ -130,9 +130,9 @@ def test_effective_rank_of_covariance_and_of_codes() -> None:
 
 def test_overlap() -> None:
     mean = np.arange(50.0)[:, None] * 1000
-    assert metrics.overlap(mean, np.ones_like(mean)) == pytest.approx(np.log(50))
-    assert metrics.overlap(np.zeros_like(mean), np.ones_like(mean)) == 0.0
-    estimate = metrics.overlap(gaussian(300, 2), np.full((300, 2), 0.5), errors=True)
+    assert metrics.index_information(mean, np.ones_like(mean)) == pytest.approx(np.log(50))
+    assert metrics.index_information(np.zeros_like(mean), np.ones_like(mean)) == 0.0
+    estimate = metrics.index_information(gaussian(300, 2), np.full((300, 2), 0.5), errors=True)
     assert 0 < estimate.error < estimate.value
 
 
@@ -154,7 +154,7 @@ def test_refusals(codes, words) -> None:  # type: ignore[no-untyped-def]
 
 def test_a_log_variance_is_not_a_variance() -> None:
     with pytest.raises(DataError, match="logarithm"):
-        metrics.overlap(gaussian(10, 2), gaussian(10, 2))
+        metrics.index_information(gaussian(10, 2), gaussian(10, 2))
 
 
 def test_the_gaussian_correction_needs_more_rows_than_variables() -> None:

@@ -32,7 +32,7 @@ def test_moments_equal_those_of_the_whole(rows: int, dtype: type) -> None:
     np.testing.assert_allclose(moments.covariance, exact, atol=1e-12 * scale.max())
     np.testing.assert_allclose(moments.mean, z.mean(axis=0, dtype=np.float64), rtol=1e-12)
     assert moments.covariance[4].tolist() == [0.0] * 5
-    total = metrics.total_correlation_of(moments.covariance)
+    total = metrics.total_correlation_from_covariance(moments.covariance)
     assert total == pytest.approx(metrics.total_correlation(z), rel=1e-9)
 
 

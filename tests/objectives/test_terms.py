@@ -4,20 +4,20 @@ import math
 import pytest
 import torch
 
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, DataError
 from polarised.models import build_vae
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives import FactorVAE, take_step
 from polarised.objectives.terms import (
     SCALES,
-    density_ratio,
-    importance_weights,
+    critic_total_correlation,
     mmd,
     posterior_covariance,
     rate,
     rate_parts,
     shuffled,
 )
+from polarised.regime.aggregate import importance_weights
 
 
 def step(**others):
@@ -38,7 +38,7 @@ def test_bias_of_the_weights_by_enumeration(estimator, unbiased):
     """Over all ordered batches of 3 out of 6 with the first row as the sample's own, E[sum_k W q_k] = mean q or not."""
     density = torch.rand(6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     row = 2
-    weights = importance_weights(3, 6, estimator=estimator)[row]
+    weights = torch.from_numpy(importance_weights(3, 6, estimator=estimator)[row])
     own, totals = 0, []
     for others in itertools.permutations(range(1, 6), 2):
         batch = list(others)
@@ -94,7 +94,7 @@ def test_density_ratio_of_the_best_critic_is_the_total_correlation():
 
     taken = step(critic=Best())
     object.__setattr__(taken, "z", z)
-    value = density_ratio(taken).item()
+    value = critic_total_correlation(taken).item()
     assert value == pytest.approx(-0.5 * math.log(1 - rho**2), abs=3e-3)
     logits = Best()(z)
     printed = (logits[:, 0] - logits[:, 1]).exp().mean().item()
@@ -152,3 +152,27 @@ def test_mmd_in_parts_is_that_of_all_at_once(per_variable, monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
     assert held[0] == 24 * 24 * (5 if per_variable else 1) * len(SCALES)
     assert max(held[1:]) <= 300 * len(SCALES)
+
+
+def test_mmd_of_samples_of_unequal_size_is_the_plain_double_sum():
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.randn(7, 2, generator=generator).double(), 1 + torch.randn(4, 2, generator=generator).double()
+
+    def kernel(a, b, power):
+        gap = (a - b).norm() ** power
+        return sum(2 * 2 * s / (2 * 2 * s + gap) for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0))
+
+    for distance, power in (("squared", 2), ("printed", 1)):
+        own = sum(kernel(a, b, power) for i, a in enumerate(first) for k, b in enumerate(first) if i != k) / (7 * 6)
+        others = sum(kernel(a, b, power) for i, a in enumerate(second) for k, b in enumerate(second) if i != k) / 12
+        across = sum(kernel(a, b, power) for a in first for b in second) / 28
+        torch.testing.assert_close(mmd(first, second, distance=distance), own + others - 2 * across)
+
+
+def test_mmd_as_printed_has_a_gradient_and_bad_samples_are_one_sentence():
+    first = torch.randn(5, 3, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    mmd(first, torch.zeros(5, 3), distance="printed").backward()
+    assert torch.isfinite(first.grad).all()
+    for shape in ((1, 3), (4, 2)):
+        with pytest.raises(DataError, match="at least two rows"):
+            mmd(torch.zeros(5, 3), torch.zeros(shape))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from polarised import metrics
-from polarised.metrics.interventions import Draw
+from polarised.metrics.interventions import _Draw
 
 FOLDER = Path(__file__).parent / "metrics"
 CASES = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -98,11 +98,11 @@ def test_subsets_from_one_covariance_and_one_information_matrix(case: str, repre
         if len(chosen) < 2:
             continue
         inside = np.ix_(chosen, chosen)
-        total = metrics.total_correlation_of(covariance[inside])
+        total = metrics.total_correlation_from_covariance(covariance[inside])
         assert total == pytest.approx(scores[f"{name}.gaussian_total_correlation"], abs=1e-6)
-        distance = metrics.wasserstein_correlation_of(covariance[inside])
+        distance = metrics.wasserstein_correlation_from_covariance(covariance[inside])
         assert distance == pytest.approx(scores[f"{name}.gaussian_wasserstein_correlation"], abs=1e-8)
-        shared = metrics.mutual_information_of(information[inside])
+        shared = metrics.mutual_information_from_matrix(information[inside])
         assert shared == pytest.approx(scores[f"{name}.mutual_info_score"], abs=1e-9)
         seen += 1
     assert seen == sum(key.endswith(".mutual_info_score") for key in scores)
@@ -151,7 +151,7 @@ def test_explicitness(case: str, representation: str, protocol: Literal["referen
 @pytest.mark.parametrize("representation", REPRESENTATIONS)
 def test_dci(case: str, representation: str) -> None:
     answer = expected(case, representation)["dci"]
-    disentanglement, completeness = metrics.dci_of(answer["importance_matrix"])
+    disentanglement, completeness = metrics.dci_from_importance(answer["importance_matrix"])
     assert disentanglement == pytest.approx(answer["disentanglement"], abs=1e-9)
     assert completeness == pytest.approx(answer["completeness"], abs=1e-9)
     result = metrics.dci(codes(case, representation), factors(case), n_train=int(load(case)[0]["n_train"]))
@@ -168,13 +168,11 @@ def test_dci(case: str, representation: str) -> None:
 def test_downstream(case: str, representation: str, protocol: Literal["reference", "modern"]) -> None:
     answer = expected(case, representation, protocol)["truncated_downstream_logistic_cv"]
     split = int(load(case)[0]["n_train"])
-    table = metrics.downstream_by_subset(
+    table = metrics.accuracy_by_subset(
         codes(case, representation),
         factors(case),
         subsets(case),
-        n_train=split,
-        protocol=protocol,
-        standardise=False,
+        settings={"n_train": split, "protocol": protocol, "standardise": False},
         seed=0,
     )
     found = {row["variables"]: row for row in table.filter(table["factor"] == "mean").iter_rows(named=True)}
@@ -208,6 +206,7 @@ def test_factor_vae_score(case: str, hard: bool, threshold: float) -> None:
         test_votes=1000,
         variance_rows=2000,
         threshold=threshold,
+        scale=1.0,
         seed=int(arrays["metric_seed"]),
         reference_stream=True,
     )
@@ -225,7 +224,7 @@ def test_beta_vae_points(case: str, hard: bool) -> None:
     arrays, answers = load(case)
     answer = answers["reference"]["beta_vae_hard_first_rows" if hard else "beta_vae_first_rows"]
     sizes = arrays["factor_sizes"].tolist()
-    draw = Draw(table_of(case, hard), sizes, 8 if hard else 64, int(arrays["metric_seed"]), reference_stream=True)
+    draw = _Draw(table_of(case, hard), sizes, 8 if hard else 64, int(arrays["metric_seed"]), reference_stream=True)
     fixed, (first, second) = next(draw.batches(8, pairs=2))
     assert fixed.tolist() == answer["labels"]
     np.testing.assert_allclose(np.abs(first - second).mean(axis=0), answer["points"], atol=1e-6)

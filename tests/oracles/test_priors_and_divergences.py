@@ -11,7 +11,8 @@ from polarised.models.likelihoods import Gaussian
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import Anisotropic, GaussianMixture, Sparse, StandardNormal, StudentT
 from polarised.objectives import Decomposition, Step
-from polarised.objectives.terms import importance_weights, inclusive_kl, mmd, rate_parts
+from polarised.objectives.terms import inclusive_kl, mmd, rate_parts
+from polarised.regime.aggregate import importance_weights
 
 FOLDER = Path(__file__).parent / "estimators"
 TRUTH = json.loads((FOLDER / "kl_ground_truth.json").read_text())
@@ -32,11 +33,14 @@ def posterior_of(case):
 def prior_of(record, latents, *, compatibility="none"):
     kind = record["type"]
     if kind == "student_t":
-        return StudentT(latents, df=record["df"])
+        return StudentT(latents, df=record["df"], scale=record.get("scale", 1.0))
     if kind == "sparse":
         return Sparse(latents, gamma=record["gamma"], width=record["spike_std"])
     if kind.startswith("gaussian_mixture"):
-        return GaussianMixture(latents, compatibility=compatibility)
+        means = tuple(tuple(np.atleast_1d(mean).tolist()) for mean in record["means"])
+        stds = record["stds"] if "stds" in record else [record["std"]] * len(means)
+        variance, weights = tuple(std**2 for std in stds), tuple(record["weights"])
+        return GaussianMixture(latents, means=means, variance=variance, weights=weights, compatibility=compatibility)
     return Anisotropic(latents, variances=tuple(s**2 for s in record["scale"])).double()
 
 
@@ -174,5 +178,5 @@ def test_parts_of_the_rate(case, estimator):
     assert parts.dimension_wise.item() == pytest.approx(expected["dimwise_kl_mean"], rel=1e-9, abs=1e-9)
     weights = TC_ARRAYS.get(f"{case}__{estimator}__log_weights")
     if weights is not None:
-        ours = importance_weights(len(z), record["N"], estimator=estimator).log()
-        np.testing.assert_allclose(ours.numpy(), weights, rtol=1e-9)
+        ours = np.log(importance_weights(len(z), record["N"], estimator=estimator))
+        np.testing.assert_allclose(ours, weights, rtol=1e-9)

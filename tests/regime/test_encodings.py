@@ -36,7 +36,8 @@ VARIANCE = np.random.default_rng(1).uniform(0.01, 1.0, (20, 3))
         ({"mean": MEAN, "variance": VARIANCE, "factors": MEAN}, "whole-number classes"),
         ({"mean": MEAN, "variance": VARIANCE, "factors": np.zeros(20), "factor_names": ["a", "b"]}, "1 factor_names"),
         ({"mean": MEAN, "variance": VARIANCE, "factor_names": ["a"]}, "factors with factor_names"),
-        ({"mean": MEAN, "variance": VARIANCE, "positions": "pixels"}, "positions="),
+        ({"mean": MEAN, "variance": VARIANCE, "axis": 2}, "axis to name"),
+        ({"mean": MEAN[:, :, None], "variance": VARIANCE[:, :, None]}, "which axis is the variable"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_a_sentence(arguments, says):
@@ -71,11 +72,11 @@ def test_integers_become_floats_and_one_variable_is_enough():
 def test_positions_of_a_convolutional_latent_are_observations_or_variables():
     mean = np.arange(2 * 3 * 4 * 5, dtype=float).reshape(2, 3, 4, 5)
     factors = np.array([[7], [8]])
-    observations = Encodings(mean, variance=np.ones_like(mean), factors=factors)
+    observations = Encodings(mean, variance=np.ones_like(mean), factors=factors, axis=1)
     assert observations.mean.shape == (40, 3)
     np.testing.assert_array_equal(observations.mean[:20, 1], mean[0, 1].ravel())
     np.testing.assert_array_equal(observations.factors[:, 0], np.repeat([7, 8], 20))
-    variables = Encodings(mean, variance=np.ones_like(mean), factors=factors, positions="variables")
+    variables = Encodings(mean, variance=np.ones_like(mean), factors=factors, axis=(1, 2, 3))
     assert variables.mean.shape == (2, 60)
     assert (observations.repeats, variables.repeats) == (20, 1)
     assert [len(part[0]) for part in observations.chunks(rows=7)] == [20, 20]

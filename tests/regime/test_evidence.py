@@ -103,9 +103,9 @@ def convolutional(images: int, side: int = 6) -> tuple[np.ndarray, np.ndarray]:
 
 def test_positions_of_an_image_make_nobody_surer():
     variance = np.array([0.61, 1.3, 0.7, 1.25])[:, None]
-    plain = classify(Encodings(np.zeros((4, 1)), variance=variance))
+    plain = classify(Encodings(np.zeros((4, 1)), variance=variance), rule="relative")
     pictures = np.broadcast_to(variance[..., None, None], (4, 1, 32, 32))
-    spread = classify(Encodings(np.zeros((4, 1, 32, 32)), variance=pictures))
+    spread = classify(Encodings(np.zeros((4, 1, 32, 32)), variance=pictures, axis=1), rule="relative")
     assert (spread.types, spread.rows, spread.inputs) == (plain.types, 4 * 32 * 32, 4)
     assert spread.confidence.tolist() == plain.confidence.tolist()
     assert plain.confidence[0] < 0.5
@@ -117,10 +117,10 @@ def test_whole_images_are_dealt_whatever_the_chunks_and_however_they_come(prior)
     mean, variance = convolutional(70)
     given = {} if prior == "fixed" else {"prior_mean": 0.1, "prior_variance": 1.1}
     rows = 70 * 36
-    tables = Encodings(mean, variance=variance)
+    tables = Encodings(mean, variance=variance, axis=1)
     if prior == "of each":
         given = {name: np.full((rows, 3), value) for name, value in given.items()}
-    whole = classify(Encodings(mean, variance=variance, **given))
+    whole = classify(Encodings(mean, variance=variance, axis=1, **given))
     found = []
     for chunk in (1, 13, 70):
         evidence, direct = Evidence(covariance=True), Evidence(covariance=True)
@@ -129,7 +129,7 @@ def test_whole_images_are_dealt_whatever_the_chunks_and_however_they_come(prior)
             those = {name: value[flat] for name, value in given.items()}
             evidence.update(tables.mean[flat], variance=tables.variance[flat], repeats=36, **those)
             other = Evidence(covariance=True)
-            other.update(mean[part], variance=variance[part], **those)
+            other.update(mean[part], variance=variance[part], axis=1, **those)
             direct.merge(other)
         found += [evidence, direct]
     for evidence in found:
@@ -146,7 +146,7 @@ def test_whole_images_are_dealt_whatever_the_chunks_and_however_they_come(prior)
 
 def test_one_image_does_not_say_how_sure_it_is():
     mean, variance = convolutional(1)
-    regime = classify(Encodings(mean, variance=variance))
+    regime = classify(Encodings(mean, variance=variance, axis=1))
     assert np.isnan(regime.confidence).all()
     assert np.isnan(regime.distance_errors).all()
     assert regime.fragile == [0, 1, 2]

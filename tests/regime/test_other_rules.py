@@ -46,6 +46,7 @@ def test_papers_count_differently():
     counts = counts_by_rule(regime, encodings)
     assert regime.types == ("active", "passive", "passive", "passive")
     assert counts == {
+        "used": 1,
         "relative": 1,
         "standard": 2,
         "active_unit": 2,
@@ -73,7 +74,7 @@ def test_without_the_largest_mean_the_last_rule_is_left_out():
 
 
 def test_types_over_a_grid_of_alpha():
-    regime = classify(of(column(1.0, 0.04), column(0.3, 0.8), column(0.0, 1.0)))
+    regime = classify(of(column(1.0, 0.04), column(0.3, 0.8), column(0.0, 1.0)), rule="relative")
     frame = sensitivity(regime, alphas=(0.02, 0.1, 0.3))
     assert frame["alpha 0.02"].to_list() == ["mixed", "mixed", "passive"]
     assert frame["alpha 0.1"].to_list() == list(regime.types)

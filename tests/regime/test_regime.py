@@ -151,8 +151,10 @@ def test_without_a_prior_that_moves_nothing_is_driven_by_it():
 
 def test_a_mean_off_the_prior_is_not_passive_unless_the_shift_is_ignored():
     encodings = Encodings(np.full((N, 1), 0.8), variance=np.ones((N, 1)))
-    assert classify(encodings).types == ("mixed",)
-    assert classify(encodings, use_shift=False).types == ("passive",)
+    assert classify(encodings, rule="relative").types == ("mixed",)
+    assert classify(encodings, rule="relative", use_shift=False).types == ("passive",)
+    # It tells no input apart, so that by the default rule it is not used.
+    assert classify(encodings).why == ("passive: 100 % noise",)
 
 
 def test_degenerate_variables_have_defined_results():
@@ -166,9 +168,9 @@ def test_degenerate_variables_have_defined_results():
 def test_confidence_and_distance_tell_a_fragile_type_from_a_sure_one():
     generator = np.random.default_rng(0)
     variance = np.stack([generator.uniform(0.0, 0.2, 2000), generator.uniform(0.01, 0.03, 2000)], 1)
-    regime = classify(Encodings(generator.standard_normal((2000, 2)), variance=variance))
+    regime = classify(Encodings(generator.standard_normal((2000, 2)), variance=variance), rule="relative")
     assert 0.3 < regime.confidence[0] < 0.9
-    assert regime.confidence[1] == 1
+    assert regime.confidence[1] == 2001 / 2002
     assert regime.distance_errors[0] < 2
     assert regime.distance_errors[1] > 50
     np.testing.assert_allclose(regime.distance[0], abs(0.1 - variance[:, 0].mean()), atol=1e-12)

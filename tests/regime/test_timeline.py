@@ -42,7 +42,7 @@ def test_a_posterior_that_is_the_same_for_all_inputs_warns_too():
     timeline.update(4000, Z, variance=ALIVE)
     with pytest.warns(UserWarning, match="^at step 4,200 all 3 variables are nothing but noise, for a KL of 24 nats"):
         timeline.update(4200, 4.0 + 0.01 * Z, variance=DEAD)
-    assert timeline.types[-1] == ("mixed",) * 3
+    assert timeline.types[-1] == ("passive",) * 3
 
 
 def test_the_beginning_is_not_a_collapse_but_staying_there_is():

@@ -146,5 +146,5 @@ def tidy(*, seeds: int = 3) -> polars.DataFrame:
 VERDICTS = (
     {"claim": "The passive count grows with strength.", "verdict": "confirmed", "evidence": "rho 0.94 over 36 runs"},
     {"claim": "TC of the sample is unchanged.", "verdict": "undecided", "evidence": "0.02 ± 0.05 nats"},
-    {"claim": "The annealed VAE is an exception.", "verdict": "not confirmed", "evidence": "rho 0.81"},
+    {"claim": "The annealed VAE is an exception.", "verdict": "refuted", "evidence": "rho 0.81"},
 )

@@ -2,9 +2,10 @@ import numpy as np
 import polars
 import pytest
 
+from polarised._io import plain
 from polarised.diagnosis import Diagnosis, diagnose
 from polarised.regime import Encodings
-from polarised.report.page import MOST_STEPS, _thinned, model, plain
+from polarised.report.page import MOST_STEPS, _thinned, model
 from polarised.report.study_page import study
 
 
@@ -41,8 +42,8 @@ def test_long_histories_are_thinned_to_their_ends(diagnosis: Diagnosis) -> None:
 
 
 def test_plain_numbers_of_every_kind() -> None:
-    assert plain([np.int64(3), np.float32(np.inf), -np.inf, None, {1}, b"x"])[1] > 1e300
-    assert plain(np.array([[1.0, np.nan]])) == [[1.0, None]]
+    assert plain([np.int64(3), np.float32(np.inf), -np.inf, None, {1}, b"x"]) == [3, "inf", "-inf", None, [1], "b'x'"]
+    assert plain(np.array([[1.0, np.nan]])) == [[1.0, "nan"]]
 
 
 def test_a_study_becomes_a_matrix_of_runs_and_measurements(table: polars.DataFrame) -> None:

@@ -14,12 +14,16 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from polarised import registry
+from polarised.bibliography import bibliography
+from polarised.data import linear_gaussian
 from polarised.diagnosis import Diagnosis
 from polarised.errors import DataError
 from polarised.regime import Encodings, classify
+from polarised.regime.dimensions import one_shot_count
+from polarised.regime.forecast import forecast
 from polarised.regime.timeline import Timeline
 from polarised.report import figures, save
-from polarised.report.drawing import band, panels, spread, trail
+from polarised.report.drawing import band, middle_range, panels, trail
 from polarised.report.figures.variables import clearest
 from polarised.report.theme import REPRESENTATIONS, SERIES, TYPES
 
@@ -97,6 +101,8 @@ def drawers(diagnosis: Diagnosis, table: polars.DataFrame, timeline: Timeline) -
         "magnitude_by_class": lambda: figures.magnitude_by_class(encodings),
         "plane_of_strengths": lambda: figures.plane_of_strengths(plane_table, metrics=("mmd",)),
         "latents_by_factor": lambda: figures.latents_by_factor(spread),
+        "sizes": lambda: figures.sizes([regime], one_shot_count([regime])),
+        "alive_curve": lambda: figures.alive_curve(forecast(linear_gaussian(), variance=0.3, latents=8)),
     }
 
 
@@ -159,7 +165,7 @@ def test_in_a_band_lie_the_middle_seeds() -> None:
     np.testing.assert_array_equal(axis.lines[0].get_ydata(), [values.mean(), np.nan])
     edge = np.asarray(axis.collections[0].get_paths()[0].vertices)[:, 1]
     np.testing.assert_allclose((edge.min(), edge.max()), (1.0, 39.0))
-    assert spread(values[:1]) == (0.0, 0.0)
+    assert middle_range(values[:1]) == (0.0, 0.0)
 
 
 def test_a_mean_of_few_seeds_is_a_faint_mark_and_no_part_of_the_line() -> None:
@@ -225,7 +231,7 @@ def test_scores_have_bands_over_seeds_and_strengths_at_equal_distances(table: po
     sap = table.filter((polars.col("metric") == "sap") & (polars.col("representation") == "mean"))
     own = sap.filter((polars.col("method") == "BetaVAE") & (polars.col("strength") == 4.0))["value"].to_numpy()
     edge = np.asarray(axes[-1].collections[0].get_paths()[0].vertices)
-    assert np.ptp(edge[np.isclose(edge[:, 0], 2), 1]) == pytest.approx(np.subtract(*spread(own)[::-1]))
+    assert np.ptp(edge[np.isclose(edge[:, 0], 2), 1]) == pytest.approx(np.subtract(*middle_range(own)[::-1]))
     assert axes[0].get_xlabel() == "reconstruction, nats"
 
 
@@ -340,3 +346,12 @@ def test_many_variables_are_numbered_as_far_as_there_is_room() -> None:
     encodings = Encodings(draw.normal(size=(50, 30)), variance=np.full((50, 30), 0.05))
     for axis in figures.overview(encodings, classify(encodings)).axes[:3]:
         assert 8 <= len(axis.get_xticks()) <= 16
+
+
+def test_every_figure_and_gallery_has_a_title_a_reference_and_is_exported():
+    known = registry.records("figure")
+    assert {record.name for record in known} == {name for name in figures.__all__ if callable(getattr(figures, name))}
+    for record in (*known, *registry.records("gallery")):
+        assert record.title
+        assert record.references
+        assert set(record.references) <= set(bibliography())

@@ -3,7 +3,7 @@ import pytest
 
 from polarised.regime import Encodings, classify
 from polarised.regime.dimensions import Fondue, Visit, one_shot_count
-from polarised.report.sizes import sizes
+from polarised.report.figures import sizes
 
 
 @pytest.fixture(scope="module")

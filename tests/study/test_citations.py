@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 import polarised
-from polarised.study.citations import bibliography, bibtex, citation_keys
+from polarised.bibliography import bibliography, bibtex
+from polarised.study.citations import cite_runs
 from polarised.study.config import Run
 
 SOURCES = sorted(Path(polarised.__file__).parent.rglob("*.py"))
@@ -22,29 +23,29 @@ def test_every_key_in_a_docstring_is_in_the_bibliography():
 
 
 def test_a_run_is_cited_by_what_it_used_and_nothing_else():
-    keys = citation_keys([Run.from_config({"objective": {"name": "DIPVAE"}, "dataset": "dsprites"})])
+    keys = cite_runs([Run.from_config({"objective": {"name": "DIPVAE"}, "dataset": "dsprites"})])
     assert {"Kumar2018", "Matthey2017", "Roy2007"} <= set(keys)
     assert not {"Kim2018", "Mathieu2019", "LeCun1998"} & set(keys)
 
 
 def test_a_remark_in_a_docstring_is_no_citation():
     mlp = {"architecture": "mlp", "latents": 3}
-    keys = citation_keys([Run.from_config({"objective": "DIPVAE", "model": mlp})])
+    keys = cite_runs([Run.from_config({"objective": "DIPVAE", "model": mlp})])
     assert not {"Cheng2021", "Khemakhem2020", "Higgins2017"} & set(keys)
     chosen = {**mlp, "architecture": {"name": "mlp", "activation": "xtanh"}}
-    assert "Khemakhem2020" in citation_keys([Run.from_config({"objective": "DIPVAE", "model": chosen})])
+    assert "Khemakhem2020" in cite_runs([Run.from_config({"objective": "DIPVAE", "model": chosen})])
 
 
 @pytest.mark.parametrize(("scale", "key"), [("fixed", None), ("shared", "Dai2018"), ("per-image", "Rybkin2021")])
 def test_a_setting_brings_its_own_citation(scale, key):
     model = {"architecture": "mlp", "likelihood": {"name": "Gaussian", "scale": scale}}
-    found = {"Dai2018", "Rybkin2021", "Mathieu2019"} & set(citation_keys([Run.from_config({"model": model})]))
+    found = {"Dai2018", "Rybkin2021", "Mathieu2019"} & set(cite_runs([Run.from_config({"model": model})]))
     assert found == ({key} if key else set())
 
 
 def test_every_measure_and_dataset_a_run_takes_is_cited():
     run = Run.from_config({"dataset": "color_dsprites", "evaluation": {"further": ["factor_information"]}})
-    assert {"Chen2018", "Kumar2018", "Cheng2021", "Matthey2017", "Locatello2019"} <= set(citation_keys([run]))
+    assert {"Chen2018", "Kumar2018", "Cheng2021", "Matthey2017", "Locatello2019"} <= set(cite_runs([run]))
 
 
 @pytest.mark.parametrize("key", sorted(bibliography()))

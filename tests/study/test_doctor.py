@@ -10,8 +10,8 @@ from polarised.cli import app
 from polarised.errors import ConfigError, DataError
 from polarised.study.doctor import examine_folder
 from polarised.study.grid import load_study
-from polarised.study.run import execute, is_done
 from polarised.study.runner import enrol, read_study
+from polarised.study.stages import execute, is_done
 
 from .workshop import study_config, write_study
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from polarised import registry
-from polarised.study.config import METHODS, Run, labels_of
+from polarised.study.config import Run, labels_of
 from polarised.study.grid import load_study, study_names
 
 
@@ -31,8 +31,12 @@ def test_methods_and_strengths_are_those_of_the_papers(objective: Any, method: s
     assert labels == {"method": method, "strength": strength, "dataset": "dsprites", "seed": 3}
 
 
-def test_every_objective_has_a_method() -> None:
-    assert set(METHODS) == set(registry.names("objective"))
+def test_every_objective_says_its_method_and_strength() -> None:
+    for record in registry.records("objective"):
+        assert record.title
+        assert set(record.strength) <= set(registry.settings(record.call))
+        assert record.strength or record.name in ("ELBO", "SigmaVAE")
+        assert bool(record.symbol) == bool(record.strength)
 
 
 def test_the_grid_of_a_paper_is_labelled_the_same_without_its_study() -> None:

@@ -9,7 +9,7 @@ import torch
 from polarised.models import build_vae
 from polarised.study import measures
 from polarised.study.config import Run
-from polarised.study.run import dataset_of
+from polarised.study.stages import dataset_of
 
 
 def measured(prior: dict[str, object]) -> tuple[Run, float]:

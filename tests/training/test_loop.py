@@ -36,7 +36,7 @@ def test_history_has_every_term_and_the_open_window_last():
 
 def test_seconds_go_on_where_they_stopped_without_the_pause():
     before = Records(every=5)
-    before.take(1, {"loss": torch.tensor(1.0)})
+    before.take(1, ["loss"], torch.tensor([1.0]))
     before.flush()
     state = before.state() | {"history.seconds": np.array([100.0])}
     after = Records(every=5)
@@ -174,3 +174,18 @@ def test_settings_that_make_no_sense_are_refused(wrong):
 def test_an_unknown_precision_is_refused():
     with pytest.raises(ConfigError, match="float32 or bfloat16, got 'float16'"):
         fit(model(), precision="float16")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_networks_learn_the_same_and_leave_no_trace(tmp_path):
+    plain, compiled = model(), model()
+    names = list(compiled.state_dict())
+    expected = fit(plain, steps=4)
+    history = fit(compiled, steps=4, compiled=True, directory=tmp_path)
+    np.testing.assert_allclose(history.loss, expected.loss, rtol=1e-5)
+    assert list(compiled.state_dict()) == names
+    assert compiled.encoder._compiled_call_impl is None
+    assert compiled.decoder._compiled_call_impl is None
+    with pytest.raises(TrainingError, match="differs in compiled"):
+        fit(model(), steps=8, directory=tmp_path)

@@ -68,7 +68,7 @@ def test_page_prints_on_paper_in_light(visit: Callable[..., Visit], page_file: P
         assert page.pdf(format="A4")[:5] == b"%PDF-"
 
 
-@pytest.mark.parametrize("rule", ["relative", "standard"])
+@pytest.mark.parametrize("rule", ["used", "relative", "standard"])
 def test_slider_types_as_the_library_does(
     visit: Callable[..., Visit], tmp_path: Path, rule: str, diagnosis: Diagnosis
 ) -> None:

@@ -8,6 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from polarised.cli import app
+from polarised.regime.classify import RULES
+from polarised.study.claims import chosen_claims
 from polarised.study.grid import load_study
 
 SMALL = ["axes.seed=1", "training.steps=8", "training.batch_size=8", "evaluation.examples=60"]
@@ -60,9 +62,12 @@ def test_status_counts_and_explains(folder: Path) -> None:
 
 def test_verify_gives_a_verdict_for_each_claim(folder: Path) -> None:
     said = json.loads(polarised("study", "verify", str(folder), "--json"))
-    assert len(said["verdicts"]) == len(load_study("be_more_active", scale="smoke").claims)
-    assert {verdict["verdict"] for verdict in said["verdicts"]} <= {"confirmed", "not confirmed", "undecided"}
-    assert "passive variables grow with the strength" in polarised("study", "verify", str(folder))
+    claims = chosen_claims(load_study("be_more_active", scale="smoke").claims)
+    assert {verdict["name"] for verdict in said["verdicts"]} == {claim.id for claim in claims}
+    of_types = [verdict for verdict in said["verdicts"] if verdict["name"] == "BMA-F8c-z"]
+    assert of_types
+    assert all(set(verdict["rules"]) == set(RULES) for verdict in of_types)
+    assert said["headline"] in polarised("study", "verify", str(folder))
 
 
 def test_collect_by_the_other_rule(folder: Path) -> None:

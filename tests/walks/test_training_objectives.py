@@ -28,6 +28,9 @@ WALKS = {
     },
     "factor": {"dataset": SPRITES, "objective": {"name": "FactorVAE", **SMALL_CRITIC}},
     "beta_tc": {"dataset": SPRITES, "objective": {"name": "BetaTCVAE", "estimator": "mss1"}},
+    "free_bits": {"dataset": SPRITES, "objective": {"name": "FreeBits", "group_size": 5}},
+    "geco": {"dataset": SPRITES, "objective": {"name": "GECO", "kappa": 5.0, "cap": 2.0}},
+    "sigma": {"dataset": SPRITES, "objective": {"name": "SigmaVAE", "warm_up": 20}},
     "dip_i": {
         "dataset": COLOURED,
         "model": {"architecture": "rtc_conv"},

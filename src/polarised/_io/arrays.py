@@ -1,8 +1,8 @@
-"""Named arrays in .npz, .npy and parquet files, read in chunks of rows and never as pickles."""
+"""Named arrays in .npz, .npy, parquet, csv, safetensors and .h5ad files, read in chunks of rows, never as pickles."""
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.budget import Budget
+from polarised._io.hdf5 import hdf5_array, hdf5_names
 from polarised._io.readers import LARGEST_ROW, Rows, npy_header, npz_member, npz_names, refusing
 from polarised._io.tables import table_about, table_slice
 from polarised.errors import DataError
@@ -19,7 +20,7 @@ from polarised.errors import DataError
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["ArrayFile", "open_arrays"]
+__all__ = ["ArrayFile", "HeldArrays", "open_arrays"]
 
 Array = NDArray[Any]
 
@@ -61,13 +62,16 @@ class ArrayFile(ABC):
         """Return the length of an array's first axis; a single number has one row."""
         return (*self.shape(name), 1)[0]
 
-    @abstractmethod
     def size(self, name: str) -> int:
-        """Return the bytes of an array without reading it."""
+        """Return the bytes of an array without reading it, of numbers of eight bytes where that is not known."""
+        return 8 * prod(self.shape(name))
 
-    @abstractmethod
     def whole(self, name: str, *, largest: int | None = None) -> Array:
         """Return all of an array, which comes out of the file's budget and may have at most `largest` bytes."""
+        self._check_size(name, largest)
+        self.budget.hold(self.size(name))
+        rows = self.rows(name)
+        return next(self.chunks([name], max(1, rows), max(1, rows)))[name]
 
     @cached_property
     def budget(self) -> Budget:
@@ -94,10 +98,18 @@ def open_arrays(path: str | Path) -> ArrayFile:
     path = Path(path)
     if not path.exists():
         raise DataError(f"expected a file of arrays, {path} does not exist; check the path")
-    kinds: dict[str, type[ArrayFile]] = {".npz": Npz, ".npy": Npy, ".parquet": Parquet, ".pq": Parquet}
+    kinds: dict[str, type[ArrayFile]] = {
+        ".npz": Npz,
+        ".npy": Npy,
+        ".parquet": Parquet,
+        ".pq": Parquet,
+        ".csv": Csv,
+        ".safetensors": Tensors,
+        ".h5ad": AnnotatedData,
+    }
     kind = Npy if path.is_dir() else kinds.get(path.suffix.lower())
     if kind is None:
-        raise DataError(f"expected an .npz, .npy or .parquet file, got {path.name}; save your arrays with numpy.savez")
+        raise DataError(f"expected one of {', '.join(kinds)}, got {path.name}; save your arrays with numpy.savez")
     return kind(path)
 
 
@@ -220,9 +232,6 @@ class Parquet(ArrayFile):
         first = next(self.chunks([name], 1, min(1, self._about[1])), {}).get(name)
         return (self._about[1], *(() if first is None else first.shape[1:]))
 
-    def size(self, name: str) -> int:
-        return 8 * prod(self.shape(name))
-
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
         wanted = [column for name in names for column in self._columns[name]]
         for start in range(0, length, rows):
@@ -251,6 +260,107 @@ class Parquet(ArrayFile):
             named = ", ".join(columns)[:300]
             raise DataError(f"expected a number in every row of {named} of {self.path}, some have none")
         return array
+
+
+class Csv(Parquet):
+    """A table with a header, its columns named as those of parquet."""
+
+    @cached_property
+    def _frame(self) -> "polars.DataFrame":
+        import polars
+
+        # A number takes two characters at least, and at most eight bytes in memory.
+        self.budget.hold(8 * self.path.stat().st_size)
+        try:
+            return polars.read_csv(self.path, glob=False)
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+            reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+            raise DataError(f"expected a csv file with a header, could not read {self.path}: {reason}") from error
+
+    @cached_property
+    def _about(self) -> "tuple[polars.Schema, int]":
+        return self._frame.schema, self._frame.height
+
+    def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
+        for start in range(0, length, rows):
+            part = self._frame.slice(start, min(rows, length - start))
+            yield {name: self._array(part, name) for name in names}
+
+
+class HeldArrays(ArrayFile):
+    """Arrays that are in memory already."""
+
+    def __init__(self, path: Path, arrays: Mapping[str, Array]) -> None:
+        super().__init__(path)
+        self.arrays = arrays
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.arrays)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self.arrays[name].shape)
+
+    def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
+        for start in range(0, length, rows):
+            part = slice(start, min(start + rows, length))
+            yield {name: self.arrays[name][part] if self.arrays[name].ndim else self.arrays[name] for name in names}
+
+
+class Tensors(ArrayFile):
+    """Named tensors in a safetensors file, read row by row."""
+
+    @cached_property
+    def _open(self) -> Any:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            return safe_open(self.path, framework="np")
+        except (SafetensorError, OSError) as error:
+            raise DataError(f"expected named tensors, could not read {self.path}: {error}") from error
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._open.keys())
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._open.get_slice(name).get_shape())
+
+    def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
+        parts = {name: self._open.get_slice(name) for name in names}
+        for start in range(0, length, rows):
+            end = min(start + rows, length)
+            yield {name: np.asarray(part[start:end] if part.get_shape() else part[()]) for name, part in parts.items()}
+
+
+class AnnotatedData(ArrayFile):
+    """The moments of q(z|x) that scvi-tools keeps in ``obsm`` of an .h5ad: ``..._qzm`` and ``..._qzv``, or by name."""
+
+    @cached_property
+    def _members(self) -> dict[str, Rows]:
+        return {_latent_name(name): hdf5_array(self.path, f"obsm/{name}") for name in hdf5_names(self.path, "obsm")}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._members)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._members[name].shape
+
+    def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
+        streams = [self._members[name].in_rows(rows) for name in names]
+        for start, *parts in zip(range(0, length, rows), *streams, strict=False):
+            yield {name: part[: length - start] for name, part in zip(names, parts, strict=True)}
+
+
+def _latent_name(name: str) -> str:
+    """Return a name of ``obsm`` without what scverse writes around it: X_scVI_qzm is qz_m."""
+    bare = name.removeprefix("X_")
+    found = re.search(r"(?:^|_)qz_?([mv])$", bare)
+    if found:
+        return f"qz_{found[1]}"
+    found = re.search(r"(?:^|_)(mean|mu|variance|var|logvar|log_var|log_variance|std|scale)$", bare)
+    return found[1] if found else name
 
 
 def _number(column: str) -> tuple[int, str]:

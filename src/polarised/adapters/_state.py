@@ -14,7 +14,7 @@ from polarised.errors import DataError
 from polarised.models.slicing import Layer, slice_layers
 from polarised.registry import nearest
 
-__all__ = ["prune_state", "read_state", "state_in", "write_state"]
+__all__ = ["prune_state", "read_state", "state_in", "weights_in", "write_state"]
 
 
 def prune_state(
@@ -95,8 +95,14 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
         raise _refusal(path, error) from error
 
 
-def state_in(file: IO[bytes], where: Path) -> dict[str, Tensor]:
-    """Return the state dict in an open .pt file, alone or under the key ``state_dict``.
+def weights_in(path: Path, key: str) -> dict[str, Tensor]:
+    """Return the state dict that a .pt file holds under a key; a file that would have to run code is refused."""
+    with path.open("rb") as file:
+        return state_in(file, path, key=key)
+
+
+def state_in(file: IO[bytes], where: Path, *, key: str = "state_dict") -> dict[str, Tensor]:
+    """Return the state dict in an open .pt file, alone or under a key.
 
     >>> file = io.BytesIO()
     >>> torch.save({"mu.bias": torch.zeros(3)}, file)
@@ -112,7 +118,7 @@ def state_in(file: IO[bytes], where: Path) -> dict[str, Tensor]:
         raise
     except Exception as error:
         raise _refusal(where, error) from error
-    weights = weights.get("state_dict", weights) if isinstance(weights, dict) else weights
+    weights = weights.get(key, weights) if isinstance(weights, dict) else weights
     if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
         raise DataError(f"expected a state dict of tensors in {where}, got {type(weights).__name__}; save state_dict()")
     for name, value in weights.items():

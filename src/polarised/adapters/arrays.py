@@ -1,11 +1,11 @@
-"""Arrays in a file (.npz, .npy, parquet) → Encodings.
+"""Arrays in a file (.npz, .npy, parquet, csv, safetensors, .pt, .h5ad) → Encodings.
 
 The arrays go by common names: mean (mu, loc, z_mean ...), one of variance, log_variance (logvar ...), std, log_std, and
 optionally prior_mean, a prior variance, factors (labels) and factor_names. Parquet has a column for each variable
 (``mean_0``, ``log_variance_0`` ...) or list columns under the same names.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -14,18 +14,27 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.arrays import LARGEST_WHOLE, ArrayFile, open_arrays
+from polarised._io.arrays import LARGEST_WHOLE, ArrayFile, HeldArrays, open_arrays
 from polarised.errors import DataError
 from polarised.regime import Encodings
-from polarised.regime.encodings import checked_repeats
+from polarised.regime.encodings import Axis, as_array, as_table, checked_repeats
 
-__all__ = ["Chunk", "Names", "Second", "as_variance", "chunks_of_file", "from_arrays"]
+__all__ = [
+    "Chunk",
+    "Names",
+    "ScaleKind",
+    "as_variance",
+    "chunk_of_arrays",
+    "chunks_of_file",
+    "from_arrays",
+    "gather",
+    "laid_out",
+    "open_file",
+]
 
-Second = Literal["log_variance", "variance", "std", "log_std"]
-
+ScaleKind = Literal["log_variance", "variance", "std", "log_std"]
 
 Array = NDArray[Any]
-
 
 TO_VARIANCE: dict[str, Callable[[Array], Array]] = {
     "variance": lambda value: value,
@@ -35,53 +44,75 @@ TO_VARIANCE: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def as_variance(values: Array, second: Second, *, certain: bool = False) -> Array:
+def as_variance(values: Array, scale_kind: ScaleKind, *, trust_scale: bool = False) -> Array:
     """Return the variance of q(z|x), or ask where the numbers contradict what they are said to be.
+
+    Args:
+        values: What an encoder returned, or a file holds, beside the mean.
+        scale_kind: What it is: "variance", "log_variance", "std" or "log_std".
+        trust_scale: Take it as said, however it looks.
+
+    Returns:
+        The variances, of the same shape.
+
+    Raises:
+        DataError: If the numbers cannot be what they are said to be, or hardly so.
 
     >>> as_variance(np.array([[0.0, -2.0]]), "log_std").round(3)
     array([[1.   , 0.018]])
     """
-    if second not in TO_VARIANCE:
-        raise DataError(f"expected second as one of {', '.join(TO_VARIANCE)}, got {second!r}")
+    if scale_kind not in TO_VARIANCE:
+        raise DataError(f"expected scale_kind as one of {', '.join(TO_VARIANCE)}, got {scale_kind!r}")
     if values.dtype.kind not in "fiub":
-        raise DataError(f"expected real numbers as {second}, got {values.dtype}; save plain arrays of floats")
+        raise DataError(f"expected real numbers as {scale_kind}, got {values.dtype}; save plain arrays of floats")
     if not values.size or not np.isfinite(values).all():
-        raise DataError(f"expected finite numbers as {second}, got none, NaN or infinity; did training diverge?")
+        raise DataError(f"expected finite numbers as {scale_kind}, got none, NaN or infinity; did training diverge?")
     lowest, average = float(values.min()), float(values.mean())
-    if second in ("variance", "std") and lowest < 0:
+    if scale_kind in ("variance", "std") and lowest < 0:
         raise DataError(
-            f"a {second} is never negative, but this one falls to {lowest:.4g}: is it the log-variance (or log_std)? "
-            "Say so with second='log_variance' or 'log_std' (on the command line --second log_variance)"
+            f"a {scale_kind} is never negative, but this one falls to {lowest:.4g}: is it the log-variance (or "
+            "log_std)? Say so with scale_kind='log_variance' or 'log_std'"
         )
-    if second in ("log_variance", "log_std") and not certain and lowest >= 0:
-        other = second.removeprefix("log_")
+    if scale_kind in ("log_variance", "log_std") and not trust_scale and lowest >= 0:
+        other = scale_kind.removeprefix("log_")
         raise DataError(
-            f"this {second} is never below zero (average {average:.3g}), so no variable would be narrower than its "
-            f"prior: is it the {other} itself? Then say second={other!r} (on the command line --second {other}); "
-            f"if it is right, certain=True (--second {second})"
+            f"this {scale_kind} is never below zero (average {average:.3g}), so no variable would be narrower than its "
+            f"prior: is it the {other} itself? Then say scale_kind={other!r}; if it is right, trust_scale=True"
         )
     wide = values.astype(np.float64) if np.abs(values).max(initial=0) > 40 else values
     with np.errstate(over="ignore"):
-        variance = TO_VARIANCE[second](wide)
-    if not certain and float(np.median(variance)) > 1e4:
+        variance = TO_VARIANCE[scale_kind](wide)
+    if not trust_scale and float(np.median(variance)) > 1e4:
         raise DataError(
-            f"read as {second}, half of the posterior variances exceed {np.median(variance):.3g}: are mean and "
-            f"{second} swapped, or is it something else? If it is right, certain=True (on the command line --second "
-            f"{second})"
+            f"read as {scale_kind}, half of the posterior variances exceed {np.median(variance):.3g}: are mean and "
+            f"{scale_kind} swapped, or is it something else? If it is right, trust_scale=True"
         )
     return variance
 
 
-MEAN = ("mean", "means", "mu", "z_mean", "mean_representation", "loc", "qz_m", "embedding")
+MEAN = (
+    "mean",
+    "means",
+    "mu",
+    "z_mean",
+    "mean_representation",
+    "loc",
+    "qz_m",
+    "embedding",
+    "z_mu",
+    "posterior_mean",
+    "q_mean",
+)
 
-
-SECOND: dict[Second, tuple[str, ...]] = {
+SCALE_NAMES: dict[ScaleKind, tuple[str, ...]] = {
     "variance": ("variance", "variances", "var", "z_var", "qz_v", "qz_var", "sigma2", "sigma_squared"),
-    "log_variance": ("log_variance", "log_variances", "logvar", "log_var", "z_log_var", "log_covariance", "log_sigma2"),
-    "std": ("std", "stddev", "standard_deviation", "z_std", "scale"),
-    "log_std": ("log_std", "log_sigma", "log_scale"),
+    "log_variance": (
+        *("log_variance", "log_variances", "logvar", "log_var", "z_log_var", "log_covariance", "log_sigma2"),
+        *("logvariance", "ln_var", "log_sigma_squared", "log_sigma_sq", "z_logvar"),
+    ),
+    "std": ("std", "stddev", "standard_deviation", "z_std", "scale", "std_dev"),
+    "log_std": ("log_std", "log_sigma", "log_scale", "logstd", "z_log_std"),
 }
-
 
 FACTORS = ("factors", "labels", "latents_classes", "y")
 
@@ -91,25 +122,25 @@ class Names:
     """Which array of a file is what."""
 
     mean: str
-    spread: str
-    second: Second
+    scale: str
+    scale_kind: ScaleKind
     prior_mean: str | None = None
-    prior_spread: str | None = None
-    prior_second: Second = "variance"
+    prior_scale: str | None = None
+    prior_scale_kind: ScaleKind = "variance"
     factors: str | None = None
 
     @classmethod
     def among(
-        cls, offered: Mapping[str, Any] | tuple[str, ...], where: str, *, second: Second | None = None
+        cls, offered: Mapping[str, Any] | tuple[str, ...], where: str, *, scale_kind: ScaleKind | None = None
     ) -> "Names":
         """Recognise the arrays of a file by their names, or ask.
 
-        >>> Names.among(("mu", "logvar"), "codes.npz").second
+        >>> Names.among(("mu", "logvar"), "codes.npz").scale_kind
         'log_variance'
         """
         by_name = {name.lower(): name for name in offered}
         mean = next((by_name[name] for name in MEAN if name in by_name), None)
-        found = [(kind, by_name[name]) for kind, names in SECOND.items() for name in names if name in by_name]
+        found = [(kind, by_name[name]) for kind, names in SCALE_NAMES.items() for name in names if name in by_name]
         listed = ", ".join(offered) or "nothing"
         if mean is None:
             beside = "; name the files x_mean.npy and x_variance.npy, side by side" if where.endswith(".npy") else ""
@@ -117,31 +148,31 @@ class Names:
                 f"expected an array called mean (or mu, loc, z_mean ...) in {where}, it has {listed}{beside}"
             )
         if not found and "sigma" in by_name:
-            if second is None:
+            if scale_kind is None:
                 raise DataError(
                     f"sigma in {where} is a variance in some papers and a standard deviation in others: which is it? "
-                    "Say second='variance' or second='std' (on the command line --second std)"
+                    "Say scale_kind='variance' or scale_kind='std'"
                 )
-            found = [(second, by_name["sigma"])]
+            found = [(scale_kind, by_name["sigma"])]
         if not found:
             raise DataError(
-                f"expected the spread of q(z|x) beside {mean} in {where}: variance, log_variance, std or log_std; "
+                f"expected the scale of q(z|x) beside {mean} in {where}: variance, log_variance, std or log_std; "
                 f"it has {listed}"
             )
         priors = [
             (kind, by_name[f"prior_{name}"])
-            for kind, names in SECOND.items()
+            for kind, names in SCALE_NAMES.items()
             for name in names
             if f"prior_{name}" in by_name
         ]
-        kind, spread = next((pair for pair in found if pair[0] == second), found[0])
+        kind, scale = next((pair for pair in found if pair[0] == scale_kind), found[0])
         return cls(
             mean,
-            spread,
-            second or kind,
+            scale,
+            scale_kind or kind,
             prior_mean=next((by_name[f"prior_{name}"] for name in MEAN if f"prior_{name}" in by_name), None),
-            prior_spread=priors[0][1] if priors else None,
-            prior_second=priors[0][0] if priors else "variance",
+            prior_scale=priors[0][1] if priors else None,
+            prior_scale_kind=priors[0][0] if priors else "variance",
             factors=next((by_name[name] for name in FACTORS if name in by_name), None),
         )
 
@@ -149,8 +180,20 @@ class Names:
 LARGEST_CHUNK = 1 << 28
 
 
+def open_file(path: str | Path) -> ArrayFile:
+    """Open a file of named arrays; tensors that torch saved (.pt, .pth) are read as weights are, nothing is run."""
+    if Path(path).suffix.lower() in (".pt", ".pth"):
+        from polarised.adapters._state import read_state
+
+        return HeldArrays(Path(path), {name: as_array(value) for name, value in read_state(path).items()})
+    return open_arrays(path)
+
+
 class Chunk(NamedTuple):
-    """The posteriors (and priors and factors) of consecutive inputs; `kl` and `repeats` are those of `Encodings`."""
+    """The posteriors (and priors and factors) of consecutive inputs as tables; `kl` and `repeats` as in `Encodings`.
+
+    `mean` and `variance` are (rows, d); `factors` have a row for each input, so one for `repeats` rows.
+    """
 
     mean: Array
     variance: Array
@@ -165,11 +208,26 @@ def chunks_of_file(
     path: str | Path,
     *,
     rows: int = 1 << 16,
-    second: Second | None = None,
+    scale_kind: ScaleKind | None = None,
     examples: int | None = None,
-    certain: bool = False,
+    axis: Axis = None,
+    trust_scale: bool = False,
 ) -> Iterator[Chunk]:
     """Yield a file's posteriors in chunks of at most `rows` inputs, so that a file may be larger than memory.
+
+    Args:
+        path: An .npz, .npy, parquet or csv file.
+        rows: Inputs of a chunk.
+        scale_kind: What the scale is, where its name does not say it.
+        examples: Read so many leading inputs only.
+        axis: Which axis is the variable, as in `Encodings`.
+        trust_scale: Take the scale as said, however its numbers look.
+
+    Yields:
+        The chunks.
+
+    Raises:
+        DataError: If the file does not hold encodings, or they could be read in two ways.
 
     >>> import tempfile
     >>> import numpy as np
@@ -178,17 +236,21 @@ def chunks_of_file(
     >>> [len(chunk.mean) for chunk in chunks_of_file(path, rows=3)]
     [3, 2]
     """
-    file = open_arrays(path)
-    names = Names.among(file.names, str(path), second=second)
+    file = open_file(path)
+    names = Names.among(file.names, str(path), scale_kind=scale_kind)
     length = file.rows(names.mean)
+    if axis in (0, (0,)):
+        raise DataError(
+            f"expected a row for each input in {path}, which is read row by row; save the arrays transposed"
+        )
     if length < 1 or len(file.shape(names.mean)) < 2:
         raise DataError(
             f"expected {names.mean} of {path} as (inputs, variables), got {file.shape(names.mean)}; "
             "a single variable is (n, 1)"
         )
-    each: list[str] = [names.mean, names.spread]
+    each: list[str] = [names.mean, names.scale]
     once: list[str] = []
-    for name in (names.prior_mean, names.prior_spread):
+    for name in (names.prior_mean, names.prior_scale):
         if name is not None:
             # A prior of (d,) or a single number is the same for every input and read once.
             (each if len(file.shape(name)) > 1 else once).append(name)
@@ -209,8 +271,9 @@ def chunks_of_file(
     rows, wanted = (max(count // repeats, 1) * repeats for count in (rows, wanted))
     for number, parts in enumerate(file.chunks(each, rows, wanted)):
         # One look at the first chunk settles what the numbers are; a small last one could mislead.
-        chunk = _chunk({**constant, **parts}, names, certain=certain or second is not None or number > 0)
-        yield chunk._replace(kl=kl, repeats=repeats)
+        trusted = trust_scale or scale_kind is not None or number > 0
+        chunk = chunk_of_arrays({**constant, **parts}, names, axis=axis, trust_scale=trusted)
+        yield chunk._replace(kl=kl, repeats=repeats * chunk.repeats)
 
 
 def _of_all_inputs(file: ArrayFile, shape: tuple[int, ...]) -> tuple[Array | None, int]:
@@ -221,56 +284,108 @@ def _of_all_inputs(file: ArrayFile, shape: tuple[int, ...]) -> tuple[Array | Non
     return kl, checked_repeats(file.whole("repeats"), shape[0])
 
 
-def _chunk(parts: Mapping[str, Array], names: Names, *, certain: bool) -> Chunk:
-    prior_variance: Array | float = 1.0
-    if names.prior_spread is not None:
-        prior_variance = as_variance(parts[names.prior_spread], names.prior_second, certain=True)
-    return Chunk(
-        parts[names.mean],
-        as_variance(parts[names.spread], names.second, certain=certain),
-        parts[names.prior_mean] if names.prior_mean is not None else 0.0,
-        prior_variance,
-        parts[names.factors] if names.factors is not None else None,
-    )
+def chunk_of_arrays(parts: Mapping[str, Array], names: Names, *, axis: Axis = None, trust_scale: bool = False) -> Chunk:
+    """Return arrays that go by known names as one chunk.
 
+    Args:
+        parts: The arrays.
+        names: Which of them is what.
+        axis: Which axis is the variable, as in `Encodings`.
+        trust_scale: Take the scale as said, however its numbers look.
 
-def from_arrays(
-    path: str | Path, *, second: Second | None = None, examples: int | None = None, certain: bool = False
-) -> Encodings:
-    """Read encodings from an .npz, a parquet file, or .npy files of one folder, under common names.
-
-    `second` overrides what the name of the spread says; `examples` reads only so many leading inputs.
-
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "codes.npz"
-    >>> np.savez(path, mu=np.zeros((5, 2)), logvar=np.full((5, 2), -1.0))
-    >>> from_arrays(path)
-    Encodings(5 inputs, 2 latent variables, N(0, I))
+    Raises:
+        DataError: If they do not fit together.
     """
-    file = open_arrays(path)
-    names = Names.among(file.names, str(path), second=second)
-    shape = file.shape(names.mean)
-    if examples is None and 16 * prod(shape) > LARGEST_WHOLE:
-        raise DataError(
-            f"expected encodings that fit in memory, {path} has {shape}; read some with examples=, "
-            "or diagnose the file in chunks (polarised diagnose, polarised.shards)"
-        )
-    wanted = shape[0] if examples is None else min(examples, shape[0])
-    file.budget.hold(16 * wanted * prod(shape[1:]))
-    chunks = list(chunks_of_file(path, second=second, examples=examples, certain=certain))
-    factors = (
-        None if chunks[0].factors is None else np.concatenate([c.factors for c in chunks if c.factors is not None])
+    mean, variance = parts[names.mean], as_variance(parts[names.scale], names.scale_kind, trust_scale=trust_scale)
+    if mean.shape != variance.shape:
+        raise DataError(f"expected {names.mean} and {names.scale} of one shape, got {mean.shape} and {variance.shape}")
+    prior_mean = parts[names.prior_mean] if names.prior_mean is not None else 0.0
+    prior_variance: Array | float = 1.0
+    if names.prior_scale is not None:
+        prior_variance = as_variance(parts[names.prior_scale], names.prior_scale_kind, trust_scale=True)
+    return laid_out(
+        mean, variance, prior_mean, prior_variance, parts[names.factors] if names.factors is not None else None, axis
     )
+
+
+def laid_out(
+    mean: Array,
+    variance: Array,
+    prior_mean: Array | float = 0.0,
+    prior_variance: Array | float = 1.0,
+    factors: Array | None = None,
+    axis: Axis = None,
+) -> Chunk:
+    """Return posteriors with any number of axes as a chunk of tables; priors of their shape go along."""
+    table, repeats = as_table(mean, axis)
+    priors = [
+        as_table(np.asarray(prior), axis)[0] if np.shape(prior) == mean.shape else prior
+        for prior in (prior_mean, prior_variance)
+    ]
+    return Chunk(table, as_table(variance, axis)[0], priors[0], priors[1], factors, repeats=repeats)
+
+
+def gather(chunks: Sequence[Chunk], factor_names: Sequence[str] | None = None) -> Encodings:
+    """Return chunks together as encodings."""
+    alike = len({chunk.repeats for chunk in chunks}) == 1
+    factors = [
+        chunk.factors if alike else np.repeat(chunk.factors, chunk.repeats, axis=0)
+        for chunk in chunks
+        if chunk.factors is not None
+    ]
     return Encodings(
         np.concatenate([chunk.mean for chunk in chunks]),
         variance=np.concatenate([chunk.variance for chunk in chunks]),
         prior_mean=_prior([chunk.prior_mean for chunk in chunks]),
         prior_variance=_prior([chunk.prior_variance for chunk in chunks]),
-        factors=factors,
-        factor_names=file.factor_names if factors is not None else None,
+        factors=np.concatenate(factors) if factors else None,
+        factor_names=factor_names if factors else None,
         kl=chunks[0].kl,
-        repeats=chunks[0].repeats,
+        repeats=chunks[0].repeats if alike else 1,
     )
+
+
+def from_arrays(
+    path: str | Path,
+    *,
+    scale_kind: ScaleKind | None = None,
+    examples: int | None = None,
+    axis: Axis = None,
+    trust_scale: bool = False,
+) -> Encodings:
+    """Read encodings from an .npz, a parquet or csv file, or .npy files of one folder, under common names.
+
+    Args:
+        path: The file.
+        scale_kind: What the scale is, where its name does not say it, or says it wrongly.
+        examples: Read so many leading inputs only.
+        axis: Which axis is the variable, as in `Encodings`.
+        trust_scale: Take the scale as said, however its numbers look.
+
+    Returns:
+        The encodings.
+
+    Raises:
+        DataError: If the file does not hold encodings, or they could be read in two ways.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "codes.npz"
+    >>> np.savez(path, mu=np.zeros((5, 2)), logvar=np.full((5, 2), -1.0))
+    >>> from_arrays(path)
+    Encodings(5 inputs × 2 variables, N(0, I))
+    """
+    file = open_file(path)
+    names = Names.among(file.names, str(path), scale_kind=scale_kind)
+    shape = file.shape(names.mean)
+    if examples is None and 16 * prod(shape) > LARGEST_WHOLE:
+        raise DataError(
+            f"expected encodings that fit in memory, {path} has {shape}; read some with examples=, "
+            "or let polarised.diagnose read the file in chunks"
+        )
+    wanted = shape[0] if examples is None else min(examples, shape[0])
+    file.budget.hold(16 * wanted * prod(shape[1:]))
+    settings = {"scale_kind": scale_kind, "examples": examples, "axis": axis, "trust_scale": trust_scale}
+    return gather(list(chunks_of_file(path, **settings)), file.factor_names)  # type: ignore[arg-type]
 
 
 def _prior(parts: list[NDArray[Any] | float]) -> NDArray[Any] | float:

@@ -1,15 +1,29 @@
-"""An AutoencoderKL of diffusers (Stable Diffusion and its kin) → Encodings."""
+"""An autoencoder of diffusers (AutoencoderKL and its relatives for video) → Encodings."""
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from polarised.adapters.callables import from_callable
-from polarised.regime import Encodings
-from polarised.regime.encodings import as_array
+from polarised.adapters.batches import Range, batches_of
+from polarised.adapters.callables import Model, Reading, encode_batches, gathered, tensors_for
+from polarised.errors import DataError
+from polarised.regime import Encodings, Regime
+from polarised.regime.advice import listed
+from polarised.regime.encodings import Axis
 
-__all__ = ["from_diffusers"]
+__all__ = ["from_diffusers", "model_of_diffusers"]
+
+# Why a relative without a Gaussian posterior has no types.
+WITHOUT = {
+    "VQModel": "its codes are entries of a codebook, not Gaussians",
+    "AutoencoderTiny": "it was distilled to give the mean alone",
+    "AutoencoderDC": "it is an autoencoder without a posterior",
+    "ConsistencyDecoderVAE": "",
+    "AutoencoderRAE": "it is an autoencoder without a posterior",
+}
+# Below this share of the prior's width a posterior is nearly a point.
+POINT = 1e-3
 
 
 def from_diffusers(
@@ -17,31 +31,89 @@ def from_diffusers(
     images: ArrayLike,
     *,
     batch_size: int = 8,
-    positions: Literal["observations", "variables"] = "observations",
-    certain: bool = False,
+    axis: Axis = None,
+    trust_scale: bool = False,
+    pixel_range: Range | None = None,
 ) -> Encodings:
-    """Encode images with an AutoencoderKL: latents (n, channels, height, width), read from `latent_dist`.
+    """Encode images with an autoencoder of diffusers: latents (n, channels, ...), read from `latent_dist`.
 
-    A channel is a variable and each position of an image an observation of it; ``positions="variables"`` makes every
-    position a variable of its own. Images are given as the model was trained, as a rule in [-1, 1]. `certain` is that
-    of `from_callable`.
+    Args:
+        model: The autoencoder, or a pipeline that has one.
+        images: Images (n, channels, height, width), or videos, as the model was trained: as a rule in [-1, 1].
+        batch_size: Images encoded at once.
+        axis: The variable's axis; default: 1, a channel is a variable and each position an observation of it;
+            (1, 2, 3) makes every position a variable of its own.
+        trust_scale: Take the variances as they are, however they look.
+        pixel_range: The range of pixels the model was trained on, where it has to be said.
+
+    Returns:
+        The encodings.
+
+    Raises:
+        DataError: If the model has no Gaussian posterior, or the images do not fit.
 
     >>> from diffusers import AutoencoderKL  # doctest: +SKIP
     >>> from_diffusers(AutoencoderKL.from_pretrained("stabilityai/sd-vae-ft-mse"), images)  # doctest: +SKIP
-    Encodings(4096 inputs, 4 latent variables, N(0, I))
+    Encodings(16 inputs × 4 variables (4,096 positions each), N(0, I))
     """
-    import torch
+    reading = Reading(trust_scale=trust_scale, axis=axis, pixel_range=pixel_range)
+    return gathered(encode_batches(model_of_diffusers(model), batches_of(images, batch_size=batch_size), reading))
 
-    from polarised.models.networks import evaluating
 
-    pixels = torch.as_tensor(as_array(images).astype(np.float32))
-    parameter = next(model.parameters())
+def model_of_diffusers(model: Any) -> Model:
+    """Return what is known of an autoencoder of diffusers, or of the one in a pipeline.
 
-    def encode(batch: torch.Tensor) -> tuple[Any, Any]:
-        posterior = model.encode(batch.to(parameter)).latent_dist
-        return posterior.mean, posterior.logvar
+    Raises:
+        DataError: If it has no Gaussian posterior.
+    """
+    autoencoder = getattr(model, "vae", None) or getattr(model, "movq", None) or model
+    name = type(autoencoder).__name__
+    if WITHOUT.get(name) or not hasattr(autoencoder, "encode"):
+        reason = WITHOUT.get(name) or "it has no encoder"
+        raise DataError(f"expected an autoencoder with a Gaussian posterior, got {name}: {reason}")
+    config = getattr(autoencoder, "config", {})
+    size = config.get("sample_size") if hasattr(config, "get") else None
 
-    with evaluating(model):
-        return from_callable(
-            encode, torch.split(pixels, batch_size), second="log_variance", certain=certain, positions=positions
+    def decode(codes: Any) -> Any:
+        return autoencoder.decode(codes).sample
+
+    def remark(regime: Regime) -> tuple[str, ...]:
+        return remarks(regime, config)
+
+    return Model(
+        (autoencoder.encode,),
+        (autoencoder,),
+        name=name,
+        scale_kind="log_variance",
+        axis=1,
+        convert=tensors_for(autoencoder),
+        decode=decode,
+        pixel_range=(-1, 1),
+        image_size=int(size) if isinstance(size, int) else None,
+        remarks=remark,
+        kind="diffusers",
+    )
+
+
+def remarks(regime: Regime, config: Any) -> tuple[str, ...]:
+    """Return what users of latent diffusion ask next: normalisation, dead channels, and what types can say here."""
+    statistics = regime.statistics
+    deviations = np.sqrt(statistics.mean_variance + statistics.variance_mean)
+    whole = float(np.sqrt(np.mean(deviations**2 + (statistics.mean_mean - statistics.mean_mean.mean()) ** 2)))
+    said = []
+    if len(regime.types) <= 64:
+        numbers = [", ".join(f"{value:.4g}" for value in values) for values in (statistics.mean_mean, deviations)]
+        said.append(f"On these inputs latents_mean = [{numbers[0]}] and latents_std = [{numbers[1]}].")
+    own = config.get("scaling_factor") if hasattr(config, "get") else None
+    beside = f" (the config has {own:.5g})" if isinstance(own, int | float) else ""
+    said.append(f"A scaling_factor of {1 / max(whole, 1e-12):.5g} brings the latents to unit variance{beside}.")
+    if regime.passive:
+        channels = "channel" if len(regime.passive) == 1 else "channels"
+        said.append(f"Dead {channels}: {listed(regime.passive)}; a diffusion model trained on them learns noise.")
+    alive = statistics.ratio_mean[regime.alive] if regime.alive else np.ones(1)
+    if float(np.median(alive)) < POINT:
+        said.append(
+            "The posterior is nearly a point (its variance is less than a thousandth of the prior's), as where the KL "
+            "weighs little: types then say only which channels are dead; rank the others by what the decoder loses."
         )
+    return tuple(said)

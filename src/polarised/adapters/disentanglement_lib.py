@@ -35,7 +35,7 @@ def from_disentanglement_lib(
 
     >>> from polarised.data import dsprites
     >>> from_disentanglement_lib("250.zip", dsprites())  # doctest: +SKIP
-    Encodings(10000 inputs, 10 latent variables, N(0, I), factors shape, scale, orientation, posX, posY)
+    Encodings(10,000 inputs × 10 variables, N(0, I), factors shape, scale, orientation, posX, posY)
     """
     return from_vae(load_disentanglement_lib(path), data, examples=examples, seed=seed)
 
@@ -47,7 +47,8 @@ def load_disentanglement_lib(path: str | Path) -> VAE:
     10
     """
     folder = Folder(Path(path))
-    home = folder.expect(f"model/{INDEX}", INDEX).removesuffix("variables.index")
+    # A run, its model folder, or the exported network in it.
+    home = folder.expect(f"model/{INDEX}", INDEX, INDEX.removeprefix("tfhub/")).removesuffix("variables.index")
     variables = read_tensor_bundle(lambda name: folder.read(home + name))
     layers = {name.removeprefix("module/"): values for name, values in variables.items()}
     weights = as_torch(layers, image=(4, 4, 64), reading="encoder/e5", drawing="decoder/dense_1")

@@ -27,7 +27,7 @@ def from_disentangling_vae(
 
     >>> from polarised.data import dsprites
     >>> from_disentangling_vae("results/betaH_dsprites", dsprites())  # doctest: +SKIP
-    Encodings(10000 inputs, 10 latent variables, N(0, I), factors shape, scale, orientation, posX, posY)
+    Encodings(10,000 inputs × 10 variables, N(0, I), factors shape, scale, orientation, posX, posY)
     """
     return from_vae(load_disentangling_vae(path), data, examples=examples, seed=seed)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from polarised.adapters.arrays import Second
+from polarised.adapters.arrays import ScaleKind
 from polarised.adapters.callables import from_callable
 from polarised.errors import ConfigError
 from polarised.models.networks import evaluating
@@ -19,9 +19,9 @@ class RegimeCallback(Callback):
 
     `encode(module, batch)` returns (mean, second) of q(z|x); `batches` are the evaluation inputs, a list that is gone
     through each time and brought to the module's device. What was seen is in `timeline`; a total collapse gives a
-    warning as soon as it shows. `certain` is that of `from_callable`.
+    warning as soon as it shows. `trust_scale` is that of `from_callable`.
 
-    >>> callback = RegimeCallback(lambda module, x: module.encoder(x), [], second="log_variance", every=500)
+    >>> callback = RegimeCallback(lambda module, x: module.encoder(x), [], scale_kind="log_variance", every=500)
     >>> callback.every
     500
     """
@@ -31,15 +31,21 @@ class RegimeCallback(Callback):
         encode: Callable[[LightningModule, Any], tuple[Any, Any]],
         batches: list[Any],
         *,
-        second: Second,
+        scale_kind: ScaleKind,
         every: int = 500,
-        certain: bool = False,
+        trust_scale: bool = False,
         timeline: Timeline | None = None,
     ) -> None:
         super().__init__()
         if every < 1:
             raise ConfigError(f"expected every of at least 1 step, got {every}")
-        self.encode, self.batches, self.second, self.every, self.certain = encode, batches, second, every, certain
+        self.encode, self.batches, self.scale_kind, self.every, self.trust_scale = (
+            encode,
+            batches,
+            scale_kind,
+            every,
+            trust_scale,
+        )
         self.timeline = Timeline() if timeline is None else timeline
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
@@ -68,9 +74,9 @@ class RegimeCallback(Callback):
             return self.encode(module, module.transfer_batch_to_device(batch, module.device, 0))
 
         # What the numbers are is asked about once: while training, a network may look like anything.
-        certain = self.certain or len(self.timeline) > 0
+        trust_scale = self.trust_scale or len(self.timeline) > 0
         with evaluating(module):
-            encodings = from_callable(encode, self.batches, second=self.second, certain=certain)
+            encodings = from_callable(encode, self.batches, scale_kind=self.scale_kind, trust_scale=trust_scale)
         self.timeline.take(trainer.global_step, encodings)
         row = self.timeline.counts().row(-1, named=True)
         numbers = {f"polarised/{name}": float(row[name]) for name in ("active", "mixed", "passive", "kl")}

@@ -17,12 +17,12 @@ from polarised.models.networks import evaluating
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.random import seed_for, stream
 from polarised.regime import Encodings
-from polarised.regime.decoder import Pictures
+from polarised.regime.decoder import FEW, USUAL, CodedBatch, DecoderUse, Pictures, measure_decoder_use
 
 if TYPE_CHECKING:
-    import polars
+    from polarised.objectives.step import Objective
 
-__all__ = ["Live", "decoder_use", "from_vae", "pictures", "represent_by_drawing"]
+__all__ = ["Live", "decoder_use", "from_vae", "pictures", "represent_by_drawing", "rest_ratio_of"]
 
 Floats = NDArray[Any]
 
@@ -40,30 +40,36 @@ def from_vae(
     batch_size: int = 256,
     device: str | None = None,
     seed: int = 0,
+    objective: "Objective | None" = None,
     progress: Callable[[int], None] | None = None,
 ) -> Encodings:
     """Encode a sample of a dataset, or all images of an array, with the prior each input is held to.
 
-    Of a dataset at most `examples` images are drawn, all different, with their factors. `progress` is called with
-    the number of images done.
+    Of a dataset at most `examples` images are drawn, all different, with their factors. `objective` is what the model
+    was trained with, which says where an unused variable rests; `progress` is called with the number of images done.
 
     >>> from polarised.data import dsprites
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 64, 64))
     >>> from_vae(vae, dsprites(), examples=20)
-    Encodings(20 inputs, 3 latent variables, N(0, I), factors shape, scale, orientation, posX, posY)
+    Encodings(20 inputs × 3 variables, N(0, I), factors shape, scale, orientation, posX, posY)
     """
     names = data.factor_space.names if isinstance(data, Dataset) and data.factor_space is not None else None
     batch = _batch(data, examples, u, seed)
     parts: list[tuple[Tensor, ...]] = []
     divergences: list[Tensor] = []
+    rests: list[Tensor | None] = []
     with evaluating(vae), _at(vae, device), torch.inference_mode():
         for start in range(0, len(batch), batch_size):
             x, auxiliary = _tensors(vae, batch, slice(start, start + batch_size))
             posterior = vae.posterior(x, auxiliary)
             # An unconditional prior is the same for every input and is asked once.
             count = len(x) if vae.prior.conditional else 1
-            prior_mean, prior_variance = vae.prior.given(auxiliary).moments(count)
+            given = vae.prior.given(auxiliary)
+            prior_mean, prior_variance = given.moments(count)
+            if objective is not None:
+                rest = objective.rest_variance(given, count)
+                rests.append(None if rest is None else (rest / prior_variance).sum(0).cpu().double() / count)
             parts.append(tuple(t.cpu() for t in (posterior.mean, posterior.variance, prior_mean, prior_variance)))
             if not (vae.prior.gaussian or vae.prior.conditional):
                 divergences.append(vae.prior.marginal_kl(posterior).cpu().double())
@@ -78,46 +84,103 @@ def from_vae(
         factors=batch.factors,
         factor_names=names if batch.factors is not None else None,
         kl=torch.cat(divergences).mean(0).numpy() if divergences else None,
+        rest_ratio=_rest_ratio(rests, vae.latents),
     )
 
 
+def rest_ratio_of(objective: "Objective", vae: VAE) -> Floats | None:
+    """Return where an unused variable of a VAE rests under an objective, as variance over prior variance (d,).
+
+    NaN where it rests nowhere, None where that depends on u: encode with the objective then.
+
+    >>> from polarised.models import build_vae
+    >>> from polarised.objectives import RTCVAE
+    >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 2}, shape=(1, 64, 64))
+    >>> rest_ratio_of(RTCVAE(eta=2.0), vae)
+    array([0.2, 0.2])
+    """
+    if vae.prior.conditional:
+        return None
+    with torch.inference_mode():
+        rest = objective.rest_variance(vae.prior)
+        prior = vae.prior.moments(1)[1]
+        return _rest_ratio([None if rest is None else (rest / prior)[0].cpu().double()], vae.latents)
+
+
+def _rest_ratio(rests: list[Tensor | None], latents: int) -> Floats | None:
+    """Average over batches; NaN where the objective holds an unused variable nowhere, None where there is none."""
+    if not rests:
+        return None
+    known = [rest for rest in rests if rest is not None]
+    return torch.stack(known).mean(0).numpy() if known else np.full(latents, np.nan)
+
+
 def decoder_use(
-    vae: VAE, data: Dataset | Batch | ArrayLike, *, examples: int = 300, u: ArrayLike | None = None, seed: int = 0
-) -> "polars.DataFrame":
+    vae: VAE,
+    data: Dataset | Batch | ArrayLike,
+    *,
+    examples: int = 2_000,
+    most: int = 10_000,
+    u: ArrayLike | None = None,
+    seed: int = 0,
+) -> DecoderUse:
     """Return how much the decoder relies on each variable, as the rise of -log p(x|z) in nats an image.
 
-    At most `examples` images of the data are drawn.
     z_j of one input is replaced by that of another input (permuted) or by a draw from p(z_j|u) (redrawn). Both near 0:
     the decoder ignores it. Permuting costs, redrawing does not: the prior knows it already. [Bonheme2023iVAE]
+
+    Args:
+        vae: The model.
+        data: A dataset, of which images are drawn, or images.
+        examples: Images to look at; where a few hundred settle a variable it is not looked at on all of them.
+        most: Images to look at as long as some variable is doubtful.
+        u: Auxiliary variables of the images, where `data` is an array of them.
+        seed: Which images, and whose code each gets.
+
+    Returns:
+        The rises with their standard errors.
 
     >>> from polarised.data import dsprites
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 64, 64))
-    >>> decoder_use(vae, dsprites(), examples=20).columns
-    ['variable', 'permuted', 'redrawn']
+    >>> decoder_use(vae, dsprites(), examples=20, most=20).table().columns[:3]
+    ['variable', 'permuted', 'permuted_error']
     """
-    import polars
-
-    batch = _drawn(data, examples, u, seed)
-    generator = torch.Generator().manual_seed(seed_for(seed, "decoder use"))
-    order = stream(seed, "decoder use").permutation(len(batch))
     with evaluating(vae), torch.inference_mode():
-        x, auxiliary = _tensors(vae, batch, slice(None))
-        posterior = _posterior(vae, x, auxiliary)
-        noise = torch.randn(posterior.mean.shape, generator=generator).to(posterior.mean)
-        z = posterior.sample(noise=noise)
-        other = {
-            "permuted": z[torch.as_tensor(order, device=z.device)],
-            "redrawn": vae.prior.given(auxiliary).sample(len(z), generator).to(z),
-        }
-        whole = _reconstruction(vae, x, z)
-        rises: dict[str, list[float]] = {name: [] for name in other}
-        for j in range(vae.latents):
-            for name, replacement in other.items():
-                changed = z.clone()
-                changed[:, j] = replacement[:, j]
-                rises[name].append(_reconstruction(vae, x, changed) - whole)
-    return polars.DataFrame({"variable": range(vae.latents), **rises})
+        return measure_decoder_use(_coded(vae, data, examples, max(most, examples), u, seed), seed=seed)
+
+
+def _coded(
+    vae: VAE, data: Dataset | Batch | ArrayLike, examples: int, most: int, u: ArrayLike | None, seed: int
+) -> Iterator[CodedBatch]:
+    """Yield some hundred images with their codes, then more up to `examples`, then as many again up to `most`."""
+    generator = torch.Generator().manual_seed(seed_for(seed, "decoder use"))
+    done = 0
+    for total, sizes in ((examples, (FEW, examples)), (most, range(examples + USUAL, most + USUAL, USUAL))):
+        # Later images are another draw: what was seen before is a small part of any large dataset.
+        batch = _drawn(data, total, u, seed if not done else seed_for(seed, "more images"))
+        # Images may be sorted by what they show, and the first few hundred are to be of all kinds.
+        order = stream(seed, "order of images", done).permutation(len(batch))
+        for end in (min(size, len(batch)) for size in sizes):
+            if end - done >= 2:
+                yield _coded_batch(vae, _rows(batch, order[done:end]), generator)
+                done = end
+        if len(batch) < total:
+            return
+
+
+def _coded_batch(vae: VAE, batch: Batch, generator: torch.Generator) -> CodedBatch:
+    x, auxiliary = _tensors(vae, batch, slice(None))
+    posterior = _posterior(vae, x, auxiliary)
+    z = posterior.sample(noise=torch.randn(posterior.mean.shape, generator=generator).to(posterior.mean))
+    redrawn = vae.prior.given(auxiliary).sample(len(z), generator).to(z)
+
+    def distortion(codes: Floats) -> Floats:
+        return _distortions(vae, x, torch.as_tensor(codes, device=z.device))
+
+    outputs = torch.cat([vae.decode(part) for part in torch.split(z, _AT_ONCE)])
+    floor = vae.likelihood.floor(x, outputs).double().cpu().numpy()
+    return CodedBatch(distortion, z.cpu().numpy(), redrawn.cpu().numpy(), floor)
 
 
 def pictures(
@@ -216,7 +279,10 @@ def _drawn(data: Dataset | Batch | ArrayLike, count: int, u: ArrayLike | None, s
     batch = _batch(data, count, u, seed)
     if len(batch) <= count:
         return batch
-    rows = np.sort(stream(seed, "images of an array").choice(len(batch), count, replace=False))
+    return _rows(batch, np.sort(stream(seed, "images of an array").choice(len(batch), count, replace=False)))
+
+
+def _rows(batch: Batch, rows: NDArray[np.int64]) -> Batch:
     return Batch(
         batch.images[rows],
         None if batch.factors is None else batch.factors[rows],
@@ -242,10 +308,10 @@ def _tensors(vae: VAE, batch: Batch, rows: slice) -> tuple[Tensor, Tensor | None
     return x, None if batch.u is None else torch.as_tensor(np.ascontiguousarray(batch.u[rows]), device=home)
 
 
-def _reconstruction(vae: VAE, x: Tensor, z: Tensor, *, rows: int = 256) -> float:
+def _distortions(vae: VAE, x: Tensor, z: Tensor, *, rows: int = 256) -> Floats:
     pairs = zip(torch.split(x, rows), torch.split(z, rows), strict=True)
     parts = [vae.likelihood.log_prob(images, vae.decode(codes)) for images, codes in pairs]
-    return -float(torch.cat(parts).double().mean())
+    return -torch.cat(parts).double().cpu().numpy()
 
 
 def _constant(prior: Floats) -> Floats:

@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from polarised.adapters.callables import from_callable
+from polarised.adapters.batches import Range, batches_of
+from polarised.adapters.callables import Model, Reading, encode_batches, gathered, tensors_for
 from polarised.errors import DataError
 from polarised.regime import Encodings
 from polarised.regime.encodings import as_array
 
-__all__ = ["from_pythae"]
+__all__ = ["from_pythae", "model_of_pythae"]
 
 
 def from_pythae(
@@ -19,28 +20,43 @@ def from_pythae(
     *,
     batch_size: int = 256,
     factors: ArrayLike | None = None,
-    certain: bool = False,
+    trust_scale: bool = False,
+    pixel_range: Range | None = None,
 ) -> Encodings:
     """Encode images with a pythae VAE or a relative of it: its encoder's `embedding` and `log_covariance`.
 
     Models whose encoder has no Gaussian posterior (AE, RAE, WAE, VQ-VAE, S-VAE) are refused. Of models with a flow
     after the Gaussian (VAE_IAF, VAE_LinNF) the Gaussian is what is diagnosed. The prior of VAMP, the mean of the
-    posteriors of its pseudo-inputs, enters by its mean and variance [Tomczak2018]. `certain` is that of
-    `from_callable`.
+    posteriors of its pseudo-inputs, enters by its mean and variance [Tomczak2018].
+
+    Args:
+        model: The model.
+        images: What to encode.
+        batch_size: Images encoded at once.
+        factors: Known factors of each image.
+        trust_scale: Take the variances as they are, however they look.
+        pixel_range: The range of pixels the model was trained on, where it has to be said.
+
+    Returns:
+        The encodings.
+
+    Raises:
+        DataError: If the model has no Gaussian posterior, or the images do not fit.
 
     >>> from pythae.models import VAE, VAEConfig  # doctest: +SKIP
     >>> from_pythae(VAE(VAEConfig(input_dim=(1, 28, 28), latent_dim=16)), digits)  # doctest: +SKIP
-    Encodings(1000 inputs, 16 latent variables, N(0, I))
+    Encodings(1,000 inputs × 16 variables, N(0, I))
     """
-    import torch
+    given = None if factors is None else np.asarray(factors)
+    reading = Reading(trust_scale=trust_scale, factors=given, pixel_range=pixel_range)
+    return gathered(encode_batches(model_of_pythae(model), batches_of(images, batch_size=batch_size), reading))
 
-    from polarised.models.networks import evaluating
 
-    pixels = torch.as_tensor(as_array(images).astype(np.float32))
-    device = next(model.parameters()).device
+def model_of_pythae(model: Any) -> Model:
+    """Return what is known of a pythae model."""
 
-    def encode(batch: torch.Tensor) -> tuple[Any, Any]:
-        output = model.encoder(batch.to(device))
+    def encode(batch: Any) -> Any:
+        output = model.encoder(batch)
         if not {"embedding", "log_covariance"} <= set(output.keys()):
             raise DataError(
                 f"expected a Gaussian posterior, the encoder of {type(model).__name__} returns "
@@ -48,17 +64,19 @@ def from_pythae(
             )
         return output.embedding, output.log_covariance
 
-    with evaluating(model):
-        prior_mean, prior_variance = _pseudo_prior(model) if hasattr(model, "pseudo_inputs") else (0.0, 1.0)
-        return from_callable(
-            encode,
-            torch.split(pixels, batch_size),
-            second="log_variance",
-            certain=certain,
-            prior_mean=prior_mean,
-            prior_variance=prior_variance,
-            factors=factors,
-        )
+    def decode(codes: Any) -> Any:
+        return model.decoder(codes).reconstruction
+
+    return Model(
+        (encode,),
+        (model,),
+        name=getattr(model, "model_name", type(model).__name__),
+        scale_kind="log_variance",
+        prior=(lambda _: _pseudo_prior(model)) if hasattr(model, "pseudo_inputs") else None,
+        convert=tensors_for(model),
+        decode=decode if hasattr(model, "decoder") else None,
+        kind="pythae",
+    )
 
 
 def _pseudo_prior(model: Any) -> tuple[ArrayLike, ArrayLike]:

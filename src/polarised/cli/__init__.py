@@ -8,24 +8,31 @@ import typer
 from typer.core import TyperGroup
 
 from polarised.cli.cite import cite
+from polarised.cli.cure import cure
 from polarised.cli.datasets import app as datasets
 from polarised.cli.demo import demo
 from polarised.cli.diagnose import diagnose
 from polarised.cli.dimensions import dimensions
 from polarised.cli.evaluate import evaluate
 from polarised.cli.failures import listening, sentence_of
+from polarised.cli.forecast import forecast
 from polarised.cli.prune import prune
 from polarised.cli.report import explore, report
+from polarised.cli.screen import as_flags
 from polarised.cli.study import app as study
 from polarised.cli.train import train
 from polarised.errors import ConfigError, PolarisedError
 
 __all__ = ["app", "main"]
 
-
-# How commands end on purpose, or say that they were used wrongly: the frame around them prints those.
-USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-OWN: tuple[type[Exception], ...] = (typer.Exit, typer.Abort, USAGE)
+# How to get what some commands or targets need and the package itself does not.
+EXTRAS = {
+    "torch": "pip install 'polarised[train]'",
+    "ray": "pip install 'polarised[ray]'",
+    "lightning": "pip install 'polarised[lightning]'",
+    **{name: f"pip install {name}" for name in ("diffusers", "pythae", "anndata", "pandas")},
+    "scvi": "pip install scvi-tools",
+}
 
 
 class _Commands(TyperGroup):
@@ -36,18 +43,27 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except PolarisedError as error:
-            typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+            typer.secho(f"error: {as_flags(str(error))}", fg=typer.colors.RED, err=True)
             # A setting that does not exist is wrong use, as an option that does not exist is.
             ctx.exit(2 if isinstance(error, ConfigError) else 1)
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRAS:
+                raise
+            install = f"error: this needs {error.name}, which is not installed: {EXTRAS[error.name]}"
+            typer.secho(install, fg=typer.colors.RED, err=True)
+            ctx.exit(1)
         except BrokenPipeError:
             # Whoever reads what we print has seen enough: the frame around the commands ends without a word.
             raise
         except KeyboardInterrupt as interrupt:
             typer.secho(str(interrupt) or "stopped", fg=typer.colors.YELLOW, err=True)
             ctx.exit(128 + getattr(interrupt, "signal", signal.SIGINT))
-        except OWN:
+        except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
+            # Wrong use that the parser itself found has an exit code and words of its own.
+            if hasattr(error, "exit_code"):
+                raise
             typer.secho(f"error: {sentence_of(error)}", fg=typer.colors.RED, err=True)
             ctx.exit(1)
         finally:
@@ -71,8 +87,10 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(diagnose)
+app.command()(cure)
 app.command()(prune)
-app.command()(dimensions)
+app.command()(forecast)
+app.command(hidden=True)(dimensions)
 app.command()(report)
 app.command()(explore)
 app.command()(evaluate)
@@ -83,7 +101,7 @@ app.add_typer(study, name="study")
 
 def _version(show: bool) -> None:
     if show:
-        from polarised import __version__
+        from polarised._version import __version__
 
         typer.echo(f"polarised {__version__}")
         raise typer.Exit

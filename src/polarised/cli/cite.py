@@ -1,6 +1,5 @@
 """`polarised cite`: BibTeX of exactly what a run or a study used."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,27 +17,10 @@ def cite(
 
     Example: [bold]polarised cite be_more_active > references.bib[/bold]
     """
-    from polarised.errors import ConfigError
-    from polarised.study.citations import bibtex, citation_keys
-    from polarised.study.grid import load_study
-    from polarised.study.run import load_run
+    from polarised.study.citations import cite as cite_target
 
-    folder = Path(target)
-    more: list[str] = []
-    if (folder / "config.yaml").exists():
-        runs = [load_run(folder)]
-    elif folder.is_dir() and (found := sorted(folder.glob("*/config.yaml"))):
-        runs = [load_run(path.parent) for path in found]
-    elif folder.is_dir() or (folder.is_file() and folder.suffix not in (".yaml", ".yml")):
-        raise ConfigError(
-            f"expected a run directory, a folder of runs, or the name or .yaml file of a study, {target} is none: "
-            "a run has a config.yaml"
-        )
-    else:
-        study = load_study(target)
-        runs, more = study.runs, list(study.references)
-    keys = list(dict.fromkeys([*more, *citation_keys(runs)]))
+    found = cite_target(target)
     if json:
-        print_json({"keys": keys, "bibtex": bibtex(keys)})
+        print_json({"keys": list(found.keys), "bibtex": found.bibtex})
     else:
-        typer.echo(bibtex(keys))
+        typer.echo(found.bibtex)

@@ -162,7 +162,7 @@ def _print_table(described: "list[Description]", folder: str) -> None:
         )
     for about in described:
         table.add_row(
-            f"{about.name}\n[dim]{about.title}[/dim]",
+            f"{about.name}\n[dim]{about.summary}[/dim]",
             "[green]● yes[/]" if about.ready else "[yellow]○ no[/]",
             f"{about.images:,}" if about.images else "",
             "×".join(map(str, about.shape)),

@@ -11,13 +11,17 @@ from polarised.cli.screen import (
     Data,
     Examples,
     Json,
+    LatentAxis,
+    PixelRange,
     Quiet,
     RunSeed,
-    Second,
+    ScaleKind,
+    TrustScale,
     TypeRule,
     as_it_is,
     console,
     known,
+    numbers,
     print_json,
     show_diagnosis,
     table,
@@ -32,7 +36,8 @@ __all__ = ["diagnose"]
 
 COSTS = ("permuted", "redrawn")
 RULES = {
-    "relative": "relative rule (default)",
+    "used": "used by the decoder, or not at rest (default)",
+    "relative": "relative rule (posterior variance over the prior's)",
     "standard": "standard rule (posterior variance)",
     "active_unit": "active units: Var(mean) > 0.01",
     "kl": "KL > 0.01 nats",
@@ -45,15 +50,19 @@ def diagnose(
     targets: Annotated[
         list[Path],
         typer.Argument(
-            help="A run directory; files of arrays (.npz, .npy, .parquet; many are one model); a folder of "
-            "disentangling-vae; a run of disentanglement_lib or its zip.",
+            help="A run directory; files of arrays (.npz, .npy, .parquet, .csv, .pt, .safetensors, .h5ad; many are one "
+            "model); the folder of a model of diffusers, pythae, scvi-tools or disentangling-vae; a run of "
+            "disentanglement_lib or its zip.",
             show_default=False,
         ),
     ],
     data: Data = None,
     alpha: Alpha = None,
-    rule: TypeRule = "relative",
-    second: Second = None,
+    rule: TypeRule = "used",
+    scale_kind: ScaleKind = None,
+    trust_scale: TrustScale = False,
+    axis: LatentAxis = None,
+    pixel_range: PixelRange = None,
     examples: Examples = None,
     executor: Annotated[Literal["local", "ray"], typer.Option(help="Where to read files of arrays.")] = "local",
     address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
@@ -72,18 +81,23 @@ def diagnose(
 
     Example: [bold]polarised diagnose runs/my-run[/bold]  or  [bold]polarised diagnose codes.npz --details[/bold]
     """
-    from polarised.study.examine import diagnose_target
+    from polarised.diagnosis import diagnose as diagnosed
 
-    diagnosis = diagnose_target(
+    axes, pixels = numbers(axis, "--axis"), numbers(pixel_range, "--pixel-range")
+    diagnosis = diagnosed(
         targets,
         data,
         examples=examples,
         alpha=alpha,
         rule=rule,
         seed=seed,
-        second=second,
+        scale_kind=scale_kind,
+        trust_scale=trust_scale,
+        axis=axes[0] if axes is not None and len(axes) == 1 else axes,
+        pixel_range=None if pixels is None else (pixels[0], pixels[-1]),
         executor=executor,
         address=address,
+        progress=None if not (quiet or json) else False,
     )
     if html is None and page and not (json or quiet):
         from polarised.report.folders import page_of
@@ -95,9 +109,7 @@ def diagnose(
         return
     screen = console(quiet=quiet)
     regime = diagnosis.regime
-    inputs = f"{regime.inputs:,} inputs"
-    if regime.rows > regime.inputs:
-        inputs += f" × {regime.rows / regime.inputs:g} positions (axis 1 is the variable)"
+    inputs = diagnosis.reading
     settings = f"{inputs}, {regime.rule} rule, alpha {regime.alpha:g}"
     screen.print(f"[dim]{as_it_is(diagnosis.name)}, {settings}[/dim]")
     show_diagnosis(diagnosis, screen)

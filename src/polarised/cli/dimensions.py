@@ -1,4 +1,4 @@
-"""`polarised dimensions`: how many latents does a dataset need."""
+"""How many latents a dataset needs: `polarised forecast --dimensions`, and its old name `polarised dimensions`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from polarised.regime.dimensions import Fondue, OneShot
 
-__all__ = ["dimensions"]
+__all__ = ["dimensions", "picture_kind"]
 
 
 def dimensions(
@@ -41,7 +41,7 @@ def dimensions(
     from polarised.study.dimensions import Trainer, data_dimension
 
     screen = console(quiet=quiet or json)
-    kind = None if plot is None else _picture(plot)
+    kind = None if plot is None else picture_kind(plot)
     dataset = images_named(data)
     measured = data_dimension(dataset, estimator="twonn" if estimator == "twonn" else "mle", seed=seed)
     screen.print(f"Intrinsic dimension of {as_it_is(dataset.name)}: {measured:.1f}")
@@ -71,7 +71,7 @@ def dimensions(
         screen.print(f"[bold]FONDUE keeps {search.latents}.[/bold]")
     if plot is not None and kind is not None:
         from polarised.report import save
-        from polarised.report.sizes import sizes
+        from polarised.report.figures import sizes
 
         save(sizes(regimes, count, search, seed=seed), plot.with_suffix(""), formats=[kind])
         screen.print(f"\nThe curves: [bold]{as_it_is(plot)}[/bold]", soft_wrap=True)
@@ -79,7 +79,7 @@ def dimensions(
         print_json(_plain(measured, size, count, search, plot))
 
 
-def _picture(path: Path) -> Literal["png", "svg", "pdf"]:
+def picture_kind(path: Path) -> Literal["png", "svg", "pdf"]:
     """Refuse a picture nobody can write before hours of training, not after them."""
     from polarised.errors import ConfigError
 

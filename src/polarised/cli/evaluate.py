@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.screen import Data, Json, Quiet, Second, Seed, as_it_is, console, print_json, table
+from polarised.cli.screen import Data, Json, Quiet, ScaleKind, Seed, as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
-    import polars
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from polarised.adapters.targets import Target
@@ -28,7 +29,7 @@ def evaluate(
     metrics: Annotated[str, typer.Option(help="Names separated by commas, or all.")] = "all",
     representation: Annotated[Literal["both", "mean", "sampled"], typer.Option(help="Which code to score.")] = "both",
     data: Data = None,
-    second: Second = None,
+    scale_kind: ScaleKind = None,
     examples: Annotated[int, typer.Option(help="Inputs to score.", min=2)] = 10_000,
     seed: Seed = 0,
     quiet: Quiet = False,
@@ -42,61 +43,52 @@ def evaluate(
     Example: [bold]polarised evaluate runs/my-run --metrics total_correlation,mig,dci[/bold]
     """
     from polarised.adapters.targets import open_target
-    from polarised.metrics.evaluation import BY_DRAWING
     from polarised.metrics.evaluation import evaluate as score
+    from polarised.registry import record
 
     opened = open_target(target)
-    encodings = _encoded(opened, data, second, examples, seed)
+    encodings = _encoded(opened, data, scale_kind, examples, seed)
     kinds: tuple[Literal["mean", "sampled"], ...] = (
         ("mean", "sampled") if representation == "both" else (representation,)
     )
     names = [name.strip() for name in metrics.split(",") if name.strip()]
+    everything = names == ["all"]
     # Arrays hold the images that were encoded; a model with its data can encode any.
-    drawn = [] if opened.kind == "arrays" else [name for name in names if name in BY_DRAWING]
-    others = [name for name in names if name not in drawn]
-    scores = score(encodings, metrics="all" if names == ["all"] else others, representation=kinds, seed=seed)
-    if drawn:
-        scores.extend(_by_drawing(opened, data, drawn, kinds, seed))
+    drawn = opened.kind != "arrays" and not everything and any("drawing" in record("metric", n).needs for n in names)
+    draw = _drawing(opened, data, seed) if drawn else None
+    scores = score(encodings, metrics="all" if everything else names, representation=kinds, draw=draw, seed=seed)
     if json:
         print_json({"target": str(target), "seed": seed, "scores": scores.to_dicts()})
         return
     _show(scores.to_dicts(), console(quiet=quiet))
 
 
-def _encoded(opened: "Target", data: str | None, second: Any, examples: int, seed: int) -> "Encodings":
+def _encoded(opened: "Target", data: str | None, scale_kind: Any, examples: int, seed: int) -> "Encodings":
     if opened.kind == "arrays":
         from polarised.adapters.arrays import from_arrays
 
-        return from_arrays(opened.path, second=second, examples=examples)
+        return from_arrays(opened.path, scale_kind=scale_kind, examples=examples)
     if opened.kind == "run" and data is None:
         from polarised.adapters.arrays import from_arrays
 
         return from_arrays(opened.path / "encodings.npz", examples=examples)
     from polarised.adapters.native import from_vae
-    from polarised.study.examine import images_of
 
-    return from_vae(opened.vae(), images_of(opened, data), examples=examples, seed=seed)
+    return from_vae(opened.vae(), _images(opened, data), examples=examples, seed=seed)
 
 
-def _by_drawing(
-    opened: "Target", data: str | None, metrics: list[str], kinds: tuple[Any, ...], seed: int
-) -> "polars.DataFrame":
-    """Score what holds a factor fixed and draws the others."""
-    import polars
+def _images(opened: "Target", data: str | None) -> Any:
+    from polarised.adapters.targets import images_named
 
+    return opened.data() if data is None else images_named(data)
+
+
+def _drawing(opened: "Target", data: str | None, seed: int) -> "Callable[[Any], Any]":
+    """Return how to encode images of any combination of factors, for scores that hold a factor fixed."""
     from polarised.adapters.native import represent_by_drawing
-    from polarised.metrics.evaluation import BY_DRAWING
-    from polarised.metrics.reading import reading
-    from polarised.study.examine import images_of
 
-    vae, images, rows = opened.vae(), images_of(opened, data), []
-    for kind in kinds:
-        represent, sizes = represent_by_drawing(vae, images, kind, seed=seed)
-        for metric in metrics:
-            rows += [
-                (name, kind, value, reading(name)) for name, value in BY_DRAWING[metric](represent, sizes, seed).items()
-            ]
-    return polars.DataFrame(rows, schema=["metric", "representation", "value", "reading"], orient="row")
+    vae, images = opened.vae(), _images(opened, data)
+    return lambda kind: represent_by_drawing(vae, images, kind, seed=seed)
 
 
 def _show(scores: list[dict[str, object]], screen: "Console") -> None:

@@ -20,7 +20,7 @@ def prune(
     ] = None,
     data: Annotated[str | None, typer.Option(help="Images to prove it on; default: the model's own.")] = None,
     alpha: Alpha = None,
-    rule: TypeRule = "relative",
+    rule: TypeRule = "used",
     examples: Annotated[int, typer.Option(help="Images to prove it on.", min=10)] = 3000,
     seed: Seed = 0,
     mean_head: Annotated[str | None, typer.Option(help="Foreign weights: the layer that gives the mean.")] = None,
@@ -81,15 +81,14 @@ def prune(
 def _own(
     path: Path, out: Path, keep: str | None, data: str | None, alpha: float | None, rule: Any, examples: int, seed: int
 ) -> dict[str, Any]:
-    from polarised.adapters.targets import open_target
+    from polarised.adapters.targets import images_named, open_target
     from polarised.errors import DataError
     from polarised.models.vae import save_vae
     from polarised.pruning import prune, pruned_config, pruning_report
-    from polarised.study.examine import images_of
 
     target = open_target(path)
     vae, (config, auxiliary_size) = target.vae(), target.config()
-    images = images_of(target, data)
+    images = target.data() if data is None else images_named(data)
     encodings, regime = _typed(target, vae, images, alpha, rule, examples, seed, own=data is None)
     kept = [j for j in range(vae.latents) if j not in regime.droppable] if keep is None else _numbers(keep)
     if not kept:
@@ -149,16 +148,16 @@ def _typed(
     target: Any, vae: Any, images: Any, alpha: float | None, rule: Any, examples: int, seed: int, *, own: bool
 ) -> tuple[Any, Any]:
     """Return the encodings and types that `diagnose` speaks of: a run's own where it has them."""
-    from polarised.adapters.native import from_vae
-    from polarised.regime import Encodings, classify
+    from polarised.adapters.native import decoder_use, from_vae
+    from polarised.regime import classify
 
     if own and target.kind == "run" and (target.path / "encodings.npz").exists():
-        from polarised.study.run import load_run
+        from polarised.diagnosis import diagnose
 
-        run, encodings = load_run(target.path), Encodings.load(target.path / "encodings.npz")
-        return encodings, classify(encodings, alpha=alpha or run.evaluation.alpha, rule=rule, seed=run.seed)
-    encodings = from_vae(vae, images, examples=examples, seed=seed)
-    return encodings, classify(encodings, alpha=alpha or 0.1, rule=rule, seed=seed)
+        diagnosis = diagnose(target.path, alpha=alpha, rule=rule)
+        return diagnosis.encodings, diagnosis.regime
+    encodings, decoder = from_vae(vae, images, examples=examples, seed=seed), decoder_use(vae, images, seed=seed)
+    return encodings, classify(encodings, alpha=alpha or 0.1, rule=rule, decoder=decoder, seed=seed)
 
 
 def _accuracies(encodings: Any, kept: list[int], examples: int) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from polarised.cli.screen import Alpha, Data, Examples, Json, Quiet, RunSeed, Second, as_it_is, console, print_json
+from polarised.cli.screen import Alpha, Data, Examples, Json, Quiet, RunSeed, ScaleKind, as_it_is, console, print_json
 
 __all__ = ["explore", "report"]
 
@@ -26,9 +26,9 @@ def report(
     data: Data = None,
     alpha: Alpha = None,
     rule: Annotated[
-        Literal["relative", "standard"] | None, typer.Option(help="Rule of the types; default: relative.")
+        Literal["used", "relative", "standard"] | None, typer.Option(help="Rule of the types; default: used.")
     ] = None,
-    second: Second = None,
+    scale_kind: ScaleKind = None,
     examples: Examples = None,
     seed: RunSeed = None,
     quiet: Quiet = False,
@@ -47,7 +47,7 @@ def report(
         data=data,
         alpha=alpha,
         rule=rule,
-        second=second,
+        scale_kind=scale_kind,
         examples=examples,
         seed=seed,
     )

@@ -2,10 +2,14 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from polarised._io import plain
+from polarised.errors import ConfigError
 
 if TYPE_CHECKING:
     import polars
@@ -20,15 +24,20 @@ __all__ = [
     "Data",
     "Examples",
     "Json",
+    "LatentAxis",
+    "PixelRange",
     "Quiet",
     "RunSeed",
-    "Second",
+    "ScaleKind",
     "Seed",
+    "TrustScale",
     "TypeRule",
+    "as_flags",
     "as_it_is",
     "bullets",
     "console",
     "known",
+    "numbers",
     "print_json",
     "regime_table",
     "scores_table",
@@ -81,17 +90,38 @@ def known(value: float, form: str) -> str:
     return "–" if math.isnan(value) else format(value, form)
 
 
+def numbers(text: str | None, what: str) -> tuple[int, ...] | None:
+    """Return whole numbers between commas, such as those of an axis.
+
+    >>> numbers("1,2,3", "--axis"), numbers(None, "--axis")
+    ((1, 2, 3), None)
+    """
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(f"expected whole numbers between commas with {what}, got {text!r}") from None
+
+
+def as_flags(sentence: str) -> str:
+    """Return a sentence of the library in the words of the command line.
+
+    >>> as_flags("say scale_kind='std', or axis=(1, 2)")
+    'say --scale-kind std, or --axis 1,2'
+    """
+
+    def flag(found: "re.Match[str]") -> str:
+        value = found[2].strip("'()").replace(", ", ",")
+        return f"--{found[1].replace('_', '-')}{'' if value in ('True', '') else f' {value}'}"
+
+    values = r"('[\w./*]+'|\([-\d, ]+\)|-?\d+|True|)"
+    return re.sub(rf"\b(scale_kind|trust_scale|axis|pixel_range|data|executor)={values}", flag, sentence)
+
+
 def print_json(values: Mapping[str, Any]) -> None:
     """Print one JSON object on standard output; numbers JSON does not know are the texts "inf", "-inf" and "nan"."""
-    typer.echo(json.dumps(_known_to_json(values), indent=2, default=str, allow_nan=False))
-
-
-def _known_to_json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _known_to_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_known_to_json(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    typer.echo(json.dumps(plain(values), indent=2, allow_nan=False))
 
 
 def table(
@@ -189,7 +219,8 @@ RunSeed = Annotated[int | None, typer.Option(help="Seed of everything random; de
 
 
 Data = Annotated[
-    str | None, typer.Option(help="Images to encode: a dataset's name or an .npz; default: the model's own.")
+    str | None,
+    typer.Option(help="What to encode: a dataset's name, an .npz, a folder of pictures, an .h5ad; default: its own."),
 ]
 
 
@@ -201,10 +232,24 @@ Alpha = Annotated[
 ]
 
 
-Second = Annotated[
+ScaleKind = Annotated[
     Literal["variance", "log_variance", "std", "log_std"] | None,
-    typer.Option(help="What the spread in a file of arrays is; default: by its name."),
+    typer.Option(help="What the scale beside the mean is; default: by its name."),
 ]
 
 
-TypeRule = Annotated[Literal["relative", "standard"], typer.Option(help="Rule of the types.")]
+LatentAxis = Annotated[
+    str | None,
+    typer.Option(help="Which axis of the latents is the variable: 1 (channels first), -1 (last), or several: 1,2,3."),
+]
+
+
+PixelRange = Annotated[
+    str | None, typer.Option(help="Range of pixels the model was trained on: 0,1 or -1,1; pictures are brought to it.")
+]
+
+
+TrustScale = Annotated[bool, typer.Option("--trust-scale", help="Take the scale as said, however its numbers look.")]
+
+
+TypeRule = Annotated[Literal["used", "relative", "standard"], typer.Option(help="Rule of the types.")]

@@ -1,8 +1,6 @@
 """`polarised study`: many runs from one command, on a laptop or a cluster; then their table and the verdict."""
 
 import shlex
-import sys
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +10,10 @@ from typer.core import TyperGroup
 from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from polarised.regime.classify import Rule
-    from polarised.study.grid import Study
+    from polarised.study import StudyOutcome
 
 __all__ = ["app"]
 
@@ -84,52 +84,27 @@ def run(
 
     Example: [bold]polarised study be_more_active --scale laptop --jobs 2[/bold]
     """
-    from polarised._io.files import contained
     from polarised.errors import ConfigError
-    from polarised.study.grid import load_study, study_scales
+    from polarised.study import run as do
 
-    # Trained models are measured as the paper did, not as a scale for small machines would.
-    if models is not None and scale is None and "paper" in study_scales(name):
-        scale = "paper"
-    study = load_study(name, scale=scale, settings=settings or [])
-    kind = "models" if models is not None else study.scale
-    root = out or str(contained("runs", "-".join(filter(None, (study.name, kind))), source=name))
-    chosen = _executor(executor, jobs, address, cpus, gpus)
-    if shard is not None:
-        if models is not None or executor != "local":
-            raise ConfigError("expected --shard with --executor local and without --models: the queue deals it out")
-        _do_share(study, root, chosen, shard, quiet=quiet, json=json)
-        return
-    if models is not None:
-        if executor != "local":
-            raise ConfigError(f"expected --models with --executor local, got {executor}; nothing is trained")
-        failed = _measure(study, models, root, jobs, quiet=quiet or json)
-    else:
-        failed = _conduct(study, root, chosen, retry=False, quiet=quiet or json)
-    _finish(root, failed, quiet=quiet, json=json)
-
-
-def _do_share(study: "Study", root: str, executor: dict[str, Any], shard: str, *, quiet: bool, json: bool) -> None:
-    """Do one share of the runs; the table is for whoever collects when all shares are done."""
-    from polarised.study.queue import Shard
-    from polarised.study.runner import conduct, follow
-
-    command = shlex.join(["polarised", *sys.argv[1:]])
-    share = Shard.parse(shard)
-    ended = follow(
-        conduct(study, root, executor={**executor, "patient": False}, shard=share, command=command), quiet=quiet or json
+    if models is not None and executor != "local":
+        raise ConfigError(f"expected --models with --executor local, got {executor}; nothing is trained")
+    if shard is not None and (models is not None or executor != "local"):
+        raise ConfigError("expected --shard with --executor local and without --models: the queue deals it out")
+    silent = quiet or json
+    outcome = do(
+        name,
+        scale=scale,
+        settings=settings or [],
+        out=out,
+        executor=_executor(executor, jobs, address, cpus, gpus),
+        models=models,
+        shard=shard,
+        jobs=jobs,
+        progress=not silent,
+        tell=_tell(silent),
     )
-    done, failed, total = (0, 0, 0) if ended is None else (ended.done + ended.earlier, ended.failed, ended.total)
-    if json:
-        print_json({"folder": root, "shard": str(share), "done": done, "failed": failed, "runs": total})
-    else:
-        console(quiet=quiet).print(
-            f"share {share}: {done} of {_many(total, 'run')} done, {failed} failed; when all shares are: "
-            f"[bold]polarised study collect {as_it_is(shlex.quote(root))}[/bold]",
-            soft_wrap=True,
-        )
-    if failed:
-        raise typer.Exit(1)
+    _finish(outcome, quiet=quiet, json=json)
 
 
 @app.command()
@@ -162,18 +137,17 @@ def script(
 
 @app.command()
 def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs = 0, json: Json = False) -> None:
-    """Say what a study will cost, from a short calibration on this machine; nothing is started.
+    """Say what a study will cost, by a short calibration here, and what its seeds can decide; nothing is started.
 
     Example: [bold]polarised study plan be_more_active --scale paper --jobs 64[/bold]
     """
     import os
 
-    from polarised.study.grid import load_study
-    from polarised.study.plan import plan as planned
+    from polarised.study import plan as planned
     from polarised.study.runner import duration
+    from polarised.study.workflow import counted
 
-    study = load_study(name, scale=scale, settings=settings or [])
-    result, workers = planned(study), jobs or os.cpu_count() or 1
+    result, workers = planned(name, scale=scale, settings=settings or []), jobs or os.cpu_count() or 1
     if json:
         print_json(
             {
@@ -182,6 +156,8 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
                 "core_hours": result.core_hours,
                 "workers": workers,
                 "days": result.days(workers),
+                "decidable": [power.to_dict() for power in result.powers],
+                "outlook": result.outlook,
             }
         )
         return
@@ -198,11 +174,15 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     ]
     columns = ("kind", "runs", "steps", "ms a step", "evaluation (s)", "core-hours")
     screen = console()
-    screen.print(table(as_it_is(study.title), columns, rows))
+    screen.print(table(as_it_is(result.title), columns, rows))
     screen.print(
-        f"{_many(result.runs, 'run')}, {_many(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
+        f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
+    screen.print(as_it_is(result.outlook), soft_wrap=True)
+    if result.powers:
+        told = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.words) for one in result.powers]
+        screen.print(table("What the seeds can decide", ("claim", "statistic", "seeds", "decided in 4 of 5"), told))
 
 
 @app.command()
@@ -213,39 +193,34 @@ def status(folder: Folder, json: Json = False) -> None:
     """
     import time
 
-    from polarised.study.runner import pace, read_study, run_states
+    from polarised.study import status as look
+    from polarised.study.runner import pace
+    from polarised.study.workflow import STATES
 
-    states = list(run_states(read_study(folder).points, folder))
-    counts = Counter(state.state for state in states)
+    found = look(folder)
     if json:
-        failures = {state.point.run.name: state.reason for state in states if state.state == "failed"}
-        print_json({**{name: counts[name] for name in STATES}, "failures": failures})
+        print_json(found.to_dict())
         return
-    screen = console()
-    screen.print(" · ".join(f"{counts[name]} {name}" for name in STATES) + f" of {len(states)}")
-    finished = [state.finished for state in states if state.state == "done"]
+    screen, counts = console(), found.counts
+    screen.print(" · ".join(f"{counts[name]} {name}" for name in STATES) + f" of {len(found.runs)}")
+    finished = [state.finished for state in found.runs if state.state == "done"]
     if counts["running"] and (words := pace(finished, counts["running"] + counts["waiting"], time.time())):
         screen.print(words)
-    methods = dict.fromkeys(state.point.labels["method"] for state in states)
-    rows = []
-    for method in methods:
-        own = Counter(state.state for state in states if state.point.labels["method"] == method)
-        rows.append((as_it_is(method), *(str(own[name] or "") for name in STATES)))
+    rows = [
+        (as_it_is(method), *(str(own[name] or "") for name in STATES))
+        for method, own in found.counts_by_method().items()
+    ]
     screen.print(table("By method", ("method", *STATES), rows))
-    for state in states:
+    for state in found.runs:
         if state.state == "running":
             where = f" on {as_it_is(state.host)}, {state.pace:.0f} steps/s" if state.host else ""
             words = f"running {state.point.run.name}: step {state.step:,} of {state.point.run.training.steps:,}{where}"
             screen.print(words, soft_wrap=True)
-    for state in states:
-        if state.state == "failed":
-            screen.print(f"[red]failed[/] {state.point.run.name}: {as_it_is(state.reason)}", soft_wrap=True)
-    if counts["failed"]:
+    for run_name, reason in found.failures.items():
+        screen.print(f"[red]failed[/] {run_name}: {as_it_is(reason)}", soft_wrap=True)
+    if found.failures:
         command = f"polarised study retry {shlex.quote(folder)}"
         screen.print(f"Try them again with [bold]{as_it_is(command)}[/bold]", soft_wrap=True)
-
-
-STATES = ("done", "running", "waiting", "failed")
 
 
 @app.command()
@@ -263,9 +238,10 @@ def retry(
 
     Example: [bold]polarised study retry runs/be_more_active-laptop[/bold]
     """
-    from polarised.study.runner import read_executor, read_models, read_study
+    from polarised.study import retry as go_on
+    from polarised.study.runner import read_executor
 
-    study, before, models = read_study(folder), read_executor(folder), read_models(folder)
+    before = read_executor(folder)
     chosen = _executor(executor or before["name"], jobs, address, cpus, gpus, before=before)
     if chosen["name"] == "ray" and address is None:
         typer.echo(
@@ -273,11 +249,9 @@ def retry(
             "give it again with --address to work there",
             err=True,
         )
-    if models is not None:
-        failed = _measure(study, models, folder, jobs, quiet=quiet or json)
-    else:
-        failed = _conduct(study, folder, chosen, retry=True, quiet=quiet or json)
-    _finish(folder, failed, quiet=quiet, json=json)
+    silent = quiet or json
+    outcome = go_on(folder, executor=chosen, jobs=jobs, progress=not silent, tell=_tell(silent))
+    _finish(outcome, quiet=quiet, json=json)
 
 
 @app.command()
@@ -293,6 +267,7 @@ def doctor(
     from dataclasses import asdict
 
     from polarised.study.doctor import examine_folder
+    from polarised.study.workflow import counted
 
     found = list(examine_folder(folder, repair=repair))
     if json:
@@ -302,7 +277,7 @@ def doctor(
         for finding in found:
             screen.print(as_it_is(finding.sentence), soft_wrap=True)
         left = sum(not finding.repaired for finding in found)
-        words = "every file is as it should be" if not found else f"{_many(len(found), 'file')} damaged, {left} left"
+        words = "every file is as it should be" if not found else f"{counted(len(found), 'file')} damaged, {left} left"
         screen.print(f"{as_it_is(folder)}: {words}", soft_wrap=True)
     if not all(finding.repaired for finding in found):
         raise typer.Exit(1)
@@ -311,7 +286,7 @@ def doctor(
 @app.command()
 def collect(
     folder: Folder,
-    rule: Annotated[str | None, typer.Option(help="standard or relative, instead of the study's own rule.")] = None,
+    rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
     mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
     json: Json = False,
 ) -> None:
@@ -322,9 +297,9 @@ def collect(
     from polarised.errors import ConfigError
     from polarised.study.results import collect as collected
 
-    rules: dict[str | None, Rule | None] = {None: None, "standard": "standard", "relative": "relative"}
+    rules: dict[str | None, Rule | None] = {None: None, "used": "used", "standard": "standard", "relative": "relative"}
     if rule not in rules:
-        raise ConfigError(f"expected --rule standard or relative, got {rule!r}")
+        raise ConfigError(f"expected --rule used, relative or standard, got {rule!r}")
     path = collected(folder, rule=rules[rule], mixed=mixed)
     if json:
         print_json({"results": str(path)})
@@ -336,25 +311,40 @@ def collect(
 def verify(
     results: Annotated[str, typer.Argument(help="A study's folder or fsspec address, or its results.parquet.")],
     study: Annotated[str | None, typer.Option(help="The study whose claims to check; none: the folder's.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="List every verdict with its numbers.")] = False,
     json: Json = False,
 ) -> None:
-    """Check a paper's claims on the results: confirmed, not confirmed or undecided, each with its numbers.
+    """Check the papers' claims on the results: confirmed, refuted, undecided or not testable, by paper and method.
 
-    Example: [bold]polarised study verify runs/be_more_active-laptop[/bold]
+    Example: [bold]polarised study verify runs/be_more_active-laptop --all[/bold]
     """
-    from polarised.study.verify import verify as verified
+    from polarised.study import verify as verified
+    from polarised.study.claims.check import WORDS, titled
 
-    verdicts = verified(results, study=study)
+    found = verified(results, study=study)
     if json:
-        print_json({"verdicts": [verdict.to_dict() for verdict in verdicts]})
+        print_json(found.to_dict())
         return
     screen = console()
-    colours = {"confirmed": "green", "not confirmed": "red", "undecided": "yellow"}
-    for verdict in verdicts:
-        screen.print(
-            f"[bold {colours[verdict.verdict]}]{verdict.verdict}[/]: {as_it_is(verdict.claim)}", soft_wrap=True
-        )
-        screen.print(f"    {as_it_is(verdict.evidence)}", soft_wrap=True)
+    screen.print(found.headline, soft_wrap=True)
+    rows = [
+        (as_it_is(titled(row["paper"])), as_it_is(row["method"]), *(str(row[word] or "") for word in WORDS))
+        for row in found.summary
+    ]
+    screen.print(table("By paper and method", ("paper", "method", *WORDS), rows))
+    if not every:
+        screen.print("Every verdict with its numbers: [bold]--all[/bold]; what each claim says: docs/ledger.md")
+        return
+    colours = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "not testable": "dim"}
+    for name, verdicts in found.by_claim.items():
+        counted_in = "holds in {} of {}: ".format(*found.holds[name]) if name in found.holds else ""
+        screen.print(f"[bold]{as_it_is(name)}[/] {counted_in}{as_it_is(f'“{verdicts[0].claim}”')}", soft_wrap=True)
+        for verdict in verdicts:
+            stands = "" if verdict.survives is None else f" ({'stands' if verdict.survives else 'falls'} after Holm)"
+            where = " on ".join(filter(None, (verdict.method, verdict.dataset)))
+            word = f"[{colours[verdict.verdict]}]{verdict.verdict}[/]{stands}"
+            said = as_it_is(": ".join(filter(None, (where, verdict.evidence))))
+            screen.print(f"    {word} {said}", soft_wrap=True)
 
 
 @app.command()
@@ -379,47 +369,6 @@ def publish(
         console().print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
 
 
-def _conduct(study: "Study", root: str, executor: dict[str, Any], *, retry: bool, quiet: bool) -> int:
-    """Do what is left of a study; return how many runs failed."""
-    from polarised.study.runner import conduct, follow
-
-    # Hours may lie ahead: whoever did not mean that should see it before, also without a progress bar.
-    console(quiet=quiet).print(
-        f"{as_it_is(study.title)}: {_many(len(study.points), 'run')} into {as_it_is(root)}", soft_wrap=True
-    )
-    command = shlex.join(["polarised", *sys.argv[1:]])
-    ended = follow(conduct(study, root, executor=executor, retry=retry, command=command), quiet=quiet)
-    if ended is None:
-        return 0
-    done = ended.done + ended.earlier
-    words = f"{done} of {_many(ended.total, 'run')} done, {ended.failed} failed"
-    console(quiet=quiet).print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
-    if ended.failed:
-        typer.echo(f"{_many(ended.failed, 'run')} failed; see polarised study status {shlex.quote(root)}", err=True)
-    if not done:
-        raise typer.Exit(1)
-    return ended.failed
-
-
-def _measure(study: "Study", models: Path, root: str, jobs: int, *, quiet: bool) -> int:
-    """Measure the models of a folder; return how many failed."""
-    from polarised.errors import ConfigError
-    from polarised.study.storage import is_address
-    from polarised.study.trained import measure_models
-
-    if is_address(root):
-        raise ConfigError(f"expected --out as a folder of this machine with --models, got {root}")
-    screen, reasons = console(quiet=quiet), []
-    for path, why in measure_models(study, models, root, jobs=jobs or -1):
-        reasons.append(why)
-        words = f"[red]failed[/] {as_it_is(f'{path.name}: {why}')}" if why else f"measured {as_it_is(path.name)}"
-        screen.print(words, soft_wrap=True)
-    failed = sum(map(bool, reasons))
-    words = f"{len(reasons) - failed} of {_many(len(reasons), 'model')} measured"
-    screen.print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
-    return failed
-
-
 def _executor(
     name: str, jobs: int, address: str | None, cpus: float | None, gpus: float | None, *, before: Any = None
 ) -> dict[str, Any]:
@@ -434,34 +383,45 @@ def _executor(
     return {**(before if same else {"name": name}), **chosen}
 
 
-def _finish(root: str, failed: int, *, quiet: bool, json: bool) -> None:
-    from polarised.study.results import collect as collected
+def _tell(silent: bool) -> "Callable[[str], None]":
+    screen = console(quiet=silent)
+    return lambda sentence: screen.print(as_it_is(sentence), soft_wrap=True)
 
-    path = collected(root)
+
+def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
+    """Say what became of a study; end with 1 where a run failed or nothing is done."""
+    from polarised.study.workflow import counted
+
+    root = outcome.folder
     # A machine that wants the page asks for it: polarised report FOLDER.
-    page = None if quiet or json else _page(root, path)
+    page = None if quiet or json else _page(root, outcome.results)
     if json:
-        print_json({"folder": root, "results": str(path), "page": page, "failed": failed})
+        print_json({**outcome.to_dict(), "page": page})
     else:
         screen = console(quiet=quiet)
-        screen.print(f"The table: [bold]{as_it_is(path)}[/bold]", soft_wrap=True)
+        words = f"{outcome.done} of {counted(outcome.total, 'run')} done, {outcome.failed} failed"
+        screen.print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
+        if outcome.shard is not None:
+            command = f"polarised study collect {shlex.quote(root)}"
+            screen.print(f"When every share is done: [bold]{as_it_is(command)}[/bold]", soft_wrap=True)
+        if outcome.results is not None:
+            screen.print(f"The table: [bold]{as_it_is(outcome.results)}[/bold]", soft_wrap=True)
         if page is not None:
             screen.print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
-    if failed:
+    if outcome.failed:
+        failed = counted(outcome.failed, "run")
+        typer.echo(f"{failed} failed; see polarised study status {shlex.quote(root)}", err=True)
+    if outcome.failed or not (outcome.done or outcome.shard):
         raise typer.Exit(1)
 
 
-def _page(root: str, results: Path | str) -> Path | None:
+def _page(root: str, results: str | None) -> Path | None:
     """Write the page of a study that lies on this machine and has results."""
     import polars
 
     from polarised.report.folders import report_on
     from polarised.study.storage import is_address
 
-    if is_address(root) or not polars.scan_parquet(results, glob=False).head(1).collect().height:
+    if results is None or is_address(root) or not polars.scan_parquet(results, glob=False).head(1).collect().height:
         return None
     return report_on([root])
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

@@ -21,18 +21,22 @@ def train(
 
     Example: [bold]polarised train beta.yaml objective.beta=8 seed=1[/bold]
     """
-    from polarised.study import Run, execute
-    from polarised.study.config import overridden, read_config
-    from polarised.study.examine import diagnose_run
+    from polarised.diagnosis import diagnose
+    from polarised.study import train as train_run
     from polarised.training import keep_freed_memory
 
     keep_freed_memory()
-    run = Run.from_config(overridden(read_config(config), settings or []))
-    directory = execute(run, out, progress=not quiet)
-    diagnosis = diagnose_run(directory)
+    screen = console(quiet=quiet or json)
+    directory = train_run(
+        config,
+        settings=settings or [],
+        out=out,
+        progress=not quiet,
+        tell=None if quiet or json else lambda line: screen.print(f"[dim]{as_it_is(line)}[/dim]", soft_wrap=True),
+    )
+    diagnosis = diagnose(directory)
     if json:
         print_json({**diagnosis.to_dict(), "directory": str(directory)})
     else:
-        screen = console(quiet=quiet)
         show_diagnosis(diagnosis, screen)
         screen.print(f"\nThe run: [bold]{as_it_is(directory)}[/bold]")

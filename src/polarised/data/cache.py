@@ -1,4 +1,4 @@
-"""Where the files of datasets lie, and how they get there when there is a network.
+"""Where the files of datasets are, how they are downloaded, and their decoded pictures.
 
 One folder holds them: `POLARISED_DATA` if set, else `polarised` in the user's cache. Files that disentanglement_lib has
 already fetched (`DISENTANGLEMENT_LIB_DATA`) are found as well; both use its names of folders and files.
@@ -33,7 +33,7 @@ from polarised.errors import DataError, DownloadError
 
 __all__ = [
     "Decoded",
-    "Pictures",
+    "PictureStream",
     "Progress",
     "Source",
     "as_unit_interval",
@@ -61,9 +61,15 @@ SECONDS_WITHOUT_A_BYTE = 30
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a dataset: its place below the data folder, where it can be had, and its digests where they are known.
+    """A file of a dataset: its place below the data folder, where it can be downloaded, and its digests if known.
 
-    `content` is the digest of what a .gz holds, as ``algorithm:value``: mirrors compress the same bytes otherwise.
+    Args:
+        file: Its place below the data folder.
+        urls: Addresses it can be downloaded from, tried in this order.
+        page: The page of its publisher, for those who have to get it by hand.
+        sha256: Its SHA-256 as published, if known.
+        md5: Its MD5 as published, if known.
+        content: The digest of what a .gz holds, as ``algorithm:value``: mirrors compress the same bytes in other ways.
     """
 
     file: str
@@ -87,6 +93,9 @@ class Source:
 def data_folder() -> Path:
     """Return the folder of all datasets: `POLARISED_DATA`, else `polarised` in the user's cache.
 
+    Returns:
+        The folder, which need not exist yet.
+
     >>> data_folder().is_absolute()
     True
     """
@@ -98,6 +107,12 @@ def data_folder() -> Path:
 
 def find(file: str) -> Path | None:
     """Return where a file or folder of a dataset is, if it is anywhere; `name.gz` serves for `name` and the reverse.
+
+    Args:
+        file: The place below the data folder.
+
+    Returns:
+        Where it is, or None.
 
     >>> find("no such dataset/no such file") is None
     True
@@ -119,7 +134,7 @@ def obtain(source: Source, *, mirror: str | None = None) -> Path:
         Where the file is.
 
     Raises:
-        DownloadError: It cannot be had, or only with other bytes than those pinned or first downloaded.
+        DownloadError: It cannot be downloaded, or only with other bytes than those pinned or first downloaded.
     """
     if (here := find(source.file)) is not None:
         return here
@@ -141,6 +156,13 @@ def obtain(source: Source, *, mirror: str | None = None) -> Path:
 def missing(source: Source, reason: str = "") -> DownloadError:
     """Return the error that says which file is needed, where to get it and where to put it.
 
+    Args:
+        source: The file.
+        reason: Why it could not be downloaded, if that was tried.
+
+    Returns:
+        The error, to be raised.
+
     >>> raise missing(Source("scream/scream.jpg", page="its page"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     polarised.errors.DownloadError: expected the file scream.jpg, which is not on this machine; get it from ...
@@ -159,7 +181,14 @@ _listener: ContextVar[Progress | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def reporting(progress: Progress | None) -> Iterator[None]:
-    """Tell `progress` of downloads and decoding within the block; without it the library works in silence."""
+    """Tell `progress` of downloads and decoding within the block; without it the library works in silence.
+
+    Args:
+        progress: Called with what is being done, how much is done and how much there is; None for silence.
+
+    Yields:
+        Nothing.
+    """
     token = _listener.set(progress)
     try:
         yield
@@ -168,7 +197,13 @@ def reporting(progress: Progress | None) -> Iterator[None]:
 
 
 def report_progress(doing: str, done: int, total: int) -> None:
-    """Tell whoever listens how far the work is."""
+    """Tell whoever listens how far the work is.
+
+    Args:
+        doing: What is being done.
+        done: How much is done.
+        total: How much there is; 0 where that is not known.
+    """
     if (listener := _listener.get()) is not None:
         listener(doing, done, total)
 
@@ -286,8 +321,16 @@ A_DAY = 86_400
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """What a decoder makes of the files: rows of pictures in order, and their factors where each has its own."""
+class PictureStream:
+    """The pictures of some files in order, as they are decoded, and their factors where each has its own.
+
+    Args:
+        shape: The shape of all pictures together, (n, ...).
+        dtype: The type of their numbers.
+        chunks: The pictures in order, some at a time.
+        factors: The factors of each picture, (n, F), where each has its own.
+        values: The names or values of the factors, by factor.
+    """
 
     shape: tuple[int, ...]
     dtype: type[np.generic]
@@ -297,7 +340,13 @@ class Pictures:
 
 
 class Decoded(NamedTuple):
-    """Pictures (n, C, H, W) as a memory-mapped array, their factors (n, F) and the names or values of the factors."""
+    """Pictures (n, C, H, W) as a memory-mapped array, their factors (n, F) and the names or values of the factors.
+
+    Args:
+        images: The pictures, memory-mapped.
+        factors: Their factors, or None.
+        values: The names or values of the factors, by factor.
+    """
 
     images: NDArray[Any]
     factors: NDArray[Any] | None
@@ -305,12 +354,25 @@ class Decoded(NamedTuple):
 
 
 def decoded(
-    key: str, sources: Sequence[Source], decode: Callable[[list[Path]], Pictures], *, places: Sequence[Path] = ()
+    key: str, sources: Sequence[Source], decode: Callable[[list[Path]], PictureStream], *, places: Sequence[Path] = ()
 ) -> Decoded:
     """Return the decoded pictures of some files: from the earlier decoding, or decoded now from `places` or `sources`.
 
     The folder `decoded/key` appears whole or not at all. It is made again when the files change, and serves without
     them when they are gone.
+
+    Args:
+        key: The name of the folder below ``decoded``.
+        sources: The published files.
+        decode: From the paths of the files to their pictures.
+        places: Files to read in place of the published ones.
+
+    Returns:
+        The pictures and their factors.
+
+    Raises:
+        DownloadError: If a published file is not here and cannot be downloaded.
+        DataError: If a file is damaged, or what was decoded cannot be read.
     """
     folder = data_folder() / "decoded" / key
     here: list[Path | None] = list(places) or [find(source.file) for source in sources]
@@ -328,7 +390,14 @@ def decoded(
 
 
 def as_unit_interval(images: NDArray[Any]) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
-    """Return the reader of an array of bytes (any integers) as float32 of which 255 is 1."""
+    """Return the reader of an array of bytes (any integers) as float32 of which 255 is 1.
+
+    Args:
+        images: Bytes, or other integers, (n, ...).
+
+    Returns:
+        A function from indices to images.
+    """
 
     def read(indices: NDArray[np.int64]) -> NDArray[np.float32]:
         return images[indices].astype(np.float32) / np.float32(255)
@@ -338,6 +407,12 @@ def as_unit_interval(images: NDArray[Any]) -> Callable[[NDArray[np.int64]], NDAr
 
 def name_of(path: Path) -> str:
     """Return a short name for the decoded pictures of a user's own path.
+
+    Args:
+        path: The path of a file or folder.
+
+    Returns:
+        Its own name and a digest of the whole path.
 
     >>> name_of(Path("/pictures/cats"))
     'cats-d2e19b2e'
@@ -358,7 +433,7 @@ def _earlier(folder: Path, fingerprint: list[list[Any]] | None) -> Decoded | Non
     return Decoded(images, table, about["values"])
 
 
-def _write(folder: Path, pictures: Pictures, fingerprint: list[list[Any]], key: str) -> None:
+def _write(folder: Path, pictures: PictureStream, fingerprint: list[list[Any]], key: str) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -385,7 +460,7 @@ def _put(temporary: Path, folder: Path) -> None:
     shutil.rmtree(folder / "outdated", ignore_errors=True)
 
 
-def _write_rows(path: Path, pictures: Pictures, key: str) -> None:
+def _write_rows(path: Path, pictures: PictureStream, key: str) -> None:
     done, total = 0, pictures.shape[0]
     with path.open("wb") as file:
         about = {"descr": np.dtype(pictures.dtype).str, "fortran_order": False, "shape": pictures.shape}

@@ -38,9 +38,22 @@ class _Row(NamedTuple):
 
 
 def contact_sheet(dataset: Dataset, path: str | Path, *, columns: int = 10, seed: int = 0) -> Path:
-    """Write a picture of a dataset, a row a factor going through its values, and return its path.
+    """Write a picture of a dataset: one row for each factor, going through its values.
 
-    Labels get a row a value; sets with holes a row a factor with the others as they come; vectors are scattered.
+    A single factor, such as a label, gets one row for each value. Where not every combination of factors has an image,
+    the others are taken as they come. Vectors are drawn as a scatter plot.
+
+    Args:
+        dataset: The dataset.
+        path: The file to write: .png, .svg or .pdf.
+        columns: Pictures in a row.
+        seed: The seed of what is drawn at random.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        DataError: If there is no column, or the file has another suffix.
 
     >>> import tempfile
     >>> from polarised.data import dsprites

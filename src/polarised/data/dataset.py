@@ -1,6 +1,7 @@
 """A dataset: images, the factors they were made from, and batches that are pure functions of (seed, step)."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,9 +25,18 @@ class OutOfRangeError(DataError, IndexError):
 class FactorSpace:
     """The generative factors of a dataset and the way between an image's index and its factors.
 
-    Without `table` every combination has one image and the last factor varies fastest:
-    index = sum_i factor_i * prod_(j > i) size_j [Locatello2019, appendix]. With `table` (one row of factors an
-    image) combinations may have several images, as labels do, or none.
+    Without a table every combination has one image and the last factor varies fastest:
+    index = sum_i factor_i * prod_(j > i) size_j [Locatello2019, appendix]. With one, combinations may have several
+    images, as labels do, or none.
+
+    Args:
+        names: The names of the factors.
+        sizes: How many values each has.
+        values: What the values of each factor are, for captions; numbers from 0 on if not given.
+        table: The factors of each image, (n, F), where not every combination has exactly one.
+
+    Raises:
+        DataError: If names, sizes, values and table do not fit together.
 
     >>> space = FactorSpace(("shape", "scale"), (3, 6))
     >>> space.index([[2, 5], [0, 1]])
@@ -72,7 +82,17 @@ class FactorSpace:
         return int(np.prod(self.sizes, dtype=np.int64)) if self.table is None else len(self.table)
 
     def index(self, factors: NDArray[Any] | Sequence[Any], generator: np.random.Generator | None = None) -> Indices:
-        """Return the index of an image with each row of factors; of several, the first, or one drawn by `generator`.
+        """Return the index of an image with each row of factors.
+
+        Args:
+            factors: Rows of factors, (n, F).
+            generator: The source of the choice among several images; None for the first.
+
+        Returns:
+            One index for each row.
+
+        Raises:
+            DataError: If a row is no row of factors, or no image has it.
 
         >>> labels = FactorSpace(("digit",), (10,), table=np.array([[7], [3], [7]]))
         >>> labels.index([[7], [3]])
@@ -91,7 +111,13 @@ class FactorSpace:
         return self._order[first].astype(np.int64)
 
     def factors(self, indices: NDArray[Any] | Sequence[int] | slice) -> Indices:
-        """Return the factors of each image, one row an index.
+        """Return the factors of each image.
+
+        Args:
+            indices: Indices of images, as a list, an array, a mask or a slice.
+
+        Returns:
+            The factors, (n, F).
 
         >>> FactorSpace(("x", "y"), (2, 3)).factors([4])
         array([[1, 1]])
@@ -103,6 +129,17 @@ class FactorSpace:
 
     def sample(self, n: int, generator: np.random.Generator, *, fixed: Mapping[str, int] | None = None) -> Indices:
         """Draw n rows of factors uniformly, some of them held at a value.
+
+        Args:
+            n: The number of rows.
+            generator: The source of the draws.
+            fixed: The value of each factor that is held, by name.
+
+        Returns:
+            The factors, (n, F).
+
+        Raises:
+            DataError: If a factor or its value does not exist, or no image has the values.
 
         >>> from polarised.random import stream
         >>> FactorSpace(("x", "y"), (2, 3)).sample(2, stream(0, "example"), fixed={"x": 1})[:, 0]
@@ -152,6 +189,15 @@ class FactorSpace:
     def column(self, name: str) -> int:
         """Return which factor has this name.
 
+        Args:
+            name: The name.
+
+        Returns:
+            The number of the factor, from 0.
+
+        Raises:
+            DataError: If there is no such factor.
+
         >>> FactorSpace(("x", "y"), (2, 3)).column("y")
         1
         """
@@ -167,6 +213,17 @@ class FactorSpace:
 
 def resolved(key: Any, length: int) -> Indices:
     """Turn an index expression (slice, mask, list, array; negative counts from the end) into checked indices.
+
+    Args:
+        key: The index expression.
+        length: How many things there are.
+
+    Returns:
+        Indices from 0 on.
+
+    Raises:
+        DataError: If it is no such expression.
+        OutOfRangeError: If an index is past the end.
 
     >>> resolved([0, -1], 10)
     array([0, 9])
@@ -192,10 +249,19 @@ def resolved(key: Any, length: int) -> Indices:
 
 Floats = NDArray[np.float32]
 
+# Values of images that `batches` reads at once (4 MB): enough to spread the cost of a call, few enough for the caches.
+AT_ONCE = 2**20
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Some images with what is known of them: factors (B, F) and auxiliary variables u (B, k), where there are any.
+
+    Args:
+        images: The images, (B, *shape).
+        factors: Their factors, (B, F), or None.
+        u: Their auxiliary variables, (B, k), or None.
+        indices: Their indices in the dataset.
 
     >>> from polarised.data import pinwheel
     >>> batch = pinwheel().batch(0, 8, 0)
@@ -215,6 +281,11 @@ class Batch:
 @dataclass(frozen=True, eq=False)
 class Images:
     """The images of a dataset, read when asked for: an index, a slice, a list or a mask gives float32.
+
+    Args:
+        read: From indices to images.
+        length: How many images there are.
+        shape: The shape of one image.
 
     >>> from polarised.data import dsprites
     >>> dsprites().images[[0, 5]].shape
@@ -239,8 +310,19 @@ class Images:
 class Dataset:
     """Images of one shape, their factors, and batches drawn as pure functions of (seed, step).
 
-    `nuisance` adds to the images what no factor explains (a colour, a background), from a random stream.
-    `auxiliary` gives the u of an identifiable VAE [Khemakhem2020], `sources` the true ones of synthetic data.
+    Nuisance is what no factor explains, such as a colour or a background; u are the auxiliary variables of an
+    identifiable VAE [Khemakhem2020].
+
+    Args:
+        name: What tables call it.
+        shape: The shape of one image, (C, H, W), or of one vector, (D,).
+        length: How many images there are.
+        read: From indices to images in float32.
+        factor_space: The factors the images were made from, where they are known.
+        nuisance: From images and a generator to the images with what no factor explains.
+        auxiliary: From indices to the auxiliary variables u, (B, k).
+        auxiliary_size: How many auxiliary variables there are.
+        sources: The true sources of synthetic data, (n, k).
 
     >>> from polarised.data import dsprites
     >>> batch = dsprites().batch(step=3, size=8, seed=0)
@@ -267,7 +349,14 @@ class Dataset:
         return Images(self.read if self.nuisance is None else self._settled, self.length, self.shape)
 
     def draw(self, indices: NDArray[Any] | Sequence[int], generator: np.random.Generator) -> Floats:
-        """Return the images of these indices with nuisance, where the dataset has some, from `generator`.
+        """Return the images of these indices, with newly drawn nuisance where the dataset has some.
+
+        Args:
+            indices: The indices of the images.
+            generator: The source of the nuisance.
+
+        Returns:
+            The images, (B, *shape).
 
         >>> from polarised.data import color_dsprites
         >>> color_dsprites().draw([0, 1], stream(0, "colours")).shape
@@ -277,19 +366,72 @@ class Dataset:
         return images if self.nuisance is None else self.nuisance(images, generator)
 
     def batch(self, step: int, size: int, seed: int) -> Batch:
-        """Return batch number `step`: independent draws with replacement, the same for the same seed.
+        """Return one batch: independent draws with replacement, the same for the same seed.
+
+        Args:
+            step: The number of the batch.
+            size: How many images it has.
+            seed: The seed of the run.
+
+        Returns:
+            The batch.
+
+        Raises:
+            DataError: If the size is below 1 or the step below 0.
 
         >>> from polarised.data import pinwheel
         >>> bool((pinwheel().batch(7, 64, 0).images == pinwheel().batch(7, 64, 0).images).all())
         True
         """
-        if size < 1 or step < 0:
-            raise DataError(f"expected a batch size of 1 or more and a step from 0 on, got {size} and {step}")
-        indices = stream(seed, "data", step).integers(self.length, size=size)
-        return self._assembled(indices, seed, "nuisance", step)
+        return next(self.batches(range(step, step + 1), size, seed))
+
+    def batches(self, steps: range, size: int, seed: int) -> Iterator[Batch]:
+        """Yield the batches of these steps, each exactly as `batch` gives it; several of them are read at once.
+
+        Args:
+            steps: The numbers of the batches.
+            size: How many images a batch has.
+            seed: The seed of the draws.
+
+        Yields:
+            One batch for each step.
+
+        >>> from polarised.data import pinwheel
+        >>> drawn = [batch.images for batch in pinwheel().batches(range(5, 8), 64, 0)]
+        >>> bool((drawn[2] == pinwheel().batch(7, 64, 0).images).all())
+        True
+        """
+        if size < 1 or (len(steps) and min(steps) < 0):
+            raise DataError(f"expected a batch size of 1 or more and steps from 0 on, got {size} and {steps}")
+        together = min(max(AT_ONCE // (size * math.prod(self.shape)), 1), 64)
+        for first in range(0, len(steps), together):
+            block = steps[first : first + together]
+            indices = np.concatenate([stream(seed, "data", step).integers(self.length, size=size) for step in block])
+            images = self.read(indices)
+            factors = None if self.factor_space is None else self.factor_space.factors(indices)
+            u = None if self.auxiliary is None else self.auxiliary(indices)
+            for i, step in enumerate(block):
+                rows = slice(i * size, (i + 1) * size)
+                own = images[rows]
+                yield Batch(
+                    images=own if self.nuisance is None else self.nuisance(own, stream(seed, "nuisance", step)),
+                    factors=None if factors is None else factors[rows],
+                    u=None if u is None else u[rows],
+                    indices=indices[rows],
+                )
 
     def sample(self, n: int, seed: int) -> Batch:
         """Return n images to evaluate on: all different while there are enough.
+
+        Args:
+            n: How many images to draw.
+            seed: The seed of the draw.
+
+        Returns:
+            The images, with replacement only where there are fewer than n.
+
+        Raises:
+            DataError: If n is below 1.
 
         >>> from polarised.data import pinwheel
         >>> len(set(pinwheel().sample(400, 0).indices.tolist()))
@@ -301,8 +443,59 @@ class Dataset:
         indices = generator.choice(self.length, n, replace=n > self.length)
         return self._assembled(indices, seed, "evaluation nuisance")
 
+    def split(self, share: float) -> tuple["Dataset", "Dataset"]:
+        """Return this share of the images and the rest, to train on the one and to measure on the other.
+
+        Which image goes where is a fixed draw, the same for every seed and share, so that more of them are added to
+        the first part as `share` grows. Both parts keep the order of the whole.
+
+        Args:
+            share: The share of the first part, above 0 and below 1.
+
+        Returns:
+            The two parts.
+
+        Raises:
+            DataError: If a part would be empty.
+
+        >>> from polarised.data import pinwheel
+        >>> [len(part) for part in pinwheel().split(0.9)]
+        [360, 40]
+        """
+        first = round(share * self.length) if 0 < share < 1 else 0
+        if not 0 < first < self.length:
+            raise DataError(
+                f"expected a share of the {self.length} images above 0 and below 1 that leaves both parts some, "
+                f"got {share}; 0.9 is customary"
+            )
+        order = stream(0, "split").permutation(self.length)
+        return self._part(np.sort(order[:first])), self._part(np.sort(order[first:]))
+
+    def _part(self, indices: Indices) -> "Dataset":
+        """Return the images of these indices as a dataset of their own."""
+        space, auxiliary = self.factor_space, self.auxiliary
+        if space is not None:
+            space = FactorSpace(space.names, space.sizes, values=space.values, table=space.factors(indices))
+        return replace(
+            self,
+            length=len(indices),
+            read=lambda wanted: self.read(indices[wanted]),
+            factor_space=space,
+            auxiliary=None if auxiliary is None else lambda wanted: auxiliary(indices[wanted]),
+            sources=None if self.sources is None else self.sources[indices],
+        )
+
     def with_auxiliary(self, *, factors: Sequence[str] | None = None) -> "Dataset":
         """Return the same images with u = factor / (size - 1) of the named factors, or of all.
+
+        Args:
+            factors: The names of the factors; all of them if None.
+
+        Returns:
+            The dataset with u.
+
+        Raises:
+            DataError: If the dataset has no factors, or not those named.
 
         >>> from polarised.data import dsprites
         >>> dsprites().with_auxiliary(factors=["shape", "scale"]).batch(0, 4, 0).u.shape
@@ -341,6 +534,14 @@ class Dataset:
 def check_choice(setting: str, value: object, choices: Sequence[object]) -> None:
     """Refuse a value that is not among the choices.
 
+    Args:
+        setting: The name of the setting.
+        value: Its value.
+        choices: What it may be.
+
+    Raises:
+        ConfigError: If the value is none of the choices.
+
     >>> check_choice("split", "trian", ("train", "test"))
     Traceback (most recent call last):
     polarised.errors.ConfigError: expected split as one of 'train', 'test', got 'trian' (did you mean 'train'?)
@@ -353,6 +554,12 @@ def check_choice(setting: str, value: object, choices: Sequence[object]) -> None
 
 def check_counts(**counts: int) -> None:
     """Refuse a number of things below 1.
+
+    Args:
+        **counts: The numbers by the names of their settings.
+
+    Raises:
+        ConfigError: If a number is below 1.
 
     >>> check_counts(arms=0)
     Traceback (most recent call last):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.readers import npz_member, refusal, refusing
-from polarised.data.cache import Pictures, as_unit_interval, decoded, name_of
+from polarised.data.cache import PictureStream, as_unit_interval, decoded, name_of
 from polarised.data.dataset import Dataset, FactorSpace, check_choice
 from polarised.errors import DataError
 from polarised.registry import register
@@ -21,6 +21,26 @@ if TYPE_CHECKING:
 __all__ = ["from_arrays", "from_folder", "from_npz", "open_picture", "picture", "resized", "thumbnail"]
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
+
+
+YOURS = "yours"
+
+
+def _example_of_npz(folder: Path) -> dict[str, Any]:
+    file = folder / "pictures.npz"
+    np.savez(file, images=np.random.default_rng(0).integers(0, 256, (4, 3, 30, 24), dtype=np.uint8))
+    return {"path": str(file)}
+
+
+def _example_of_folder(folder: Path) -> dict[str, Any]:
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    for number in range(6):
+        file = folder / ("cats" if number < 3 else "dogs") / f"{number}.png"
+        file.parent.mkdir(exist_ok=True)
+        Image.fromarray(generator.integers(0, 256, (70, 80, 3), dtype=np.uint8)).save(file)
+    return {"path": str(folder)}
 
 
 def from_arrays(
@@ -34,7 +54,19 @@ def from_arrays(
 ) -> Dataset:
     """Return a dataset of arrays: images (n, C, H, W) or (n, H, W), or vectors (n, D); bytes are divided by 255.
 
-    `factors` are whole numbers from 0 on, (n, F) or (n,); `u` are auxiliary variables (n, k) [Khemakhem2020].
+    Args:
+        images: Images or vectors, one a row.
+        factors: Whole numbers from 0 on, (n, F) or (n,), or None.
+        names: The names of the factors; factor_0, factor_1 ... if not given.
+        u: Auxiliary variables, (n, k), or None [Khemakhem2020].
+        channels_last: Whether the images are (n, H, W, C).
+        name: What tables call the dataset.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DataError: If an array has another shape or type, or is not finite.
 
     >>> dataset = from_arrays(np.zeros((6, 8, 8), dtype=np.uint8), factors=np.arange(6) % 3, names=["label"])
     >>> dataset.shape, dataset.factor_space.sizes
@@ -56,7 +88,13 @@ def from_arrays(
     )
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="your arrays",
+    summary="your arrays",
+    licence=YOURS,
+    example=_example_of_npz,
+)
 def from_npz(
     *,
     path: str,
@@ -66,7 +104,21 @@ def from_npz(
     u: str | None = None,
     channels_last: bool = False,
 ) -> Dataset:
-    """Return a dataset of the arrays in an .npz, named by `images`, `factors` and `u`; pickled arrays are refused.
+    """Return a dataset of the arrays in an .npz; pickled arrays are refused.
+
+    Args:
+        path: The file.
+        images: The name of the array of images in it.
+        factors: The name of the array of factors, if there is one.
+        names: The names of the factors.
+        u: The name of the array of auxiliary variables, if there is one.
+        channels_last: Whether the images are (n, H, W, C).
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DataError: If there is no such file or array, or it does not fit.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.npz"
@@ -88,12 +140,30 @@ def from_npz(
     )
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="your pictures",
+    summary="your pictures",
+    licence=YOURS,
+    example=_example_of_folder,
+)
 def from_folder(*, path: str, size: int = 64, channels: Literal[1, 3] = 3, crop: int | None = None) -> Dataset:
     """Return a dataset of all pictures below a folder, in the order of their names, decoded once.
 
-    Each gives its central square (of `crop` pixels, if set), resized to `size`, in colour or grey. Where pictures
-    lie in several subfolders, the subfolder is a factor. In a config: {name: from_folder, path: ~/pictures, size: 64}.
+    Each gives its central square, resized. Where pictures lie in several subfolders, the subfolder is a factor. In a
+    config: {name: from_folder, path: ~/pictures, size: 64}.
+
+    Args:
+        path: The folder.
+        size: The side of the pictures in pixels.
+        channels: 3 for colour, 1 for grey.
+        crop: The side of the central square to cut out first; as large as possible if not given.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DataError: If the folder has no pictures, one is damaged, or the size is out of range.
     """
     check_choice("channels", channels, (1, 3))
     place = Path(path).expanduser()
@@ -105,12 +175,12 @@ def from_folder(*, path: str, size: int = 64, channels: Literal[1, 3] = 3, crop:
     groups = sorted({str(file.parent.relative_to(place)) for file in files})
     labels = np.array([[groups.index(str(file.parent.relative_to(place)))] for file in files])
 
-    def decode(paths: list[Path]) -> Pictures:
+    def decode(paths: list[Path]) -> PictureStream:
         def chunks() -> Iterator[NDArray[np.uint8]]:
             for file in paths:
                 yield picture(file, file, size=size, channels=channels, crop=crop)[None]
 
-        return Pictures((len(paths), channels, size, size), np.uint8, chunks())
+        return PictureStream((len(paths), channels, size, size), np.uint8, chunks())
 
     found = decoded(f"own-{name_of(place)}-{size}-{channels}-{crop or 0}", (), decode, places=files)
     space = FactorSpace(("folder",), (len(groups),), values=(np.array(groups),), table=labels)
@@ -226,7 +296,21 @@ def open_picture(content: bytes | Path, path: Path, *, mode: Literal["L", "RGB"]
 def picture(
     content: bytes | Path, path: Path, *, size: int, channels: int, crop: int | None = None
 ) -> NDArray[np.uint8]:
-    """Return a picture's central square, `crop` pixels wide if given, as bytes (channels, size, size)."""
+    """Return a picture's central square, resized.
+
+    Args:
+        content: The picture's bytes, or the file they are in.
+        path: What an error calls it.
+        size: The side of the result in pixels.
+        channels: 3 for colour, 1 for grey.
+        crop: The side of the central square to cut out first; as large as possible if not given.
+
+    Returns:
+        Bytes, (channels, size, size).
+
+    Raises:
+        DataError: If the picture is damaged, of another format, or too large.
+    """
     image = open_picture(content, path, mode="L" if channels == 1 else "RGB")
     width, height = image.size
     side = min(width, height, crop or width)
@@ -237,7 +321,15 @@ def picture(
 
 
 def resized(image: NDArray[Any], size: int, *, filter: Filter) -> NDArray[Any]:
-    """Return an image (H, W) or (H, W, 3) with both sides `size`; bytes stay bytes, int32 is rounded and not clipped.
+    """Return an image with both sides of one size; bytes stay bytes, int32 is rounded and not clipped.
+
+    Args:
+        image: The image, (H, W) or (H, W, 3).
+        size: The side of the result in pixels.
+        filter: How pixels are averaged.
+
+    Returns:
+        The image, (size, size) or (size, size, 3).
 
     >>> resized(np.full((96, 96), 7, dtype=np.uint8), 64, filter="lanczos").shape
     (64, 64)
@@ -251,7 +343,19 @@ def resized(image: NDArray[Any], size: int, *, filter: Filter) -> NDArray[Any]:
 
 
 def thumbnail(path: Path, *, width: int, height: int) -> NDArray[np.float32]:
-    """Return a picture in colour shrunk into width x height with its aspect kept, (3, H, W) in [0, 1]."""
+    """Return a picture in colour, shrunk into a rectangle with its aspect kept.
+
+    Args:
+        path: The file of the picture.
+        width: The largest width in pixels.
+        height: The largest height in pixels.
+
+    Returns:
+        The picture, (3, H, W) in [0, 1].
+
+    Raises:
+        DataError: If the picture is damaged, of another format, or too large.
+    """
     image = open_picture(path, path, mode="RGB")
     image.thumbnail((width, height))
     return np.ascontiguousarray(np.asarray(image, dtype=np.float32).transpose(2, 0, 1)) / np.float32(255)

@@ -1,33 +1,37 @@
 """What each dataset is, whether it is ready to use, and how to make it so."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from polarised.data import published, sprites
-from polarised.data.cache import Progress, data_folder, find, obtain, reporting
+from polarised.data.cache import Progress, Source, data_folder, find, obtain, reporting
 from polarised.data.dataset import Dataset
-from polarised.registry import Spec, build, entry
+from polarised.registry import Record, Spec, build, record, records
 
 __all__ = ["Description", "describe", "prepare"]
-
-SOURCES = {**sprites.SOURCES, **published.SOURCES, **published.DIGIT_SOURCES}
-
-
-SPRITES = {"shape": 3, "scale": 6, "orientation": 40, "posX": 32, "posY": 32}
-
-
-MADE_HERE = "made here"
-
-
-DECIDED_BY_YOU = "yours"
 
 
 @dataclass(frozen=True)
 class Description:
-    """One line of the catalogue of datasets; `images` 0 and an empty shape mean that your files decide."""
+    """One line of the catalogue of datasets, and how it stands on this machine.
+
+    Args:
+        name: What a config calls it.
+        title: Its name as people write it.
+        summary: What it shows, in a few words.
+        images: The number of images as published; 0 where your files decide.
+        shape: The shape of one image; empty where your files decide.
+        factors: The size of each factor by its name.
+        licence: The terms of its publisher.
+        citation: The key of the work to cite.
+        ready: Whether it can be used without a network.
+        files: The names of the files it is read from.
+        folder: Where they are looked for.
+        pages: Where they can be had.
+    """
 
     name: str
     title: str
+    summary: str
     images: int
     shape: tuple[int, ...]
     factors: dict[str, int]
@@ -39,116 +43,78 @@ class Description:
     pages: tuple[str, ...] = ()
 
 
-_ABOUT = (
-    Description("dsprites", "square, ellipse or heart", 737_280, (1, 64, 64), SPRITES, "Apache-2.0", "Matthey2017"),
-    Description(
-        "color_dsprites", "sprites of any colour", 737_280, (3, 64, 64), SPRITES, "Apache-2.0", "Locatello2019"
-    ),
-    Description("noisy_dsprites", "sprites on noise", 737_280, (3, 64, 64), SPRITES, "Apache-2.0", "Locatello2019"),
-    Description(
-        "scream_dsprites",
-        "sprites cut out of The Scream",
-        737_280,
-        (3, 64, 64),
-        SPRITES,
-        "Apache-2.0, painting in the public domain",
-        "Locatello2019",
-    ),
-    Description(
-        "smallnorb",
-        "toys from all sides",
-        48_600,
-        (1, 64, 64),
-        {"category": 5, "elevation": 9, "azimuth": 18, "lighting": 6},
-        "research only",
-        "LeCun2004",
-    ),
-    Description(
-        "cars3d",
-        "cars from all sides",
-        17_568,
-        (3, 64, 64),
-        {"elevation": 4, "azimuth": 24, "object": 183},
-        "not stated",
-        "Reed2015",
-    ),
-    Description(
-        "shapes3d",
-        "a solid in a room",
-        480_000,
-        (3, 64, 64),
-        {"floor_hue": 10, "wall_hue": 10, "object_hue": 10, "scale": 8, "shape": 4, "orientation": 15},
-        "Apache-2.0",
-        "Burgess2018Shapes",
-    ),
-    Description(
-        "celeba", "faces", 202_599, (3, 64, 64), {"40 attributes": 2}, "non-commercial research only", "Liu2015"
-    ),
-    Description("mnist", "handwritten digits", 60_000, (1, 32, 32), {"label": 10}, "CC BY-SA 3.0", "LeCun1998"),
-    Description("fashion_mnist", "pieces of clothing", 60_000, (1, 32, 32), {"label": 10}, "MIT", "Xiao2017"),
-    Description("pinwheel", "arms of a pinwheel", 400, (2,), {"arm": 4}, MADE_HERE, "Mathieu2019"),
-    Description("nonlinear_ica", "mixed sources", 40_000, (5,), {"segment": 40}, MADE_HERE, "Khemakhem2020"),
-    Description(
-        "two_populations",
-        "squares or bars",
-        12_288,
-        (1, 32, 32),
-        {"population": 2, "scale": 6, "posX": 32, "posY": 32, "height": 32},
-        MADE_HERE,
-        "Bonheme2023BeMoreActive",
-    ),
-    Description("linear_gaussian", "the best VAE is known", 4000, (8,), {}, MADE_HERE, "Tipping1999"),
-    Description("from_folder", "your pictures", 0, (), {}, DECIDED_BY_YOU, ""),
-    Description("from_npz", "your arrays", 0, (), {}, DECIDED_BY_YOU, ""),
-)
-
-
 def describe() -> list[Description]:
     """Return what is known of every dataset, without loading any.
+
+    Returns:
+        One description for each dataset, in the order of the catalogue.
 
     >>> [about.name for about in describe() if about.ready][:3]
     ['dsprites', 'color_dsprites', 'noisy_dsprites']
     """
-    return [_located(about) for about in _ABOUT]
+    return [_described(each) for each in records("dataset")]
 
 
 def prepare(dataset: Spec, *, progress: Progress | None = None, mirror: str | None = None) -> Dataset:
-    """Download and decode a dataset, by name or with settings as in a config, so that it is ready without a network.
+    """Download and decode a dataset, so that it is ready without a network.
 
-    `progress` is told how far it is; `mirror` is the address of a folder that has the files.
+    Args:
+        dataset: Its name, or a mapping with its name and settings, as in a config.
+        progress: Called with what is being done, how much is done and how much there is.
+        mirror: The address or path of a folder that has the files.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        ConfigError: If there is no such dataset, or a setting does not fit.
+        DownloadError: If a file is not on this machine and cannot be downloaded.
 
     >>> len(prepare({"name": "pinwheel", "points": 50}))
     200
     """
-    name = dataset if isinstance(dataset, str) else str(dataset.get("name"))
-    entry("dataset", name)
+    known = record("dataset", dataset if isinstance(dataset, str) else str(dataset.get("name")))
     with reporting(progress):
-        if ":" not in name and not _ready(name):
-            for source in SOURCES[name]:
+        if not _ready(known):
+            for source in _sources(known):
                 obtain(source, mirror=mirror)
         made = build("dataset", dataset)
     assert isinstance(made, Dataset)
     return made
 
 
-def _located(about: Description) -> Description:
-    sources = SOURCES.get(about.name, ())
-    places = {Path(source.file).parent for source in sources}
-    return replace(
-        about,
-        ready=_ready(about.name),
+def _described(known: Record) -> Description:
+    sources, facts = _sources(known), known.facts
+    return Description(
+        name=known.name,
+        title=known.title,
+        summary=known.summary,
+        images=facts.get("images", 0),
+        shape=facts.get("shape", ()),
+        factors=dict(facts.get("factors", {})),
+        licence=facts.get("licence", "not stated"),
+        citation=next(iter(known.reference_keys), ""),
+        ready=_ready(known),
         files=tuple(Path(source.file).name for source in sources),
-        folder=", ".join(str(data_folder() / place) for place in sorted(places)),
+        folder=", ".join(str(data_folder() / place) for place in sorted({Path(s.file).parent for s in sources})),
         pages=tuple(dict.fromkeys(source.page for source in sources if source.page)),
     )
 
 
-def _ready(name: str) -> bool:
-    sources = () if name == "dsprites" else SOURCES.get(name, ())
+def _sources(known: Record) -> tuple[Source, ...]:
+    return tuple(known.facts.get("sources", ()))
+
+
+def _ready(known: Record) -> bool:
+    if "files" not in known.needs:
+        return True
     folder = data_folder() / "decoded"
-    decoded = any(path.name.partition("-")[0] == name for path in folder.glob("[!.]*")) if folder.is_dir() else False
-    by_hand = {"cars3d": "cars", "celeba": "celeba/img_align_celeba"}.get(name)
-    unpacked = find(by_hand) if by_hand else None
-    if unpacked is not None and any(unpacked.glob("*.mat" if name == "cars3d" else "*.jpg")):
-        sources = sources[1:]
-    return decoded or all(find(source.file) is not None for source in sources)
+    if folder.is_dir() and any(path.name.partition("-")[0] == known.name for path in folder.glob("[!.]*")):
+        return True
+    sources = _sources(known)
+    if by_hand := known.facts.get("by_hand"):
+        place, _, pattern = by_hand.rpartition("/")
+        unpacked = find(place)
+        if unpacked is not None and any(unpacked.glob(pattern)):
+            sources = sources[1:]
+    return all(find(source.file) is not None for source in sources)

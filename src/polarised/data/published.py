@@ -1,4 +1,4 @@
-"""Pictures of toys, cars, rooms and faces: published files, decoded once."""
+"""PictureStream of toys, cars, rooms and faces: published files, decoded once."""
 
 import re
 from collections import Counter
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from polarised._io.files import contained
 from polarised._io.hdf5 import hdf5_array
 from polarised._io.readers import idx, mat_array, norb_matrix, refusal, refusing, tar_members, zip_members
-from polarised.data.cache import Decoded, Pictures, Source, as_unit_interval, decoded, find, missing
+from polarised.data.cache import Decoded, PictureStream, Source, as_unit_interval, decoded, find, missing
 from polarised.data.dataset import Dataset, FactorSpace, check_choice, check_counts
 from polarised.data.own import picture, resized
 from polarised.errors import DataError
 from polarised.registry import register
 
-__all__ = ["DIGIT_SOURCES", "SOURCES", "cars3d", "celeba", "fashion_mnist", "mnist", "shapes3d", "smallnorb"]
+__all__ = ["cars3d", "celeba", "fashion_mnist", "mnist", "shapes3d", "smallnorb"]
 
 NORB_PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
 
@@ -53,49 +53,76 @@ def _norb_source(chunk: str, part: str) -> Source:
     return Source(f"small_norb/{name}", (f"{NORB_PAGE}{name}",), NORB_PAGE, md5=published, content=f"md5:{held}")
 
 
-SOURCES = {
-    "smallnorb": tuple(_norb_source(chunk, part) for chunk in NORB_CHUNKS for part in ("dat", "cat", "info")),
-    "cars3d": (
-        Source(
-            "cars/nips2015-analogy-data.tar.gz",
-            # Published without https, which is asked first all the same; the digest tells who has answered.
-            (CARS_ADDRESS, CARS_ADDRESS.replace("https://", "http://")),
-            CARS_ADDRESS,
-            md5="4e866a7919c1beedf53964e6f7a23686",
-        ),
-    ),
-    "shapes3d": (
-        Source(
-            "3dshapes/3dshapes.h5",
-            (SHAPES_ADDRESS,),
-            SHAPES_ADDRESS,
-            sha256="0a0f6ed98baff276a50f3a081a7434d788da63cb135a98189b2a5b5769be1785",
-            md5="099a2078d58cec4daad0702c55d06868",
-        ),
-    ),
-    # Published behind a form: to be fetched by hand.
-    "celeba": (
-        Source("celeba/img_align_celeba.zip", page=CELEBA_PAGE, md5="00d2c5bc6d35e252742224ab0c1e8fcb"),
-        Source("celeba/list_attr_celeba.txt", page=CELEBA_PAGE, md5="75e246fa4810816ffd6ee81facbd244c"),
-    ),
-}
+NORB_FILES = tuple(_norb_source(chunk, part) for chunk in NORB_CHUNKS for part in ("dat", "cat", "info"))
 
 
-@register("dataset")
+CARS_FILE = Source(
+    "cars/nips2015-analogy-data.tar.gz",
+    # Published without https, which is asked first all the same; the digest tells who has answered.
+    (CARS_ADDRESS, CARS_ADDRESS.replace("https://", "http://")),
+    CARS_ADDRESS,
+    md5="4e866a7919c1beedf53964e6f7a23686",
+)
+
+
+SHAPES_FILE = Source(
+    "3dshapes/3dshapes.h5",
+    (SHAPES_ADDRESS,),
+    SHAPES_ADDRESS,
+    sha256="0a0f6ed98baff276a50f3a081a7434d788da63cb135a98189b2a5b5769be1785",
+    md5="099a2078d58cec4daad0702c55d06868",
+)
+
+
+# Published behind a form: to be fetched by hand.
+CELEBA_FILES = (
+    Source("celeba/img_align_celeba.zip", page=CELEBA_PAGE, md5="00d2c5bc6d35e252742224ab0c1e8fcb"),
+    Source("celeba/list_attr_celeba.txt", page=CELEBA_PAGE, md5="75e246fa4810816ffd6ee81facbd244c"),
+)
+
+
+NORB_FACTORS = {"category": 5, "elevation": 9, "azimuth": 18, "lighting": 6}
+
+
+SHAPES_FACTORS = {"floor_hue": 10, "wall_hue": 10, "object_hue": 10, "scale": 8, "shape": 4, "orientation": 15}
+
+
+@register(
+    "dataset",
+    title="smallNORB",
+    summary="toys from all sides",
+    needs=("files",),
+    references=("LeCun2004",),
+    images=48_600,
+    shape=(1, 64, 64),
+    factors=NORB_FACTORS,
+    licence="research only",
+    sources=NORB_FILES,
+    example={"partial": True},
+)
 def smallnorb(*, clipped: bool = True, partial: bool = False) -> Dataset:
     """Return smallNORB: 48,600 grey pictures of 50 toys, both published parts joined, camera 0 [LeCun2004].
 
-    Shrunk from 96 to 64 pixels by Lanczos. `clipped=False` is the path of the reference implementation, which keeps the
-    overshoot of the filter, so that pixels leave [0, 1] [Locatello2019]. The ten instances of a category are
-    nuisance: combinations of the four factors have ten pictures each. `partial` accepts fewer pictures.
+    Shrunk from 96 to 64 pixels by Lanczos. The ten instances of a category are nuisance: combinations of the four
+    factors have ten pictures each.
+
+    Args:
+        clipped: Whether pixels are held to [0, 1]; False is the path of the reference implementation, which keeps the
+            overshoot of the filter [Locatello2019].
+        partial: Accept fewer pictures than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If a file is not here and cannot be downloaded.
+        DataError: If a file is damaged, or pictures are missing.
     """
-    found = decoded(
-        "smallnorb" if clipped else "smallnorb-unclipped", SOURCES["smallnorb"], lambda paths: _norb(paths, clipped)
-    )
+    found = decoded("smallnorb" if clipped else "smallnorb-unclipped", NORB_FILES, lambda paths: _norb(paths, clipped))
     _check_count("smallnorb", len(found.images), 48_600, partial)
     space = FactorSpace(
-        ("category", "elevation", "azimuth", "lighting"),
-        (5, 9, 18, 6),
+        tuple(NORB_FACTORS),
+        tuple(NORB_FACTORS.values()),
         values=(
             np.array(["animal", "human", "plane", "truck", "car"]),
             np.arange(30, 75, 5),
@@ -107,30 +134,75 @@ def smallnorb(*, clipped: bool = True, partial: bool = False) -> Dataset:
     return _dataset("smallnorb", found, space)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Cars3D",
+    summary="cars from all sides",
+    needs=("files",),
+    references=("Reed2015",),
+    images=17_568,
+    shape=(3, 64, 64),
+    factors={"elevation": 4, "azimuth": 24, "object": 183},
+    licence="not stated",
+    sources=(CARS_FILE,),
+    by_hand="cars/*.mat",
+    example={"partial": True},
+)
 def cars3d(*, partial: bool = False) -> Dataset:
     """Return Cars3D: 183 car models seen from 4 elevations and 24 azimuths, in colour, 64x64 [Reed2015].
 
     The object index follows the sorted names of the files; the reference implementation takes them as the folder
-    lists them, so its objects are numbered otherwise on some machines. `partial` accepts fewer cars.
+    lists them, so its objects have other numbers on some machines.
+
+    Args:
+        partial: Accept fewer cars than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If the file is not here and cannot be downloaded.
+        DataError: If a file is damaged, or cars are missing.
     """
     folder = find("cars")
     files = sorted(folder.glob("*.mat")) if folder is not None else []
-    found = decoded("cars3d", SOURCES["cars3d"], _cars, places=files)
+    found = decoded("cars3d", (CARS_FILE,), _cars, places=files)
     objects = len(found.images) // (4 * 24)
     _check_count("cars3d", objects, 183, partial)
     return _dataset("cars3d", found, FactorSpace(("elevation", "azimuth", "object"), (4, 24, objects)))
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Shapes3D",
+    summary="a solid in a room",
+    needs=("files",),
+    references=("Burgess2018Shapes",),
+    images=480_000,
+    shape=(3, 64, 64),
+    factors=SHAPES_FACTORS,
+    licence="Apache-2.0",
+    sources=(SHAPES_FILE,),
+    example={"partial": True},
+)
 def shapes3d(*, partial: bool = False) -> Dataset:
     """Return Shapes3D: 480,000 pictures of a solid in a room, in colour, 64x64 [Burgess2018Shapes].
 
-    The published .h5 is read piece by piece, never whole. `partial` accepts fewer pictures.
+    The published .h5 is read piece by piece, never whole.
+
+    Args:
+        partial: Accept fewer pictures than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If the file is not here and cannot be downloaded.
+        DataError: If the file is damaged, or pictures are missing.
     """
-    found = decoded("shapes3d", SOURCES["shapes3d"], _shapes)
+    found = decoded("shapes3d", (SHAPES_FILE,), _shapes)
     _check_count("shapes3d", len(found.images), 480_000, partial)
-    names = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")
+    names = tuple(SHAPES_FACTORS)
     values = tuple(np.array(found.values[name]) for name in names)
     table = _table(found)
     whole = FactorSpace(names, tuple(len(of) for of in values), values=values)
@@ -139,19 +211,43 @@ def shapes3d(*, partial: bool = False) -> Dataset:
     return _dataset("shapes3d", found, FactorSpace(names, whole.sizes, values=values, table=table))
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="CelebA",
+    summary="faces",
+    needs=("files",),
+    references=("Liu2015",),
+    images=202_599,
+    shape=(3, 64, 64),
+    factors={"40 attributes": 2},
+    licence="non-commercial research only",
+    sources=CELEBA_FILES,
+    by_hand="celeba/img_align_celeba/*.jpg",
+    example={"partial": True},
+)
 def celeba(*, size: int = 64, crop: int = 148, partial: bool = False) -> Dataset:
     """Return CelebA: 202,599 aligned faces in colour with 40 attributes as factors of size 2 [Liu2015].
 
-    The central square of `crop` pixels, shrunk to `size`. Pictures come from `img_align_celeba.zip` or a folder of the
-    same name, attributes from `list_attr_celeba.txt`. `partial` accepts fewer pictures.
+    PictureStream come from `img_align_celeba.zip` or a folder of the same name, attributes from `list_attr_celeba.txt`.
+
+    Args:
+        size: The side of the pictures in pixels.
+        crop: The side of the central square to cut out first, in pixels of the published pictures.
+        partial: Accept fewer pictures than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If a file is not here: they have to be fetched by hand.
+        DataError: If a file is damaged, or pictures are missing.
     """
     check_counts(size=size, crop=crop)
     folder, attributes = find("celeba/img_align_celeba"), find("celeba/list_attr_celeba.txt")
     if folder is not None and attributes is None:
-        raise missing(SOURCES["celeba"][1])
+        raise missing(CELEBA_FILES[1])
     places = [folder, attributes] if folder is not None and attributes is not None else []
-    found = decoded(f"celeba-{crop}-{size}", SOURCES["celeba"], lambda paths: _faces(paths, size, crop), places=places)
+    found = decoded(f"celeba-{crop}-{size}", CELEBA_FILES, lambda paths: _faces(paths, size, crop), places=places)
     _check_count("celeba", len(found.images), 202_599, partial)
     names = tuple(found.values)
     return _dataset("celeba", found, FactorSpace(names, (2,) * len(names), table=_table(found)))
@@ -176,7 +272,7 @@ def _check_count(name: str, came: int, published: int, partial: bool) -> None:
         )
 
 
-def _norb(paths: list[Path], clipped: bool) -> Pictures:
+def _norb(paths: list[Path], clipped: bool) -> PictureStream:
     triples = [paths[:3], paths[3:]]
     tables = []
     count = 0
@@ -188,7 +284,7 @@ def _norb(paths: list[Path], clipped: bool) -> Pictures:
                 raise refusal(rows.path, f"{kind} numbers of shape {expected}", f"{rows.dtype} of {rows.shape}")
         about = info.whole()
         table = np.column_stack([cat.whole(), about[:, 1], about[:, 2] // 2, about[:, 3]])
-        if (about[:, 2] % 2).any() or (table < 0).any() or (table >= (5, 9, 18, 6)).any():
+        if (about[:, 2] % 2).any() or (table < 0).any() or (table >= tuple(NORB_FACTORS.values())).any():
             raise refusal(details, "smallNORB labels", "labels out of range")
         tables.append(table.astype(np.uint8))
         count += dat.shape[0]
@@ -200,10 +296,10 @@ def _norb(paths: list[Path], clipped: bool) -> Pictures:
                 small = np.stack([resized(image, 64, filter="lanczos") for image in first])
                 yield small[:, None].astype(np.uint8 if clipped else np.int16)
 
-    return Pictures((count, 1, 64, 64), np.uint8 if clipped else np.int16, chunks(), np.concatenate(tables))
+    return PictureStream((count, 1, 64, 64), np.uint8 if clipped else np.int16, chunks(), np.concatenate(tables))
 
 
-def _cars(paths: list[Path]) -> Pictures:
+def _cars(paths: list[Path]) -> PictureStream:
     members = _members_of_tar(paths[0]) if paths[0].suffix != ".mat" else ((p.name, p.read_bytes(), p) for p in paths)
     cars: dict[str, NDArray[np.uint8]] = {}
     for name, content, path in members:
@@ -218,7 +314,7 @@ def _cars(paths: list[Path]) -> Pictures:
         raise refusal(paths[0], "car_*_mesh.mat files", "none")
     by_name = [cars[name] for name in sorted(cars)]
     chunks = (np.stack([car[view] for car in by_name]) for view in range(96))
-    return Pictures((96 * len(cars), 3, 64, 64), np.uint8, chunks)
+    return PictureStream((96 * len(cars), 3, 64, 64), np.uint8, chunks)
 
 
 def _members_of_tar(path: Path) -> Iterator[tuple[str, bytes, Path]]:
@@ -227,12 +323,12 @@ def _members_of_tar(path: Path) -> Iterator[tuple[str, bytes, Path]]:
             yield PurePosixPath(name).name, content, path
 
 
-def _shapes(paths: list[Path]) -> Pictures:
+def _shapes(paths: list[Path]) -> PictureStream:
     path = paths[0]
-    names = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")
+    names = tuple(SHAPES_FACTORS)
     images, labels = (hdf5_array(path, key) for key in ("images", "labels"))
     count = images.shape[0]
-    if images.shape != (count, 64, 64, 3) or images.dtype != np.uint8 or labels.shape != (count, 6):
+    if images.shape != (count, 64, 64, 3) or images.dtype != np.uint8 or labels.shape != (count, 6) or not count:
         came = f"images {images.dtype} {images.shape}, labels {labels.shape}"
         raise refusal(path, "bytes (n, 64, 64, 3) and labels (n, 6)", came)
     columns = labels.whole().astype(np.float64)
@@ -242,10 +338,10 @@ def _shapes(paths: list[Path]) -> Pictures:
     chunks = (rows.transpose(0, 3, 1, 2) for rows in images.in_rows(1000))
     factors = np.stack(table, axis=1).astype(np.min_scalar_type(count))
     known = {name: of.tolist() for name, of in zip(names, values, strict=True)}
-    return Pictures((count, 3, 64, 64), np.uint8, chunks, factors, known)
+    return PictureStream((count, 3, 64, 64), np.uint8, chunks, factors, known)
 
 
-def _faces(paths: list[Path], size: int, crop: int) -> Pictures:
+def _faces(paths: list[Path], size: int, crop: int) -> PictureStream:
     place, attributes = paths
     names, files, table = _attributes(attributes)
     contents: Iterable[tuple[str, bytes | Path]] = (
@@ -263,7 +359,7 @@ def _faces(paths: list[Path], size: int, crop: int) -> Pictures:
             where = content if isinstance(content, Path) else place / name
             yield picture(content, where, size=size, channels=3, crop=crop)[None]
 
-    return Pictures((len(files), 3, size, size), np.uint8, chunks(), table, {name: [-1, 1] for name in names})
+    return PictureStream((len(files), 3, size, size), np.uint8, chunks(), table, {name: [-1, 1] for name in names})
 
 
 def _attributes(path: Path) -> tuple[list[str], list[str], NDArray[np.uint8]]:
@@ -288,7 +384,7 @@ SHA256 = {
 }
 
 
-# Of what the files hold: mirrors compress it otherwise.
+# Of what the files hold: mirrors compress it in other ways.
 CONTENT = {
     "train-images-idx3-ubyte.gz": "sha256:ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte.gz": "sha256:65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -325,22 +421,22 @@ FASHION_FOLDERS = (
 )
 
 
-DIGIT_SOURCES = {
-    "mnist": tuple(
-        Source(
-            f"mnist/{name}",
-            tuple(folder + name for folder in MNIST_FOLDERS),
-            MNIST_PAGE,
-            sha256=digest,
-            content=CONTENT[name],
-        )
-        for name, digest in SHA256.items()
-    ),
-    "fashion_mnist": tuple(
-        Source(f"fashion_mnist/{name}", tuple(folder + name for folder in FASHION_FOLDERS), FASHION_PAGE, md5=digest)
-        for name, digest in FASHION_MD5.items()
-    ),
-}
+MNIST_FILES = tuple(
+    Source(
+        f"mnist/{name}",
+        tuple(folder + name for folder in MNIST_FOLDERS),
+        MNIST_PAGE,
+        sha256=digest,
+        content=CONTENT[name],
+    )
+    for name, digest in SHA256.items()
+)
+
+
+FASHION_FILES = tuple(
+    Source(f"fashion_mnist/{name}", tuple(folder + name for folder in FASHION_FOLDERS), FASHION_PAGE, md5=digest)
+    for name, digest in FASHION_MD5.items()
+)
 
 
 CLOTHES = ["T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Boot"]
@@ -349,29 +445,79 @@ CLOTHES = ["T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
 Split = Literal["train", "test"]
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="MNIST",
+    summary="handwritten digits",
+    needs=("files",),
+    references=("LeCun1998",),
+    images=60_000,
+    shape=(1, 32, 32),
+    factors={"label": 10},
+    licence="CC BY-SA 3.0",
+    sources=MNIST_FILES,
+    example={"partial": True},
+)
 def mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> Dataset:
-    """Return MNIST: 60,000 (test: 10,000) handwritten digits, grey, resized from 28 pixels to `size` [LeCun1998].
+    """Return MNIST: 60,000 (test: 10,000) handwritten digits, grey, resized from 28 pixels [LeCun1998].
 
-    Read from the four published idx files, compressed or not. `partial` accepts fewer pictures.
+    Read from the four published idx files, compressed or not.
+
+    Args:
+        size: The side of the pictures in pixels; 28 is the original.
+        split: The 60,000 pictures for training or the 10,000 for testing.
+        partial: Accept fewer pictures than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If a file is not here and cannot be downloaded.
+        DataError: If a file is damaged, or pictures are missing.
     """
-    return _labelled("mnist", [str(digit) for digit in range(10)], size, split, partial)
+    return _labelled("mnist", MNIST_FILES, [str(digit) for digit in range(10)], size, split, partial)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Fashion-MNIST",
+    summary="pieces of clothing",
+    needs=("files",),
+    references=("Xiao2017",),
+    images=60_000,
+    shape=(1, 32, 32),
+    factors={"label": 10},
+    licence="MIT",
+    sources=FASHION_FILES,
+    example={"partial": True},
+)
 def fashion_mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> Dataset:
-    """Return Fashion-MNIST: 60,000 (test: 10,000) pieces of clothing, grey, resized to `size` [Xiao2017].
+    """Return Fashion-MNIST: 60,000 (test: 10,000) pieces of clothing, grey, resized [Xiao2017].
 
     [Mathieu2019] trains on 32x32. The files bear the names of MNIST's in a folder of their own.
+
+    Args:
+        size: The side of the pictures in pixels; 28 is the original.
+        split: The 60,000 pictures for training or the 10,000 for testing.
+        partial: Accept fewer pictures than were published.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If a file is not here and cannot be downloaded.
+        DataError: If a file is damaged, or pictures are missing.
     """
-    return _labelled("fashion_mnist", CLOTHES, size, split, partial)
+    return _labelled("fashion_mnist", FASHION_FILES, CLOTHES, size, split, partial)
 
 
-def _labelled(name: str, labels: list[str], size: int, split: Split, partial: bool) -> Dataset:
+def _labelled(
+    name: str, files: tuple[Source, ...], labels: list[str], size: int, split: Split, partial: bool
+) -> Dataset:
     check_choice("split", split, ("train", "test"))
     if not 1 <= size <= 1024:
         raise DataError(f"expected a size between 1 and 1024 pixels for {name}, got {size}; 28 is the original")
-    sources = DIGIT_SOURCES[name][:2] if split == "train" else DIGIT_SOURCES[name][2:]
+    sources = files[:2] if split == "train" else files[2:]
     found = decoded(f"{name}-{split}-{size}", sources, lambda paths: _digits(paths, size))
     published = 60_000 if split == "train" else 10_000
     if len(found.images) != published and not partial:
@@ -383,7 +529,7 @@ def _labelled(name: str, labels: list[str], size: int, split: Split, partial: bo
     return Dataset(name, (1, size, size), len(found.images), as_unit_interval(found.images), factor_space=space)
 
 
-def _digits(paths: list[Path], size: int) -> Pictures:
+def _digits(paths: list[Path], size: int) -> PictureStream:
     images, labels = idx(paths[0]), idx(paths[1])
     count = images.shape[0]
     if len(images.shape) != 3 or images.shape[1:] != (28, 28):
@@ -394,4 +540,4 @@ def _digits(paths: list[Path], size: int) -> Pictures:
     if table.max() > 9:
         raise refusal(paths[1], "labels 0 to 9", f"{table.max()}")
     chunks = (np.stack([resized(one, size, filter="bilinear") for one in rows])[:, None] for rows in images.chunks)
-    return Pictures((count, 1, size, size), np.uint8, chunks, table)
+    return PictureStream((count, 1, size, size), np.uint8, chunks, table)

@@ -18,22 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.readers import npz_member, refusal
-from polarised.data.cache import Pictures, Source, decoded, name_of, obtain
+from polarised.data.cache import PictureStream, Source, decoded, name_of, obtain
 from polarised.data.dataset import Dataset, FactorSpace, check_choice
 from polarised.data.own import thumbnail
 from polarised.errors import DataError, DownloadError
 from polarised.registry import register
 
 __all__ = [
-    "SOURCES",
     "SPACE",
     "color_dsprites",
     "draw",
-    "draw_packed",
     "dsprites",
     "halved",
     "noisy_dsprites",
     "rows",
+    "rows_packed",
     "scream_dsprites",
     "unpacked",
 ]
@@ -73,7 +72,16 @@ SPACE = FactorSpace(
 
 
 def draw(indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return the images of these indices, (n, 1, 64, 64), lit pixels 1 and the others 0.
+    """Return the images of some indices, lit pixels 1 and the others 0.
+
+    Args:
+        indices: Indices of the 737,280 images.
+
+    Returns:
+        Bytes 0 and 1, (n, 1, 64, 64).
+
+    Raises:
+        DataError: If an index is out of range.
 
     >>> int(draw(np.array([0])).sum())
     100
@@ -82,7 +90,13 @@ def draw(indices: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def unpacked(bits: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """Return images (n, 1, 64, 64) from rows of bits (n, 64).
+    """Return images from rows of bits.
+
+    Args:
+        bits: Rows of bits, (n, 64): bit j of row i is the pixel in column j.
+
+    Returns:
+        Bytes 0 and 1, (n, 1, 64, 64).
 
     >>> unpacked(np.full((1, 64), 2, dtype=np.uint64))[0, 0, 0, :3]
     array([0, 1, 0], dtype=uint8)
@@ -91,16 +105,33 @@ def unpacked(bits: NDArray[np.uint64]) -> NDArray[np.uint8]:
     return pixels.reshape(-1, 1, SIDE, SIDE)
 
 
-def halved(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return images (n, 1, 64, 64) of 0 and 1 at half the size: the mean of every 2x2 pixels.
+def halved(bits: NDArray[np.uint64]) -> NDArray[np.float32]:
+    """Return images of half the side from rows of bits: the mean of every 2x2 pixels.
 
-    >>> halved(np.eye(64, dtype=np.uint8)[None, None])[0, 0, 0, :2]
+    Args:
+        bits: Rows of bits, (n, 64).
+
+    Returns:
+        Images of 0, 1/4, 1/2, 3/4 and 1, (n, 1, 32, 32).
+
+    >>> halved(np.uint64(1) << np.arange(64, dtype=np.uint64)[None])[0, 0, 0, :2]
     array([0.5, 0. ], dtype=float32)
     """
-    # Two bytes of a row are one integer of 16 bits, so that they are added without a step over every second pixel.
-    pairs = (images[:, :, ::2] + images[:, :, 1::2]).view(np.uint16)
-    means: NDArray[np.float32] = ((pairs + (pairs >> 8)) & 0xFF).astype(np.float32)
-    means *= np.float32(0.25)
+    upper, lower = (
+        np.ascontiguousarray(bits.reshape(-1)[first::2], dtype="<u8").view(np.uint8).astype(np.intp) for first in (0, 1)
+    )
+    # Eight pixels of a row and the eight below them are a number of 16 bits, which stands for four means.
+    lower <<= 8
+    lower |= upper
+    means: NDArray[np.float32] = _means().take(lower).view(np.float32)
+    return means.reshape(-1, 1, SIDE // 2, SIDE // 2)
+
+
+@cache
+def _means() -> NDArray[np.complex128]:
+    """The means of the four squares of 2x2 that a number of 16 bits stands for, four floats as one element of 1 MB."""
+    pixels = np.unpackbits(np.arange(2**16, dtype="<u2").view(np.uint8), bitorder="little").reshape(-1, 2, 4, 2)
+    means: NDArray[np.complex128] = pixels.mean(axis=(1, 3), dtype=np.float32).view(np.complex128)[:, 0]
     return means
 
 
@@ -108,6 +139,15 @@ def rows(indices: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the images as rows of bits, (n, 64): bit j of row i is the pixel in column j.
 
     A row is the sum over its crossings of +2^column on the way down and -2^column on the way up, modulo 2^64.
+
+    Args:
+        indices: Indices of the 737,280 images.
+
+    Returns:
+        Rows of bits, (n, 64).
+
+    Raises:
+        DataError: If an index is out of range.
 
     >>> bin(rows(np.array([0]))[0, 16])
     '0b111111111100000000000'
@@ -209,18 +249,26 @@ TALLEST = 29
 CHUNK = 8192
 
 
-def draw_packed(indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return the same images as `sprites.draw`, from the table.
+def rows_packed(indices: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return the same rows of bits as `rows`, from a table of 87 MB that is made when it is first used.
+
+    Args:
+        indices: Indices of the 737,280 images.
+
+    Returns:
+        Rows of bits, (n, 64).
 
     >>> indices = np.array([0, 400_000, 737_279])
-    >>> bool((draw_packed(indices) == draw(indices)).all())
+    >>> bool((rows_packed(indices) == rows(indices)).all())
     True
     """
     table = _packed_table()
-    rows = table.rows[indices].astype(np.uint64) << table.left[indices].astype(np.uint64)[:, None]
-    filled = np.zeros((len(indices), SIDE), dtype=np.uint64)
-    np.put_along_axis(filled, table.top[indices].astype(np.int64)[:, None] + np.arange(TALLEST), rows, axis=1)
-    return unpacked(filled)
+    lit = table.rows.take(indices, axis=0).astype(np.uint64)
+    lit <<= table.left.take(indices).astype(np.uint64)[:, None]
+    filled = np.zeros(len(indices) * SIDE, dtype=np.uint64)
+    first = np.arange(0, len(filled), SIDE) + table.top.take(indices)
+    filled[first[:, None] + np.arange(TALLEST)] = lit
+    return filled.reshape(-1, SIDE)
 
 
 class _PackedTable(NamedTuple):
@@ -257,21 +305,19 @@ DSPRITES_PAGE = "https://github.com/deepmind/dsprites-dataset"
 SCREAM_ADDRESS = "https://upload.wikimedia.org/wikipedia/commons/f/f4/The_Scream.jpg"
 
 
-SOURCES = {
-    "dsprites": (
-        Source(
-            f"dsprites/{PUBLISHED}",
-            (f"{DSPRITES_PAGE}/raw/master/{PUBLISHED}",),
-            DSPRITES_PAGE,
-            md5="7da33b31b13a06f4b04a70402ce90c2e",
-        ),
-    ),
-    # An encyclopedia's copy of a painting, which may be scanned anew: its first download is trusted.
-    "scream_dsprites": (Source("scream/scream.jpg", (SCREAM_ADDRESS,), SCREAM_ADDRESS),),
-}
+DSPRITES_FILE = Source(
+    f"dsprites/{PUBLISHED}",
+    (f"{DSPRITES_PAGE}/raw/master/{PUBLISHED}",),
+    DSPRITES_PAGE,
+    md5="7da33b31b13a06f4b04a70402ce90c2e",
+)
 
 
-Bytes = NDArray[np.uint8]
+# An encyclopedia's copy of a painting, which may be scanned anew: its first download is trusted.
+SCREAM_FILE = Source("scream/scream.jpg", (SCREAM_ADDRESS,), SCREAM_ADDRESS)
+
+
+FACTORS = dict(zip(SPACE.names, SPACE.sizes, strict=True))
 
 
 Floats = NDArray[np.float32]
@@ -280,7 +326,18 @@ Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="dSprites",
+    summary="square, ellipse or heart",
+    references=("Matthey2017",),
+    images=737_280,
+    shape=(1, 64, 64),
+    factors=FACTORS,
+    licence="Apache-2.0",
+    sources=(DSPRITES_FILE,),
+    example=({}, {"size": 32}),
+)
 def dsprites(
     *,
     size: Literal[64, 32] = 64,
@@ -290,9 +347,19 @@ def dsprites(
 ) -> Dataset:
     """Return dSprites: 737,280 binary images of a square, an ellipse or a heart [Matthey2017].
 
-    The images are drawn when asked for; `source` "packed" keeps a table of 87 MB, "file" reads the published .npz (or
-    the one at `path`), of which some tens of images differ from the drawn ones by a pixel. `size` 32 takes the
-    mean of every 2x2 pixels. `partial` accepts a file with fewer images.
+    Args:
+        size: The side of the images; 32 takes the mean of every 2x2 pixels.
+        source: "drawn" draws the images when they are asked for; "packed" keeps a table of 87 MB; "file" reads the
+            published .npz, of which some tens of images differ from the drawn ones by a pixel.
+        path: The published .npz, where it is not in the data folder.
+        partial: Accept a file with fewer images.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        ConfigError: If a setting is none of its choices.
+        DataError: If the file is damaged, or images are missing.
 
     >>> dataset = dsprites()
     >>> dataset.shape, len(dataset), dataset.factor_space.names
@@ -301,22 +368,33 @@ def dsprites(
     check_choice("size", size, (64, 32))
     check_choice("source", source, ("drawn", "packed", "file"))
     space = SPACE
-    masks: Callable[[Indices], Bytes] = draw_packed if source == "packed" else draw
+    bits: Callable[[Indices], NDArray[np.uint64]] = rows_packed if source == "packed" else rows
     if path is not None or source == "file":
-        space, masks = _from_file(path, partial)
+        space, bits = _from_file(path, partial)
 
     def read(indices: Indices) -> Floats:
-        mask = masks(indices)
-        return mask.astype(np.float32) if size == 64 else halved(mask)
+        return unpacked(bits(indices)).astype(np.float32) if size == 64 else halved(bits(indices))
 
     return Dataset("dsprites", (1, size, size), len(space), read, factor_space=space)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Color-dSprites",
+    summary="sprites of any colour",
+    references=("Locatello2019", "Matthey2017"),
+    images=737_280,
+    shape=(3, 64, 64),
+    factors=FACTORS,
+    licence="Apache-2.0",
+)
 def color_dsprites() -> Dataset:
     """Return dSprites in a random colour on black [Locatello2019; Matthey2017].
 
-    x = mask * u, u ~ Uniform(0.5, 1) a channel
+    x = mask * u, u ~ Uniform(0.5, 1) for each channel
+
+    Returns:
+        The dataset.
 
     >>> color_dsprites().images[[0]].max(axis=(2, 3)).round(2)
     array([[0.71, 0.74, 0.61]], dtype=float32)
@@ -324,11 +402,23 @@ def color_dsprites() -> Dataset:
     return _on_background("color_dsprites", _coloured)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Noisy-dSprites",
+    summary="sprites on noise",
+    references=("Locatello2019", "Matthey2017"),
+    images=737_280,
+    shape=(3, 64, 64),
+    factors=FACTORS,
+    licence="Apache-2.0",
+)
 def noisy_dsprites() -> Dataset:
     """Return dSprites in white on noise [Locatello2019; Matthey2017].
 
-    x = min(mask + u, 1), u ~ Uniform(0, 1) a pixel and channel
+    x = min(mask + u, 1), u ~ Uniform(0, 1) for each pixel and channel
+
+    Returns:
+        The dataset.
 
     >>> noisy_dsprites().batch(0, 2, 0).images.shape
     (2, 3, 64, 64)
@@ -336,14 +426,34 @@ def noisy_dsprites() -> Dataset:
     return _on_background("noisy_dsprites", _noisy)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="Scream-dSprites",
+    summary="sprites cut out of The Scream",
+    needs=("files",),
+    references=("Locatello2019", "Matthey2017"),
+    images=737_280,
+    shape=(3, 64, 64),
+    factors=FACTORS,
+    licence="Apache-2.0, painting in the public domain",
+    sources=(SCREAM_FILE,),
+)
 def scream_dsprites(*, path: str | None = None) -> Dataset:
     """Return dSprites cut out of The Scream [Locatello2019; Matthey2017].
 
     background = (crop + tint) / 2, sprite = 1 - background
 
-    The picture comes from `path` or the data folder, is shrunk into 350x274 and cropped anywhere, tint ~ Uniform(0, 1)
-    a channel.
+    The picture is shrunk into 350x274 and cropped anywhere; tint ~ Uniform(0, 1) for each channel.
+
+    Args:
+        path: The picture, where it is not in the data folder.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DownloadError: If the picture is not here and cannot be downloaded.
+        DataError: If it is damaged, or too small.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -352,7 +462,7 @@ def scream_dsprites(*, path: str | None = None) -> Dataset:
     >>> scream_dsprites(path=str(picture)).shape
     (3, 64, 64)
     """
-    place = Path(path).expanduser() if path is not None else obtain(SOURCES["scream_dsprites"][0])
+    place = Path(path).expanduser() if path is not None else obtain(SCREAM_FILE)
     if not place.is_file():
         raise DownloadError(f"expected the picture The Scream at {place}, where there is no file; get {SCREAM_ADDRESS}")
     scene = thumbnail(place, width=350, height=274)
@@ -392,12 +502,12 @@ def _noisy(mask: Floats, generator: np.random.Generator) -> Floats:
     return np.maximum(noise, mask, out=noise)
 
 
-def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[Indices], Bytes]]:
+def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[Indices], NDArray[np.uint64]]]:
     place = None if path is None else Path(path).expanduser()
     if place is not None and not place.is_file():
         raise DataError(f"expected {PUBLISHED} at {place}, where there is no file; give its path, or draw the images")
     key = "dsprites" if place is None else f"dsprites-{name_of(place)}"
-    found = decoded(key, SOURCES["dsprites"], _bits, places=[] if place is None else [place])
+    found = decoded(key, (DSPRITES_FILE,), _bits, places=[] if place is None else [place])
     images, table = found.images, found.factors
     if table is None and len(images) != len(SPACE):
         raise DataError("expected decoded dSprites with its factors; delete the folder 'decoded' of the data folder")
@@ -407,14 +517,18 @@ def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[
             f"{DSPRITES_PAGE} again, or accept what is there with partial=True"
         )
 
-    def read(indices: Indices) -> Bytes:
-        return np.unpackbits(images[indices], axis=1).reshape(-1, 1, 64, 64)
+    # The decoded file has the first of eight pixels in the highest bit, rows of bits have it in the lowest.
+    turned = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)), bitorder="little")
+
+    def bits(indices: Indices) -> NDArray[np.uint64]:
+        rows_of_bits: NDArray[np.uint64] = turned[images[indices]].view("<u8").astype(np.uint64, copy=False)
+        return rows_of_bits
 
     space = SPACE
-    return (space if table is None else FactorSpace(space.names, space.sizes, values=space.values, table=table)), read
+    return (space if table is None else FactorSpace(space.names, space.sizes, values=space.values, table=table)), bits
 
 
-def _bits(paths: list[Path]) -> Pictures:
+def _bits(paths: list[Path]) -> PictureStream:
     path = paths[0]
     images, classes = npz_member(path, "imgs"), npz_member(path, "latents_classes")
     count = images.shape[0]
@@ -433,4 +547,4 @@ def _bits(paths: list[Path]) -> Pictures:
                 raise refusal(path, "pixels 0 and 1", f"{rows.max()}")
             yield np.packbits(rows.reshape(len(rows), -1), axis=1)
 
-    return Pictures((count, 512), np.uint8, chunks(), None if published else table.astype(np.uint8))
+    return PictureStream((count, 512), np.uint8, chunks(), None if published else table.astype(np.uint8))

@@ -12,7 +12,15 @@ from polarised.errors import ConfigError
 from polarised.random import stream
 from polarised.registry import register
 
-__all__ = ["LinearOptimum", "linear_gaussian", "nonlinear_ica", "pinwheel", "probabilistic_pca", "two_populations"]
+__all__ = [
+    "LinearOptimum",
+    "linear_gaussian",
+    "nonlinear_ica",
+    "optimal_noise_variance",
+    "pinwheel",
+    "probabilistic_pca",
+    "two_populations",
+]
 
 Floats = NDArray[np.float64]
 
@@ -20,7 +28,21 @@ Floats = NDArray[np.float64]
 SPRITES, HEIGHTS, BAR, SIDE = 6 * 32 * 32, 32, 3, 32
 
 
-@register("dataset")
+POPULATION_FACTORS = {"population": 2, "scale": 6, "posX": 32, "posY": 32, "height": HEIGHTS}
+
+
+MADE_HERE = "made here"
+
+
+@register(
+    "dataset",
+    summary="arms of a pinwheel",
+    references=("Mathieu2019",),
+    images=400,
+    shape=(2,),
+    factors={"arm": 4},
+    licence=MADE_HERE,
+)
 def pinwheel(
     *,
     arms: int = 4,
@@ -31,10 +53,25 @@ def pinwheel(
     reading: Literal["code", "paper"] = "code",
     seed: int = 0,
 ) -> Dataset:
-    """Return points of the plane on the arms of a pinwheel, `points` on each [Mathieu2019, section 6.2].
+    """Return points of the plane on the arms of a pinwheel [Mathieu2019, section 6.2].
 
     f = (1 + a N, b N), point = f R(2 pi k / arms + rate exp(f_1)) for arm k, R a clockwise rotation. The paper's text
-    says a = `radial`, b = `tangential`; its code has a = `tangential`, b = `radial`, and so has `reading` "code".
+    says a = radial, b = tangential; its code has a = tangential, b = radial.
+
+    Args:
+        arms: The number of arms.
+        points: The number of points on each.
+        radial: The deviation a of the text, b of the code.
+        tangential: The deviation b of the text, a of the code.
+        rate: How fast the arms turn with the distance from the centre.
+        reading: Whether the deviations are as in the paper's released code or as in its text.
+        seed: The seed of the draws.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        ConfigError: If a number is out of range.
 
     >>> dataset = pinwheel()
     >>> dataset.shape, len(dataset), dataset.factor_space.names
@@ -52,7 +89,17 @@ def pinwheel(
     return _vectors("pinwheel", turned, factor_space=FactorSpace(("arm",), (arms,), table=arm[:, None]))
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="nonlinear ICA",
+    summary="mixed sources",
+    references=("Khemakhem2020",),
+    images=40_000,
+    shape=(5,),
+    factors={"segment": 40},
+    licence=MADE_HERE,
+    example={"points": 20},
+)
 def nonlinear_ica(
     *,
     segments: int = 40,
@@ -72,9 +119,30 @@ def nonlinear_ica(
 ) -> Dataset:
     """Return mixed sources whose scale changes from segment to segment; u is the segment, one-hot [Khemakhem2020].
 
-    s = m + L e with L ~ Uniform(0.5, 3) a segment and source, m = 0 (or Uniform(-5, 5) if not `centred`; with
-    `staircase` the first source has 3 times a permuted segment index); x = act(.. act(s A) B ..) B, `layers` matrices.
-    xtanh(x) = tanh(x) + 0.1 x; leaky ReLU has slope 0.1. `sources` of the dataset are the true s.
+    s = m + L e with L ~ Uniform(0.5, 3) for each segment and source, m = 0, or Uniform(-5, 5) if not centred;
+    x = act(.. act(s A) B ..) B.
+
+    Args:
+        segments: The number of segments.
+        points: The number of points in each.
+        sources: The number of sources.
+        observed: The number of observed values; that of the sources if not given.
+        layers: The number of mixing matrices.
+        distribution: The distribution of the noise e.
+        activation: What stands between two matrices: tanh(x) + 0.1 x ("xtanh"), or a leaky ReLU of slope 0.1.
+        matrices: Whether the matrices are orthogonal, or uniform with unit columns and well conditioned.
+        repeat_matrix: Whether all layers after the first share a matrix.
+        centred: Whether the sources have mean 0 in every segment.
+        staircase: Whether the mean of the first source is 3 times a permuted segment index.
+        noise: The standard deviation of noise added to the observed values.
+        standardise: Whether the observed values are brought to mean 0 and variance 1.
+        seed: The seed of the draws.
+
+    Returns:
+        The dataset, with the true sources.
+
+    Raises:
+        ConfigError: If a number is out of range, or a setting none of its choices.
 
     >>> dataset = nonlinear_ica(points=10, sources=2, observed=4)
     >>> dataset.shape, dataset.auxiliary_size, dataset.sources.shape
@@ -113,13 +181,25 @@ def nonlinear_ica(
     )
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="two populations",
+    summary="squares or bars",
+    references=("Bonheme2023BeMoreActive",),
+    images=12_288,
+    shape=(1, 32, 32),
+    factors=POPULATION_FACTORS,
+    licence=MADE_HERE,
+)
 def two_populations() -> Dataset:
     """Return 32x32 images of which half show a square and half a bar, so that a variable can be alive on one half only.
 
     The squares are those of dSprites, upright, of 6 scales in 32 x 32 places; the bar is as wide as the image, 3 pixels
-    thick, at 32 heights. Both populations have 6,144 images; a factor that a population lacks is 0 there. A beta-VAE
-    (beta 6) gives the bar's height a variable that is passive on the squares: a truly mixed one.
+    thick, at 32 heights. Both populations have 6,144 images; a factor that a population lacks is 0 there. A beta-VAE of
+    beta 12, every pixel counted twice, keeps a variable for the squares that is off on the bars: a truly mixed one.
+
+    Returns:
+        The dataset.
 
     >>> two_populations().factor_space.sample(1, stream(0, "example"), fixed={"population": 1})[0, :4]
     array([1, 0, 0, 0])
@@ -129,8 +209,7 @@ def two_populations() -> Dataset:
     none = np.zeros(SPRITES, dtype=np.int64)
     squares = np.stack([none, scale, x, y, none], axis=1)
     table = np.concatenate([squares, np.stack([none + 1, none, none, none, index % HEIGHTS], axis=1)])
-    names = ("population", "scale", "posX", "posY", "height")
-    space = FactorSpace(names, (2, 6, 32, 32, HEIGHTS), table=table)
+    space = FactorSpace(tuple(POPULATION_FACTORS), tuple(POPULATION_FACTORS.values()), table=table)
     bars = _bars()
 
     def read(indices: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -138,13 +217,22 @@ def two_populations() -> Dataset:
         images: NDArray[np.float32] = bars[height]
         square = population == 0
         upright = sprites.SPACE.index(np.stack([population, scale, population, x, y], axis=1)[square])
-        images[square] = sprites.halved(sprites.draw(upright))
+        images[square] = sprites.halved(sprites.rows(upright))
         return images
 
     return Dataset("two_populations", (1, SIDE, SIDE), 2 * SPRITES, read, factor_space=space)
 
 
-@register("dataset")
+@register(
+    "dataset",
+    title="linear Gaussian",
+    summary="the best VAE is known",
+    references=("Tipping1999",),
+    images=4000,
+    shape=(8,),
+    factors={},
+    licence=MADE_HERE,
+)
 def linear_gaussian(
     *,
     variances: tuple[float, ...] = (8.0, 4.0, 2.0, 0.5, 0.3, 0.1, 0.1, 0.1),
@@ -156,6 +244,17 @@ def linear_gaussian(
     x = sqrt(variances) e Q, Q a random rotation and e whitened on the sample: the mean 0 and covariance
     Q' diag(variances) Q are exact, so that `probabilistic_pca(variances, ...)` is the optimum on this very sample
     [Tipping1999].
+
+    Args:
+        variances: The eigenvalues of the covariance.
+        points: The number of vectors.
+        seed: The seed of the draws.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        ConfigError: If a variance is not positive, or there are too few points.
 
     >>> np.linalg.eigvalsh(np.cov(linear_gaussian(variances=(3.0, 1.0)).images[:].T, bias=True)).round(4)
     array([1., 3.])
@@ -212,28 +311,43 @@ def _rotation(size: int, generator: np.random.Generator) -> Floats:
 
 
 class LinearOptimum(NamedTuple):
-    """The optimum of a linear VAE, per latent variable (first three, strongest first) and as a whole."""
+    """The optimum of a linear VAE: one number for each latent variable, the strongest first, and its ELBO.
+
+    Args:
+        variance: Variance of q(z|x), which is its ratio to the standard normal prior: 1 where the variable is passive.
+        mean_variance: Variance of the mean of q(z|x) over the data: 1 - variance.
+        kl: Mean KL(q(z|x) || p(z)) in nats.
+        elbo: E log p(x|z) - beta KL, in nats, averaged over the data.
+        decoder_scale: Length of the decoder's column of each variable.
+    """
 
     variance: NDArray[np.float64]
-    """Variance of q(z|x), which is its ratio to the standard normal prior: 1 where the variable is passive."""
     mean_variance: NDArray[np.float64]
-    """Variance of the mean of q(z|x) over the data: 1 - variance."""
     kl: NDArray[np.float64]
-    """Mean KL(q(z|x) || p(z)) in nats."""
     elbo: float
-    """E log p(x|z) - beta KL, in nats, averaged over the data."""
     decoder_scale: NDArray[np.float64]
-    """Length of the decoder's column of each variable."""
 
 
 def probabilistic_pca(
-    variances: Sequence[float], *, latents: int, noise_variance: float, beta: float = 1.0
+    variances: Sequence[float] | NDArray[np.float64], *, latents: int, noise_variance: float, beta: float = 1.0
 ) -> LinearOptimum:
     """Return the optimum of a linear beta-VAE on data whose covariance has the eigenvalues `variances`.
 
-    With p(x|z) = N(W z + m, s I), s = `noise_variance`, and b = beta s: variable j is alive iff lambda_j > b; then
+    With p(x|z) = N(W z + m, s I) and b = beta s: variable j is alive iff lambda_j > b; then
     |w_j|^2 = lambda_j - b and Var q(z_j|x) = b / lambda_j; otherwise w_j = 0 and q(z_j|x) = N(0, 1)
     [Tipping1999, eq. 7], [Lucas2019, section 4]. Beta scales the noise: error / s + beta KL = beta (error / b + KL).
+
+    Args:
+        variances: The eigenvalues lambda of the data's covariance.
+        latents: The number of latent variables.
+        noise_variance: The variance s of the decoder.
+        beta: The weight of the rate.
+
+    Returns:
+        The optimum, the strongest variable first.
+
+    Raises:
+        ConfigError: If a number is out of range.
 
     >>> probabilistic_pca([8.0, 2.0, 0.5], latents=3, noise_variance=1.0).variance
     array([0.125, 0.5  , 1.   ])
@@ -249,7 +363,7 @@ def probabilistic_pca(
     noise = beta * noise_variance
     ratio = noise / np.maximum(kept, noise)
     kl = -0.5 * np.log(ratio)
-    # An alive direction leaves squared error b: b (1 - ratio) by the spread of z, b ratio by the shrinkage of its mean.
+    # An alive direction leaves squared error b: b (1 - ratio) by the noise of z, b ratio by the shrinkage of its mean.
     error = spectrum.sum() - np.maximum(kept - noise, 0.0).sum()
     fit = -0.5 * (spectrum.size * np.log(2.0 * np.pi * noise_variance) + error / noise_variance)
     return LinearOptimum(
@@ -259,3 +373,49 @@ def probabilistic_pca(
         elbo=float(fit - beta * kl.sum()),
         decoder_scale=np.sqrt(np.maximum(kept - noise, 0.0)),
     )
+
+
+def optimal_noise_variance(
+    variances: Sequence[float] | NDArray[np.float64], *, latents: int, beta: float = 1.0, floor: float = 1e-3
+) -> float:
+    """Return the noise variance s at which a linear beta-VAE has the largest ELBO.
+
+    s = sum_{j > k} lambda_j / (D - beta k), k = #{j <= latents: lambda_j > beta s}; at beta = 1 the mean of the
+    discarded eigenvalues [Tipping1999, eq. 8]. Where nothing is discarded and beta is at most 1, less noise is never
+    worse: then, and wherever s would be smaller, it is `floor` times the mean variance.
+
+    Args:
+        variances: The eigenvalues lambda of the data's covariance.
+        latents: The number of latent variables.
+        beta: The weight of the rate.
+        floor: The smallest share of the mean variance that is returned.
+
+    Returns:
+        The noise variance s.
+
+    Raises:
+        ConfigError: If a number is out of range.
+
+    >>> optimal_noise_variance([8.0, 2.0, 0.5, 0.3], latents=2)
+    0.4
+    """
+    spectrum = np.sort(np.asarray(variances, dtype=np.float64))[::-1]
+    if not spectrum.size or spectrum[-1] < 0 or not spectrum[0] > 0 or latents < 1 or not beta > 0 or not floor > 0:
+        raise ConfigError(
+            "expected variances of 0 or more, at least one latent, positive beta and floor, "
+            f"got {list(variances)}, {latents}, {beta}, {floor}"
+        )
+    size, least = spectrum.size, floor * float(spectrum.mean())
+    most = min(latents, size)
+    discarded = np.append(np.cumsum(spectrum[::-1])[::-1], 0.0)
+    rank = int((spectrum > 1e-12 * spectrum[0]).sum())
+    if rank <= most and beta * rank <= size:
+        return least
+    for kept in range(most, -1, -1):
+        if beta * kept >= size:
+            continue
+        noise = float(discarded[kept]) / (size - beta * kept)
+        enough = kept == 0 or spectrum[kept - 1] > beta * noise
+        if enough and (kept == most or spectrum[kept] <= beta * noise):
+            return max(noise, least)
+    return least

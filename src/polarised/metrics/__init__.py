@@ -1,83 +1,52 @@
 """The numbers of the literature on arrays: a float, or a NamedTuple where there are several.
 
-Pages: `redundancy` (what variables share), `disentanglement` (one variable a factor?), `estimators` (total
-correlation from mini-batches), `downstream` (predicting factors). `comparison` scores mean against sampled codes,
-`streaming` codes larger than memory, `reading` says in a sentence how to read each number.
+Metrics: `redundancy` (what variables share), `gaps`, `prediction`, `interventions` (one variable for each factor?),
+`downstream` (predicting factors). Each carries its record: title, unit, reading, references, what it needs.
+`evaluation` makes tables of them, `estimators` are of total correlation from mini-batches, `streaming` is for codes
+larger than memory, `uncertainty` for standard errors.
 """
 
+from polarised.metrics import downstream as _downstream
+from polarised.metrics import gaps as _gaps
+from polarised.metrics import interventions as _interventions
+from polarised.metrics import prediction as _prediction
+from polarised.metrics import redundancy as _redundancy
 from polarised.metrics.covariance import (
     correlation,
-    correlation_of,
+    correlation_from_covariance,
     covariance,
-    effective_rank_of,
-    total_correlation_of,
-    wasserstein_correlation_of,
+    effective_rank_from_covariance,
+    total_correlation_from_covariance,
+    wasserstein_correlation_from_covariance,
 )
-from polarised.metrics.downstream import (
-    boosted_trees,
-    downstream_by_subset,
-    logistic_regression,
-    random_guess,
-    reduced_downstream,
-)
-from polarised.metrics.evaluation import evaluate, represent_by_lookup
-from polarised.metrics.gaps import disintegration, mig, modularity, nmi_matrix, r2_matrix, sap
+from polarised.metrics.downstream import *
+from polarised.metrics.evaluation import compare, evaluate, represent_by_lookup, subsets
+from polarised.metrics.gaps import *
 from polarised.metrics.information import bin_codes, entropies, information_between
-from polarised.metrics.interventions import beta_vae_score, factor_vae_score, irs
-from polarised.metrics.prediction import dci, dci_of, explicitness, infomec, mcc
-from polarised.metrics.reading import READINGS
-from polarised.metrics.redundancy import (
-    effective_rank,
-    hoyer,
-    mutual_information,
-    mutual_information_matrix,
-    mutual_information_of,
-    overlap,
-    total_correlation,
-    wasserstein_correlation,
-)
+from polarised.metrics.interventions import *
+from polarised.metrics.prediction import *
+from polarised.metrics.redundancy import *
 from polarised.metrics.uncertainty import Estimate, bootstrap
 
 __all__ = [
-    "READINGS",
     "Estimate",
-    "beta_vae_score",
     "bin_codes",
-    "boosted_trees",
     "bootstrap",
+    "compare",
     "correlation",
-    "correlation_of",
+    "correlation_from_covariance",
     "covariance",
-    "dci",
-    "dci_of",
-    "disintegration",
-    "downstream_by_subset",
-    "effective_rank",
-    "effective_rank_of",
+    "effective_rank_from_covariance",
     "entropies",
     "evaluate",
-    "explicitness",
-    "factor_vae_score",
-    "hoyer",
-    "infomec",
     "information_between",
-    "irs",
-    "logistic_regression",
-    "mcc",
-    "mig",
-    "modularity",
-    "mutual_information",
-    "mutual_information_matrix",
-    "mutual_information_of",
-    "nmi_matrix",
-    "overlap",
-    "r2_matrix",
-    "random_guess",
-    "reduced_downstream",
     "represent_by_lookup",
-    "sap",
-    "total_correlation",
-    "total_correlation_of",
-    "wasserstein_correlation",
-    "wasserstein_correlation_of",
+    "subsets",
+    "total_correlation_from_covariance",
+    "wasserstein_correlation_from_covariance",
 ]
+__all__ += _downstream.__all__
+__all__ += _gaps.__all__
+__all__ += _interventions.__all__
+__all__ += _prediction.__all__
+__all__ += _redundancy.__all__

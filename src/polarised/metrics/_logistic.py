@@ -79,14 +79,14 @@ def linear_classifier(
     """
     classes, compact = np.unique(labels, return_inverse=True)
     rows = Rows(np.column_stack([codes, np.ones(len(codes), dtype=codes.dtype)]), compact, len(classes))
-    kind, penalty = _KINDS[multiclass], _penalty(codes.shape[1], shrink_intercept)
+    kind, penalty = _kind(multiclass, len(classes)), _penalty(codes.shape[1], shrink_intercept)
     problem = kind(rows, penalty / (strength * len(codes)))
     start = problem.start()
     if np.bincount(compact).min() >= _PLENTY:
         # Most of the way is the same for a few of the rows, where it costs little.
         few = Rows(rows.design[::_FEW], compact[::_FEW], len(classes))
         start = minimise(kind(few, penalty / (strength * len(codes))), start, tolerance=1e-3)[0]
-    weights = minimise(problem, start)[0].reshape(len(classes), -1)
+    weights = _by_class(minimise(problem, start)[0], len(classes))
     return LinearClassifier(classes, weights[:, :-1], weights[:, -1])
 
 
@@ -110,7 +110,7 @@ def cross_validated_classifier(
     centre = codes.mean(axis=0)
     # Centring is free with an unpenalised intercept and makes single precision safe.
     design = np.column_stack([codes - centre, np.ones(len(codes))]).astype(np.float32)
-    kind, penalty = _KINDS[multiclass], _penalty(codes.shape[1], shrink_intercept=False)
+    kind, penalty = _kind(multiclass, len(classes)), _penalty(codes.shape[1], shrink_intercept=False)
     whole = Rows(design, compact, len(classes))
     parts = [_fold(whole, held) for held in np.array_split(np.arange(len(codes)), folds) if len(held)]
     best, accuracy = np.zeros((0, 0)), np.full(0, -np.inf)
@@ -131,7 +131,7 @@ def cross_validated_classifier(
             best, accuracy = weights.copy(), correct
         better = correct > accuracy
         best[better], accuracy[better] = weights[better], correct[better]
-    final = best.reshape(len(classes), -1)
+    final = _by_class(best, len(classes))
     return LinearClassifier(classes, final[:, :-1], final[:, -1] - final[:, :-1] @ centre)
 
 
@@ -223,6 +223,26 @@ class OneVsRest:
         return np.asarray((positive == truth).mean(axis=0))
 
 
+class Binomial(OneVsRest):
+    """One group: the log-odds of the second of two classes, as scikit-learn fits two classes "multinomially".
+
+    A softmax over two vectors w, -w would penalise 2 |w|^2 for log-odds of 2 w: half the penalty of this.
+    """
+
+    def start(self) -> Floats:
+        """Return zero weights with the second class's log-odds as intercept."""
+        return super().start()[1:]
+
+    def derivatives(self, weights: Floats, groups: Integers) -> tuple[Floats, Array]:
+        """Return mean (p - y) x + ridge w, and p, of the second class."""
+        return super().derivatives(weights, groups + 1)
+
+    def accuracy(self, weights: Floats) -> Floats:
+        """Return how often the sign of the score is right."""
+        positive = self.rows.design @ weights[0].astype(self.rows.design.dtype) > 0
+        return np.asarray([(positive == (self.rows.labels == 1)).mean()])
+
+
 class Multinomial:
     """One group: the softmax over K classes; weights are laid out as (1, K p)."""
 
@@ -294,10 +314,17 @@ class Multinomial:
         return np.asarray([((self.rows.design @ matrix.T).argmax(axis=1) == self.rows.labels).mean()])
 
 
-_KINDS: dict[Multiclass, type[OneVsRest] | type[Multinomial]] = {
-    "one_vs_rest": OneVsRest,
-    "multinomial": Multinomial,
-}
+def _kind(multiclass: Multiclass, classes: int) -> type[OneVsRest] | type[Multinomial]:
+    if multiclass == "one_vs_rest":
+        return OneVsRest
+    return Binomial if classes == 2 else Multinomial
+
+
+def _by_class(weights: Floats, classes: int) -> Floats:
+    """Return weights (K, p) whose largest score wins; log-odds of two classes are split between them."""
+    if weights.size and classes == 2 and len(weights) == 1:
+        return np.concatenate([-0.5 * weights, 0.5 * weights])
+    return weights.reshape(classes, -1)
 
 
 def minimise(

@@ -1,4 +1,4 @@
-"""Scores that are functions of the covariance alone, and their gradients for standard errors."""
+"""Scores that are functions of the covariance alone, so that those of many subsets cost one pass over the data."""
 
 from typing import Literal
 
@@ -8,19 +8,18 @@ from scipy.special import digamma
 
 from polarised.errors import DataError
 from polarised.metrics._inputs import Floats, checked_codes
+from polarised.regime._moments import scaled_to_correlation
 
 __all__ = [
     "RankOf",
     "correlation",
-    "correlation_of",
+    "correlation_from_covariance",
     "covariance",
-    "effective_rank_gradient",
-    "effective_rank_of",
+    "effective_rank_from_covariance",
+    "rank_shares",
     "total_correlation_bias",
-    "total_correlation_gradient",
-    "total_correlation_of",
-    "wasserstein_correlation_of",
-    "wasserstein_gradient",
+    "total_correlation_from_covariance",
+    "wasserstein_correlation_from_covariance",
 ]
 
 RankOf = Literal["covariance", "codes", "correlation"]
@@ -30,6 +29,15 @@ def covariance(codes: npt.ArrayLike) -> Floats:
     """Return the unbiased covariance (d, d); the row and column of a constant variable are exactly zero.
 
     C = sum_i (z_i - m)(z_i - m)' / (n - 1).
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+
+    Returns:
+        The covariance (d, d).
+
+    Raises:
+        DataError: The codes are not finite numbers (n, d).
 
     >>> covariance([[0.0, 0.1], [2.0, 0.1]])
     array([[2., 0.],
@@ -44,43 +52,67 @@ def covariance(codes: npt.ArrayLike) -> Floats:
 def correlation(codes: npt.ArrayLike) -> Floats:
     """Return the Pearson correlation matrix (d, d); a constant variable has correlation 0 with every other.
 
+    Args:
+        codes: Codes (n, d), one observation in each row.
+
+    Returns:
+        The correlations (d, d), 1 on the diagonal.
+
+    Raises:
+        DataError: The codes are not finite numbers (n, d).
+
     >>> correlation([[0.0, 1.0, 5.0], [1.0, 0.0, 5.0]]).round(6)
     array([[ 1., -1.,  0.],
            [-1.,  1.,  0.],
            [ 0.,  0.,  1.]])
     """
-    return correlation_of(covariance(codes))
+    return correlation_from_covariance(covariance(codes))
 
 
-def correlation_of(covariance: npt.ArrayLike) -> Floats:
+def correlation_from_covariance(covariance: npt.ArrayLike) -> Floats:
     """Return the correlation matrix of a covariance, R_ij = C_ij / sqrt(C_ii C_jj), with R_ii = 1.
 
-    >>> correlation_of([[4.0, 1.0], [1.0, 1.0]])
+    Args:
+        covariance: A covariance (d, d).
+
+    Returns:
+        The correlations (d, d), 0 for constant variables.
+
+    Raises:
+        DataError: The covariance is not a finite square matrix, or has a negative variance.
+
+    >>> correlation_from_covariance([[4.0, 1.0], [1.0, 1.0]])
     array([[1. , 0.5],
            [0.5, 1. ]])
     """
-    matrix = _checked_covariance(covariance)
-    scale = np.sqrt(np.diag(matrix))
-    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
-    result = np.clip(matrix * inverse[:, None] * inverse, -1.0, 1.0)
+    result = scaled_to_correlation(_checked_covariance(covariance))
     np.fill_diagonal(result, 1.0)
     return result
 
 
-def total_correlation_of(covariance: npt.ArrayLike) -> float:
+def total_correlation_from_covariance(covariance: npt.ArrayLike) -> float:
     """Return the total correlation of a Gaussian with this covariance.
 
     TC = (sum_j log C_jj - log det C) / 2 = -log det R / 2.  [Locatello2019; Cheng2021, prop. 1]
     Constant variables count nothing; variables that determine each other give infinity.
 
-    >>> round(total_correlation_of([[1.01, 0.1], [0.1, 1.01]]), 7)
+    Args:
+        covariance: A covariance (d, d).
+
+    Returns:
+        The total correlation in nats.
+
+    Raises:
+        DataError: The covariance is not a finite square matrix, or has a negative variance.
+
+    >>> round(total_correlation_from_covariance([[1.01, 0.1], [0.1, 1.01]]), 7)
     0.0049257
     """
     matrix = _checked_covariance(covariance)
     varying = np.diag(matrix) > 0
     if varying.sum() < 2:
         return 0.0
-    varied = correlation_of(matrix[np.ix_(varying, varying)])
+    varied = correlation_from_covariance(matrix[np.ix_(varying, varying)])
     eigenvalues = np.linalg.eigvalsh(varied)
     if eigenvalues[0] <= len(varied) * np.finfo(np.float64).eps:
         return float("inf")
@@ -92,6 +124,13 @@ def total_correlation_bias(variables: int, rows: int) -> float:
 
     bias = ( d psi((n-1)/2) - sum_i psi((n-i)/2) ) / 2, i = 1..d, psi the digamma function (Wishart moments).
 
+    Args:
+        variables: Number of variables that vary.
+        rows: Number of observations.
+
+    Returns:
+        The bias in nats; infinity where there are no more rows than variables.
+
     >>> round(total_correlation_bias(10, 10_000), 6)
     0.002251
     """
@@ -101,12 +140,22 @@ def total_correlation_bias(variables: int, rows: int) -> float:
     return float(0.5 * (variables * digamma((rows - 1) / 2) - digamma((rows - index) / 2).sum()))
 
 
-def wasserstein_correlation_of(covariance: npt.ArrayLike, *, normalised: bool = False) -> float:
+def wasserstein_correlation_from_covariance(covariance: npt.ArrayLike, *, normalised: bool = False) -> float:
     """Return the squared 2-Wasserstein distance of a Gaussian from the product of its marginals.
 
     W = 2 tr C - 2 tr (D C)^(1/2), D = diag(C); normalised: W / tr C.  [Locatello2019]
 
-    >>> round(wasserstein_correlation_of([[1.0, 0.6], [0.6, 1.0]]), 6)
+    Args:
+        covariance: A covariance (d, d).
+        normalised: Whether to divide by the total variance.
+
+    Returns:
+        The squared distance.
+
+    Raises:
+        DataError: The covariance is not a finite square matrix, or has a negative variance.
+
+    >>> round(wasserstein_correlation_from_covariance([[1.0, 0.6], [0.6, 1.0]]), 6)
     0.205267
     """
     matrix = _checked_covariance(covariance)
@@ -120,7 +169,7 @@ def wasserstein_correlation_of(covariance: npt.ArrayLike, *, normalised: bool = 
     return distance / trace if trace > 0 else 0.0
 
 
-def effective_rank_of(covariance: npt.ArrayLike, *, of: RankOf = "covariance") -> float:
+def effective_rank_from_covariance(covariance: npt.ArrayLike, *, of: RankOf = "covariance") -> float:
     """Return the effective rank exp(-sum_k p_k log p_k) of codes with this covariance.
 
     p_k is proportional to the eigenvalues of C (``of="covariance"``, as in the authors' code), to their roots, the
@@ -128,81 +177,36 @@ def effective_rank_of(covariance: npt.ArrayLike, *, of: RankOf = "covariance") -
     the correlation matrix (``of="correlation"``, blind to scale).  [Roy2007; Bonheme2023BeMoreActive]
     Codes that do not vary have rank 0.
 
-    >>> round(effective_rank_of(np.diag([1.0] * 6 + [0.02**2] * 4)), 2)
+    Args:
+        covariance: A covariance (d, d).
+        of: What the shares are of: "covariance", "codes" or "correlation".
+
+    Returns:
+        The effective rank, between 0 and d.
+
+    Raises:
+        DataError: The covariance is not a finite square matrix, or has a negative variance.
+
+    >>> round(effective_rank_from_covariance(np.diag([1.0] * 6 + [0.02**2] * 4)), 2)
     6.01
     """
     matrix = _checked_covariance(covariance)
     varying = np.diag(matrix) > 0
-    share, _ = _rank_shares(matrix[np.ix_(varying, varying)], of)
+    share, _ = rank_shares(matrix[np.ix_(varying, varying)], of)
     return float(np.exp(-(share * np.log(share)).sum())) if share.size else 0.0
 
 
-def total_correlation_gradient(covariance: Floats) -> Floats:
-    """Return dTC/dC = (diag(1 / C_jj) - C^-1) / 2, zero for constant variables.
+def rank_shares(matrix: Floats, of: RankOf) -> tuple[Floats, tuple[Floats, Floats]]:
+    """Return the shares p_k of the effective rank, with the eigenvalues and eigenvectors they come from.
 
-    >>> total_correlation_gradient(np.eye(2))
-    array([[0., 0.],
-           [0., 0.]])
+    Args:
+        matrix: A covariance (d, d) of variables that vary.
+        of: What the shares are of: "covariance", "codes" or "correlation".
+
+    Returns:
+        The shares (k,), and the eigenvalues (k,) and eigenvectors (d, k) that are not zero.
     """
-    varying = np.diag(covariance) > 0
-    inner = covariance[np.ix_(varying, varying)]
-    gradient = np.zeros_like(covariance)
-    gradient[np.ix_(varying, varying)] = 0.5 * (np.diag(1.0 / np.diag(inner)) - np.linalg.pinv(inner))
-    return gradient
-
-
-def effective_rank_gradient(covariance: Floats, *, of: RankOf = "covariance") -> Floats:
-    """Return the derivative of the effective rank by the covariance it is computed from.
-
-    dr/dC = V diag(g) V', g_k = -r (log p_k + H) dp_k, with p over eigenvalues (or their roots) of C.
-
-    >>> effective_rank_gradient(np.eye(2)).round(6) + 0.0
-    array([[0., 0.],
-           [0., 0.]])
-    """
-    varying = np.diag(covariance) > 0
-    inner = covariance[np.ix_(varying, varying)]
-    gradient = np.zeros_like(covariance)
-    if not varying.any():
-        return gradient
-    share, (values, vectors) = _rank_shares(inner, of)
-    entropy = -(share * np.log(share)).sum()
-    slope = -np.exp(entropy) * share * (np.log(share) + entropy)
-    slope = slope / (2 * values) if of == "codes" else slope / values
-    block = (vectors * slope) @ vectors.T
-    if of == "correlation":
-        scale = 1.0 / np.sqrt(np.diag(inner))
-        normal = correlation_of(inner)
-        block = block - np.diag((block * normal).sum(axis=1))
-        block = block * scale[:, None] * scale
-    gradient[np.ix_(varying, varying)] = block
-    return gradient
-
-
-def wasserstein_gradient(covariance: Floats) -> Floats:
-    """Return dW/dC of the Wasserstein correlation, W = 2 tr C - 2 tr (D C)^(1/2).
-
-    With M = D^1/2 C D^1/2 and S = M^-1/2: dW = 2 I - (D^1/2 S D^1/2) - diag((D^-1/2 S D^1/2 C)_jj).
-
-    >>> wasserstein_gradient(np.eye(2)).round(6) + 0.0
-    array([[0., 0.],
-           [0., 0.]])
-    """
-    varying = np.diag(covariance) > 0
-    inner = covariance[np.ix_(varying, varying)]
-    gradient = np.zeros_like(covariance)
-    scale = np.sqrt(np.diag(inner))
-    values, vectors = np.linalg.eigh(inner * scale[:, None] * scale)
-    kept = values > values.max(initial=0.0) * len(inner) * np.finfo(np.float64).eps
-    inverse_root = (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
-    by_covariance = inverse_root * scale[:, None] * scale
-    by_diagonal = ((inverse_root * scale) @ inner).diagonal() / scale
-    gradient[np.ix_(varying, varying)] = 2 * np.eye(len(inner)) - by_covariance - np.diag(by_diagonal)
-    return gradient
-
-
-def _rank_shares(matrix: Floats, of: RankOf) -> tuple[Floats, tuple[Floats, Floats]]:
-    matrix = correlation_of(matrix) if of == "correlation" else matrix
+    matrix = correlation_from_covariance(matrix) if of == "correlation" else matrix
     values, vectors = np.linalg.eigh(matrix)
     # Rounding leaves noise where an exact zero belongs; a zero eigenvalue has no share.
     kept = values > values.max(initial=0.0) * len(matrix) * np.finfo(np.float64).eps

@@ -11,11 +11,21 @@ from polarised.metrics._boosting import Trees, boosted_trees_fit
 from polarised.metrics._inputs import Floats, Integers, checked_pair, checked_split
 from polarised.metrics._logistic import Multiclass, cross_validated_classifier, linear_classifier
 from polarised.random import stream
+from polarised.registry import Output, register
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["boosted_trees", "logistic_regression", "random_guess"]
+__all__ = [
+    "Downstream",
+    "Prediction",
+    "accuracy_by_subset",
+    "boosted_trees",
+    "logistic_regression",
+    "prediction_accuracy",
+    "random_guess",
+    "reduced_downstream",
+]
 
 Protocol = Literal["reference", "modern"]
 
@@ -23,12 +33,81 @@ _STRENGTHS = tuple(float(strength) for strength in np.logspace(-4, 4, 10))
 
 
 class Downstream(NamedTuple):
-    """Mean test and train accuracy over factors, and both for each factor."""
+    """Mean test and train accuracy over factors, and both for each factor.
+
+    Args:
+        accuracy: Mean over factors on the test rows.
+        train_accuracy: Mean over factors on the training rows.
+        by_factor: Test accuracy (F,) of each factor.
+        train_by_factor: Training accuracy (F,) of each factor.
+    """
 
     accuracy: float
     train_accuracy: float
     by_factor: Floats
     train_by_factor: Floats
+
+
+class Prediction(NamedTuple):
+    """Mean test accuracy of logistic regression over factors, and that of guessing.
+
+    Args:
+        accuracy: Of logistic regression.
+        random_accuracy: Of guessing among the classes seen in training.
+    """
+
+    accuracy: float
+    random_accuracy: float
+
+
+@register(
+    "metric",
+    name="downstream",
+    title="prediction of factors",
+    outputs=(
+        Output(
+            "downstream_accuracy",
+            reading="Mean test accuracy of logistic regression over factors; compare with 'random_accuracy'.",
+            part="accuracy",
+        ),
+        Output(
+            "random_accuracy",
+            "accuracy of guessing",
+            reading="Mean test accuracy of guessing at random: the line to beat.",
+            part="random_accuracy",
+        ),
+    ),
+    needs=("factors",),
+    references=("Bonheme2023BeMoreActive", "Locatello2019"),
+    # Cross-validation stops at another strength when rounding differs.
+    tolerance=0.015,
+)
+def prediction_accuracy(
+    codes: npt.ArrayLike, factors: npt.ArrayLike, *, n_train: int | None = None, seed: int = 0
+) -> Prediction:
+    """Return how well the codes predict the factors, beside guessing.
+
+    accuracy = mean_k P( f^_k = f_k ) on rows that did not train, see `logistic_regression` and `random_guess`.
+    [Bonheme2023BeMoreActive, fig. 6; Locatello2019]
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        n_train: Leading rows that train; two thirds if not given.
+        seed: Seed of the guesses.
+
+    Returns:
+        Both accuracies.
+
+    Raises:
+        DataError: The codes or factors do not fit.
+
+    >>> z = np.random.default_rng(0).normal(size=(300, 2))
+    >>> prediction_accuracy(z, (z > 0).astype(int)).accuracy > 0.95
+    True
+    """
+    guessed = random_guess(codes, factors, n_train=n_train, seed=seed)
+    return Prediction(logistic_regression(codes, factors, n_train=n_train).accuracy, guessed.accuracy)
 
 
 def logistic_regression(
@@ -46,6 +125,22 @@ def logistic_regression(
     The authors' protocol (``reference``): 10 strengths C from 1e-4 to 1e4, 5 contiguous folds, one class against the
     rest with its own C, codes as they are. ``modern``: one multinomial model on standardised codes. One strength alone
     is taken as it is, without folds. [Bonheme2023BeMoreActive, fig. 6; Locatello2019]
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        n_train: Leading rows that train; two thirds if not given.
+        protocol: "reference" or "modern", see above.
+        standardise: Whether to standardise the codes by the training rows; as the protocol says if not given.
+        strengths: Strengths C to choose from.
+        folds: Folds of the cross-validation.
+
+    Returns:
+        The accuracies.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: The split, the folds or the strengths make no sense.
 
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> logistic_regression(z, (z > 0).astype(int)).accuracy > 0.95
@@ -79,13 +174,27 @@ def boosted_trees(
     factors: npt.ArrayLike,
     *,
     n_train: int | None = None,
-    trees: Trees = "histogram",
+    trees: Trees = "auto",
     seed: int = 0,
 ) -> Downstream:
     """Return the accuracy of gradient-boosted trees, one ensemble for each factor.
 
     100 stages of depth 3 with learning rate 0.1 [Locatello2019]; ``trees="exact"`` is scikit-learn's
-    GradientBoostingClassifier, ``seed`` for it alone.
+    GradientBoostingClassifier, taken for binary factors and few rows by "auto"; ``seed`` is for it alone.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        n_train: Leading rows that train; two thirds if not given.
+        trees: "auto", "histogram" or "exact", see above.
+        seed: Seed of exact trees.
+
+    Returns:
+        The accuracies.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: `n_train` leaves too few rows to train or to test.
 
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> boosted_trees(z, (z > 0).astype(int)).accuracy > 0.95
@@ -106,6 +215,19 @@ def random_guess(
 ) -> Downstream:
     """Return the accuracy of guessing uniformly among the classes seen in training: the line to beat.
 
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        n_train: Leading rows that train; two thirds if not given.
+        seed: Seed of the guesses.
+
+    Returns:
+        The accuracies.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: `n_train` leaves too few rows to train or to test.
+
     >>> labels = np.tile([0, 1], 300)
     >>> 0.4 < random_guess(np.zeros((600, 1)), labels).accuracy < 0.6
     True
@@ -121,7 +243,7 @@ def random_guess(
     return _scored(labels, split, predict)
 
 
-def downstream_by_subset(
+def accuracy_by_subset(
     codes: npt.ArrayLike,
     factors: npt.ArrayLike,
     subsets: Mapping[str, Sequence[int]],
@@ -129,16 +251,31 @@ def downstream_by_subset(
     predictor: Literal["logistic_regression", "boosted_trees"] = "logistic_regression",
     factor_names: Sequence[str] | None = None,
     seed: int = 0,
-    **settings: Any,
+    settings: Mapping[str, Any] | None = None,
 ) -> "pl.DataFrame":
     """Return a table of accuracies for every subset of variables, and for a random guess.
 
     Columns: variables, factor (``mean`` and ``min`` over factors, then each), accuracy, train_accuracy; an empty subset
-    has no rows. ``settings`` go to the predictor; subsets by type are ``polarised.metrics.comparison.subsets(regime)``.
+    has no rows. Subsets by type are those of ``polarised.metrics.subsets(regime)``.
     [Bonheme2023BeMoreActive, fig. 6]
 
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        subsets: Indices of the variables of each subset, by its name.
+        predictor: What predicts.
+        factor_names: Names of the factors; numbered if not given.
+        seed: Seed of exact trees and of the guesses.
+        settings: Settings of the predictor, such as ``{"n_train": 1000}``.
+
+    Returns:
+        The table.
+
+    Raises:
+        DataError: The codes, factors or names do not fit.
+
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
-    >>> table = downstream_by_subset(z, (z[:, 0] > 0).astype(int), {"full": [0, 1], "second": [1]})
+    >>> table = accuracy_by_subset(z, (z[:, 0] > 0).astype(int), {"full": [0, 1], "second": [1]})
     >>> table["variables"].unique(maintain_order=True).to_list()
     ['full', 'second', 'random']
     """
@@ -152,13 +289,13 @@ def downstream_by_subset(
         "logistic_regression": logistic_regression,
         "boosted_trees": boosted_trees,
     }
-    seeds = {"seed": seed} if predictor == "boosted_trees" else {}
+    chosen_settings = {**({"seed": seed} if predictor == "boosted_trees" else {}), **(settings or {})}
     results = {
-        name: predictors[predictor](array[:, list(chosen)], labels, **seeds, **settings)
+        name: predictors[predictor](array[:, list(chosen)], labels, **chosen_settings)
         for name, chosen in subsets.items()
         if len(chosen)
     }
-    results["random"] = random_guess(array, labels, n_train=settings.get("n_train"), seed=seed)
+    results["random"] = random_guess(array, labels, n_train=chosen_settings.get("n_train"), seed=seed)
     rows: list[tuple[str, str, float, float]] = []
     for name, result in results.items():
         rows.append((name, "mean", result.accuracy, result.train_accuracy))
@@ -180,6 +317,20 @@ def reduced_downstream(
 
     A factor carried by one variable falls to chance; one spread over many does not.  [Locatello2019]
     ``importance`` (d, F) defaults to that of boosted trees on the full codes, as in DCI.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        drop: How many variables of each factor to take away.
+        n_train: Leading rows that train; two thirds if not given.
+        importance: Importance (d, F) to choose them by.
+
+    Returns:
+        The accuracies.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: No variable would be left.
 
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> reduced_downstream(z, (z > 0).astype(int)).accuracy < 0.7

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from polarised.errors import ConfigError, DataError
 from polarised.metrics._inputs import Floats, Integers, checked_codes
-from polarised.metrics.covariance import total_correlation_of
+from polarised.metrics.covariance import total_correlation_from_covariance
 from polarised.random import seed_for, stream
+from polarised.regime.aggregate import Estimator, importance_weights, log_densities_by_variable
 from polarised.registry import register
 
 if TYPE_CHECKING:
@@ -37,10 +38,18 @@ __all__ = [
 _BLOCK = 8_000_000
 
 
-class Decomposition(NamedTuple):
+class RateEstimate(NamedTuple):
     """Mean over rows of the three parts of the rate, and the log densities (n,) they come from.
 
     ``log_density`` is log q(z), ``log_product`` sum_d log q(z_d), ``log_own`` log q(z | x).
+
+    Args:
+        total_correlation: Total correlation in nats.
+        information: Information about the input in nats.
+        dimension_wise_kl: KL of each variable to the prior, summed, in nats.
+        log_density: log q(z) of each row.
+        log_product: sum_d log q(z_d) of each row.
+        log_own: log q(z | x) of each row.
     """
 
     total_correlation: float
@@ -51,67 +60,163 @@ class Decomposition(NamedTuple):
     log_own: Floats
 
 
-@register("estimator")
-def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+@register(
+    "estimator",
+    title="minibatch-weighted sampling",
+    needs=("posterior",),
+    references=("Chen2018",),
+    example={"dataset_size": 240},
+)
+def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
     """Return the rate's parts by minibatch-weighted sampling.
 
     W_ij = 1 / (N B).  [Chen2018, app. C.1] Its total correlation is too large by about (D - 1) log N.
+
+    Args:
+        z: Samples (n, d) of the posteriors.
+        mean: Posterior means (n, d).
+        variance: Posterior variances (n, d).
+        dataset_size: How many inputs the batch was drawn from.
+
+    Returns:
+        The three parts in nats, with the log densities they come from.
+
+    Raises:
+        DataError: The arrays do not have one shape, or a variance is not positive.
+        ConfigError: The dataset is smaller than the batch.
 
     >>> round(mws([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
     0.0
     """
     rows = _checked(z, mean, variance, dataset_size)
-    return decompose(*rows, [mws_weights(len(rows[0]), dataset_size)])[0]
+    return decompose(*rows, [importance_weights(len(rows[0]), dataset_size, estimator="mws")])[0]
 
 
-@register("estimator")
-def mss0(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+@register(
+    "estimator",
+    title="minibatch-stratified sampling, as released",
+    needs=("posterior",),
+    references=("Chen2018", "Cheng2021"),
+    example={"dataset_size": 240},
+)
+def mss0(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
     """Return the rate's parts by minibatch-stratified sampling as it was released, with its misplaced weights.
 
     W = 1/M, column 0 = 1/N, column 1 = s, entry (M-1, 0) = s, M = B - 1, s = (N - M) / (N M): a stride one short walks
-    down columns instead of diagonals.  [Chen2018, app. C.2 (released code); Cheng2021, sec. 3.2]
+    down columns instead of diagonals.  [Chen2018, app. C.2 (released code); Cheng2021, sec. 5 and appendix]
+
+    Args:
+        z: Samples (n, d) of the posteriors.
+        mean: Posterior means (n, d).
+        variance: Posterior variances (n, d).
+        dataset_size: How many inputs the batch was drawn from.
+
+    Returns:
+        The three parts in nats, with the log densities they come from.
+
+    Raises:
+        DataError: The arrays do not have one shape, or a variance is not positive.
+        ConfigError: The dataset is smaller than the batch.
 
     >>> round(mss0([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
     0.0
     """
     rows = _checked(z, mean, variance, dataset_size)
-    return decompose(*rows, [mss0_weights(len(rows[0]), dataset_size)])[0]
+    return decompose(*rows, [importance_weights(len(rows[0]), dataset_size, estimator="mss0")])[0]
 
 
-@register("estimator")
-def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+@register(
+    "estimator",
+    title="minibatch-stratified sampling",
+    needs=("posterior",),
+    references=("Chen2018", "Cheng2021"),
+    example={"dataset_size": 240},
+)
+def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
     """Return the rate's parts by minibatch-stratified sampling as it was meant.
 
-    W = 1/M, W_ii = 1/N, W_i,i+1 = s (cyclic), M = B - 1, s = (N - M) / (N M): unbiased for q(z).  [Cheng2021, sec. 3.2]
+    W = 1/M, W_ii = 1/N, W_i,i+1 = s (cyclic), M = B - 1, s = (N - M) / (N M): unbiased for q(z).
+    [Cheng2021, sec. 5 and appendix]
+
+    Args:
+        z: Samples (n, d) of the posteriors.
+        mean: Posterior means (n, d).
+        variance: Posterior variances (n, d).
+        dataset_size: How many inputs the batch was drawn from.
+
+    Returns:
+        The three parts in nats, with the log densities they come from.
+
+    Raises:
+        DataError: The arrays do not have one shape, or a variance is not positive.
+        ConfigError: The dataset is smaller than the batch.
 
     >>> round(mss1([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
     0.0
     """
     rows = _checked(z, mean, variance, dataset_size)
-    return decompose(*rows, [mss1_weights(len(rows[0]), dataset_size)])[0]
+    return decompose(*rows, [importance_weights(len(rows[0]), dataset_size, estimator="mss1")])[0]
 
 
-@register("estimator")
-def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> Decomposition:
+@register(
+    "estimator",
+    title="even weights (equation 10b)",
+    needs=("posterior",),
+    references=("Mathieu2019",),
+    example={"dataset_size": 240},
+)
+def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
     """Return the rate's parts with the evenly weighted unbiased estimate of q(z).
 
     W_ii = 1/N, W_ij = (N - 1) / (N (B - 1)).  [Mathieu2019, eq. 10b]
+
+    Args:
+        z: Samples (n, d) of the posteriors.
+        mean: Posterior means (n, d).
+        variance: Posterior variances (n, d).
+        dataset_size: How many inputs the batch was drawn from.
+
+    Returns:
+        The three parts in nats, with the log densities they come from.
+
+    Raises:
+        DataError: The arrays do not have one shape, or a variance is not positive.
+        ConfigError: The dataset is smaller than the batch.
 
     >>> round(eq10b([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
     0.0
     """
     rows = _checked(z, mean, variance, dataset_size)
-    return decompose(*rows, [eq10b_weights(len(rows[0]), dataset_size)])[0]
+    return decompose(*rows, [importance_weights(len(rows[0]), dataset_size, estimator="eq10b")])[0]
 
 
-@register("estimator")
+@register(
+    "estimator",
+    title="whole aggregate posterior",
+    needs=("posterior",),
+    references=("Chen2018",),
+)
 def exact(
     z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int | None = None, seed: int = 0
-) -> Decomposition:
+) -> RateEstimate:
     """Return the rate's parts against the whole aggregate posterior (1/n) sum_j q(z | x_j): no weighting, no bias of q.
 
     ``z`` are the samples of the same n inputs; ``rows`` draws that many of them to score, for large sets: the cost is
     rows x n x d.  [Chen2018, app. B]
+
+    Args:
+        z: Samples (n, d) of the posteriors.
+        mean: Posterior means (n, d).
+        variance: Posterior variances (n, d).
+        rows: How many samples to score; all if not given.
+        seed: Seed of the choice.
+
+    Returns:
+        The three parts in nats, with the log densities they come from.
+
+    Raises:
+        DataError: The arrays do not have one shape, or a variance is not positive.
+        ConfigError: Fewer than one row is asked for.
 
     >>> round(exact([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]]).total_correlation, 6)
     0.0
@@ -126,7 +231,11 @@ def exact(
     return decompose(samples, centres, spreads, [even], chosen)[0]
 
 
-@register("estimator")
+@register(
+    "estimator",
+    title="density ratio of a critic",
+    references=("Kim2018",),
+)
 def density_ratio(
     z: npt.ArrayLike,
     *,
@@ -138,8 +247,20 @@ def density_ratio(
 
     TC = E_z[ log D(z) / (1 - D(z)) ], D the chance that z is real rather than with each variable shuffled over rows.
     [Kim2018, eq. 3] The critic, a small network trained here, is fitted on one half of the rows and read on the other,
-    both ways round, so that it cannot flatter itself; what it fails to learn is missing, and noise it learnt instead
-    counts against it: expect a value below the truth, or below 0 for few rows.
+    both ways round, so that it is never scored on rows it has learnt; what it fails to learn is missing, and noise it
+    learnt instead counts against it: expect a value below the truth, or below 0 for few rows.
+
+    Args:
+        z: Samples (n, d).
+        hidden: Widths of the critic's hidden layers.
+        iterations: Most passes over the rows.
+        seed: Seed of the shuffles and the critic.
+
+    Returns:
+        The estimate in nats; 0 for a single variable.
+
+    Raises:
+        DataError: Fewer than 20 rows.
 
     >>> z = np.random.default_rng(0).normal(size=(1000, 2))
     >>> z[:, 1] = 0.95 * z[:, 0] + 0.3 * z[:, 1]
@@ -192,60 +313,23 @@ def _checked(
     return samples, centres, spreads
 
 
-def mws_weights(batch: int, dataset_size: int) -> Floats:
-    """Return the weights of :func:`mws`.
-
-    >>> float(mws_weights(2, 10)[0, 1])
-    0.05
-    """
-    return np.full((batch, batch), 1 / (dataset_size * batch))
-
-
-def mss0_weights(batch: int, dataset_size: int) -> Floats:
-    """Return the weights of :func:`mss0`.
-
-    >>> mss0_weights(3, 8)[:, 0]
-    array([0.125, 0.375, 0.125])
-    """
-    others, stratum = _strata(batch, dataset_size)
-    weights = np.full((batch, batch), 1 / others)
-    weights[:, 0], weights[:, 1] = 1 / dataset_size, stratum
-    weights[others - 1, 0] = stratum
-    return weights
-
-
-def mss1_weights(batch: int, dataset_size: int) -> Floats:
-    """Return the weights of :func:`mss1`.
-
-    >>> mss1_weights(3, 8)[0]
-    array([0.125, 0.375, 0.5  ])
-    """
-    others, stratum = _strata(batch, dataset_size)
-    weights = np.full((batch, batch), 1 / others)
-    every = np.arange(batch)
-    weights[every, (every + 1) % batch] = stratum
-    weights[every, every] = 1 / dataset_size
-    return weights
-
-
-def eq10b_weights(batch: int, dataset_size: int) -> Floats:
-    """Return the weights of :func:`eq10b`.
-
-    >>> eq10b_weights(2, 4)[0]
-    array([0.25, 0.75])
-    """
-    weights = np.full((batch, batch), (dataset_size - 1) / (dataset_size * (batch - 1)))
-    np.fill_diagonal(weights, 1 / dataset_size)
-    return weights
-
-
 def decompose(
     samples: Floats, centres: Floats, spreads: Floats, weightings: list[Floats], chosen: Integers | None = None
-) -> list[Decomposition]:
+) -> list[RateEstimate]:
     """Return the rate's parts under several weightings at the price of one: the exponentials are shared.
 
+    Args:
+        samples: Samples (n, d).
+        centres: Posterior means (n, d).
+        spreads: Posterior variances (n, d).
+        weightings: Weights (n, n), or (1, n) for the same in every row.
+        chosen: Rows to score; all if not given.
+
+    Returns:
+        One result for each weighting.
+
     >>> rows = np.zeros((2, 1)), np.zeros((2, 1)), np.ones((2, 1))
-    >>> decompose(*rows, [eq10b_weights(2, 2), mss1_weights(2, 2)])[1].total_correlation
+    >>> decompose(*rows, [importance_weights(2, 2, estimator="mss1")])[0].total_correlation
     0.0
     """
     chosen = np.arange(len(samples)) if chosen is None else chosen
@@ -253,8 +337,7 @@ def decompose(
     block = max(1, _BLOCK // samples.size)
     for start in range(0, len(chosen), block):
         part = slice(start, start + block)
-        distance = samples[chosen[part], None, :] - centres
-        pairs = -0.5 * (distance**2 / spreads + np.log(2 * np.pi * spreads))
+        pairs = log_densities_by_variable(samples[chosen[part]], centres, spreads)
         joint, joint_top = _scaled_exponential(pairs.sum(axis=2))
         single, single_top = _scaled_exponential(pairs)
         for index, weights in enumerate(weightings):
@@ -266,20 +349,15 @@ def decompose(
     return [_parts(*own, joint, product) for joint, product in logs]
 
 
-def _strata(batch: int, dataset_size: int) -> tuple[int, float]:
-    others = batch - 1
-    return others, (dataset_size - others) / (dataset_size * others)
-
-
 def _scaled_exponential(logs: Floats) -> tuple[Floats, Floats]:
     top = logs.max(axis=1, keepdims=True)
     return np.exp(logs - top), top
 
 
-def _parts(samples: Floats, centres: Floats, spreads: Floats, joint: Floats, product: Floats) -> Decomposition:
+def _parts(samples: Floats, centres: Floats, spreads: Floats, joint: Floats, product: Floats) -> RateEstimate:
     own = -0.5 * ((samples - centres) ** 2 / spreads + np.log(2 * np.pi * spreads)).sum(axis=1)
     prior = -0.5 * (samples**2 + np.log(2 * np.pi)).sum(axis=1)
-    return Decomposition(
+    return RateEstimate(
         total_correlation=float((joint - product).mean()) if samples.shape[1] > 1 else 0.0,
         information=float((own - joint).mean()),
         dimension_wise_kl=float((product - prior).mean()),
@@ -293,6 +371,16 @@ def equicorrelated(variables: int, determinant: float) -> Floats:
     """Return the correlation matrix with one common correlation and the given determinant.
 
     det = (1 - r)^(D-1) (1 + (D-1) r), solved for r in [0, 1).
+
+    Args:
+        variables: Number of variables.
+        determinant: The determinant, in (0, 1].
+
+    Returns:
+        The matrix (d, d).
+
+    Raises:
+        ConfigError: The determinant is not in (0, 1].
 
     >>> round(float(np.linalg.det(equicorrelated(4, 0.25))), 6)
     0.25
@@ -323,14 +411,26 @@ def total_correlation_bias_curve(
     mean ~ N(0, S), S equicorrelated, z = mean + noise * e, so z ~ N(0, S + noise^2 I) exactly.  [Cheng2021, fig. 2]
     Columns: variables, determinant, truth, mws, mss0, mss1, eq10b.
 
+    Args:
+        variables: Numbers of variables.
+        determinants: Determinants of the correlation matrix.
+        batch_size: Rows of a batch.
+        dataset_size: How many inputs the batches are drawn from.
+        batches: Batches to average over.
+        noise: Standard deviation of the posteriors.
+        seed: Seed of what is drawn.
+
+    Returns:
+        One row for each number of variables and determinant.
+
     >>> total_correlation_bias_curve(variables=[2], determinants=[1.0], batch_size=20, batches=1).columns
     ['variables', 'determinant', 'truth', 'mws', 'mss0', 'mss1', 'eq10b']
     """
     import polars as pl
 
     rows = []
-    kinds = (mws_weights, mss0_weights, mss1_weights, eq10b_weights)
-    weightings = [weights(batch_size, dataset_size) for weights in kinds]
+    kinds: tuple[Estimator, ...] = ("mws", "mss0", "mss1", "eq10b")
+    weightings = [importance_weights(batch_size, dataset_size, estimator=kind) for kind in kinds]
     for count in variables:
         for step, determinant in enumerate(determinants):
             matrix = equicorrelated(count, determinant)
@@ -342,7 +442,7 @@ def total_correlation_bias_curve(
                 z = mean + noise * generator.normal(size=mean.shape)
                 variance = np.full_like(mean, noise**2)
                 totals += [part.total_correlation for part in decompose(z, mean, variance, weightings)]
-            truth = total_correlation_of(matrix + noise**2 * np.eye(count))
+            truth = total_correlation_from_covariance(matrix + noise**2 * np.eye(count))
             rows.append((count, float(determinant), truth, *(totals / batches).tolist()))
     names = ["variables", "determinant", "truth", "mws", "mss0", "mss1", "eq10b"]
     return pl.DataFrame(rows, schema=names, orient="row")
@@ -362,6 +462,17 @@ def entropy_bias(
     H^ = -mean log q^(z), q^ as in eq. 10b; small batches give about log n + H[q(z|x)], so the estimate of KL(q(z) || p)
     acts like the rate minus log n.  [Mathieu2019, app. C] Means ~ N(0, I); the exact entropy is over ``rows`` samples.
     Columns: variables, batch_size, entropy, estimate, limit.
+
+    Args:
+        variables: Numbers of variables.
+        batch_sizes: Rows of a batch.
+        dataset_size: Number of posteriors.
+        deviation: Standard deviation of the posteriors.
+        rows: Samples of the exact entropy.
+        seed: Seed of what is drawn.
+
+    Returns:
+        One row for each number of variables and batch size.
 
     >>> entropy_bias(variables=[2], batch_sizes=[16], dataset_size=200, rows=50).columns
     ['variables', 'batch_size', 'entropy', 'estimate', 'limit']

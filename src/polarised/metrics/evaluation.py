@@ -1,79 +1,46 @@
-"""Every number for one set of encodings, in one table, each with a sentence on how to read it."""
+"""Every number for one set of encodings, in tables: all metrics of the catalogue, or mean against sample by type.
+
+The records of the metrics say what they need, which numbers they give and how to read them; nothing of it is repeated
+here, so a new metric is in these tables from the day it is registered.
+"""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from polarised import registry
 from polarised.errors import ConfigError, DataError
-from polarised.metrics._inputs import Integers
-from polarised.metrics.downstream import logistic_regression, random_guess
-from polarised.metrics.gaps import mig, modularity, sap
-from polarised.metrics.interventions import Represent, beta_vae_score, factor_vae_score, irs
-from polarised.metrics.prediction import dci, explicitness, infomec, mcc
-from polarised.metrics.reading import reading
-from polarised.metrics.redundancy import (
-    effective_rank,
-    hoyer,
-    mutual_information,
-    overlap,
-    total_correlation,
-    wasserstein_correlation,
+from polarised.metrics._inputs import Floats, Integers
+from polarised.metrics.covariance import (
+    covariance,
+    effective_rank_from_covariance,
+    total_correlation_from_covariance,
+    wasserstein_correlation_from_covariance,
 )
-from polarised.regime.encodings import Encodings
-from polarised.registry import nearest
+from polarised.metrics.interventions import Represent
+from polarised.metrics.redundancy import mutual_information_from_matrix, mutual_information_matrix
+from polarised.regime.classify import Regime
+from polarised.regime.encodings import Encodings, checked_encodings
+from polarised.registry import Output, Record
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["METRICS", "evaluate", "represent_by_lookup"]
+__all__ = [
+    "compare",
+    "evaluate",
+    "prior_scale",
+    "represent_by_lookup",
+    "score",
+    "subsets",
+    "without_passive_by_standard",
+]
 
 Representation = Literal["mean", "sampled"]
-Scores = dict[str, float]
-
-UNSUPERVISED: dict[str, Callable[[npt.NDArray[Any]], Scores]] = {
-    "total_correlation": lambda z: {"total_correlation": total_correlation(z)},
-    "mutual_information": lambda z: {
-        "mutual_information": mutual_information(z),
-        "mutual_information_corrected": mutual_information(z, correction="permutation"),
-    },
-    "effective_rank": lambda z: {"effective_rank": effective_rank(z)},
-    "wasserstein_correlation": lambda z: {
-        "wasserstein_correlation": wasserstein_correlation(z),
-        "wasserstein_correlation_normalised": wasserstein_correlation(z, normalised=True),
-    },
-    "hoyer": lambda z: {"hoyer": hoyer(z)},
-}
-
-SUPERVISED: dict[str, Callable[[npt.NDArray[Any], Integers, int], Scores]] = {
-    "mig": lambda z, f, seed: {"mig": mig(z, f)},
-    "sap": lambda z, f, seed: {"sap": sap(z, f).score},
-    "dci": lambda z, f, seed: _named("dci", dci(z, f), ("disentanglement", "completeness", "informativeness")),
-    "modularity": lambda z, f, seed: {"modularity": modularity(z, f)},
-    "explicitness": lambda z, f, seed: {"explicitness": explicitness(z, f).score},
-    "irs": lambda z, f, seed: {"irs": irs(z, f).score},
-    "infomec": lambda z, f, seed: _named(
-        "infomec", infomec(z, f, seed=seed), ("modularity", "explicitness", "compactness")
-    ),
-    "mcc": lambda z, f, seed: {"mcc": mcc(z, f).score},
-    "downstream": lambda z, f, seed: {
-        "downstream_accuracy": logistic_regression(z, f).accuracy,
-        "random_accuracy": random_guess(z, f, seed=seed).accuracy,
-    },
-}
-
-BY_DRAWING: dict[str, Callable[[Represent, Sequence[int], int], Scores]] = {
-    "factor_vae_score": lambda represent, sizes, seed: {
-        "factor_vae_score": factor_vae_score(represent, sizes, seed=seed).score
-    },
-    "beta_vae_score": lambda represent, sizes, seed: {
-        "beta_vae_score": beta_vae_score(represent, sizes, seed=seed).score
-    },
-}
-
-METRICS: tuple[str, ...] = (*UNSUPERVISED, "overlap", *SUPERVISED, *BY_DRAWING)
+Lookup = tuple[Represent, Sequence[int]]
 
 
 def evaluate(
@@ -81,13 +48,29 @@ def evaluate(
     *,
     metrics: str | Sequence[str] = "all",
     representation: Representation | Sequence[Representation] = ("mean", "sampled"),
+    draw: Callable[[Representation], Lookup] | None = None,
     seed: int = 0,
 ) -> "pl.DataFrame":
     """Return a table of scores: metric, representation, value, and a sentence on how to read it.
 
-    ``metrics`` names some of :data:`METRICS`, or all that can be had: scores that need factors only where the
-    encodings have them, scores that draw by factor only where every combination of factors was encoded, overlap only
-    where no variance is zero. The first two thirds of the rows train what must be trained.
+    "all" are the metrics these encodings allow: those that need factors only where there are factors, those that hold
+    a factor fixed only where every combination of factors was encoded, and those of the posterior only where no
+    variance is zero. The first two thirds of the rows train what must be trained.
+
+    Args:
+        encodings: The encodings to score.
+        metrics: Names of metrics of the catalogue, ``module:name`` of your own, or "all".
+        representation: Which codes to score.
+        draw: Returns, for a representation, the codes of any combination of factors and the number of values of each
+            factor, as `factor_vae_score` takes them; by default they are looked up among the encodings.
+        seed: Seed of the samples and of the metrics that draw.
+
+    Returns:
+        One row for each number; the representation of scores of the posterior itself is ``posterior``.
+
+    Raises:
+        ConfigError: There is no such metric or representation.
+        DataError: A metric that was named needs what these encodings do not have.
 
     >>> encodings = Encodings([[0.0, 1.0], [1.0, 0.0], [0.5, 0.1]], variance=[[0.1, 0.1]] * 3)
     >>> evaluate(encodings, metrics="effective_rank", representation="mean").columns
@@ -95,29 +78,78 @@ def evaluate(
     """
     import polars as pl
 
-    chosen = _chosen(metrics)
     everything = isinstance(metrics, str) and metrics == "all"
-    factors = encodings.factors
-    needing = [name for name in chosen if name in SUPERVISED or name in BY_DRAWING]
-    if needing and factors is None and not everything:
-        need = "needs" if len(needing) == 1 else "need"
-        raise DataError(f"{', '.join(needing)} {need} factors, and these encodings have none; encode labelled images")
+    chosen = _chosen(metrics)
+    if not everything:
+        _check_needs(chosen, encodings, draw is not None)
     kinds = (representation,) if isinstance(representation, str) else tuple(representation)
-    rows: list[tuple[str, str, float]] = []
+    known = {"seed": seed, "scale": prior_scale(encodings)}
+    found: list[tuple[str, str, float, str]] = []
     for kind in kinds:
         codes = _codes(encodings, kind, seed)
-        rows += [(name, kind, value) for name, value in _without_factors(chosen, codes)]
-        if factors is not None:
-            rows += [(name, kind, value) for name, value in _with_factors(chosen, codes, factors, seed, everything)]
-    if "overlap" in chosen and not (everything and (encodings.variance == 0).any()):
-        rows.append(("overlap", "posterior", overlap(encodings.mean, encodings.variance, seed=seed)))
-    schema: dict[str, Any] = {"metric": pl.String, "representation": pl.String, "value": pl.Float64}
-    table = pl.DataFrame(rows, schema=schema, orient="row")
-    return table.with_columns(pl.Series("reading", [reading(name) for name, _, _ in rows], dtype=pl.String))
+        for entry in chosen:
+            if not entry.needs:
+                found += _rows(entry, kind, codes, **known)
+            elif entry.needs == ("factors",) and encodings.factors is not None:
+                found += _rows(entry, kind, codes, encodings.factors, **known)
+        drawing = [entry for entry in chosen if "drawing" in entry.needs]
+        looked_up = _looked_up(codes, encodings, kind, draw, everything=everything) if drawing else None
+        if looked_up is not None:
+            for entry in drawing:
+                found += _rows(entry, kind, *looked_up, **known)
+    for entry in chosen:
+        if "posterior" in entry.needs and not (everything and (encodings.variance == 0).any()):
+            found += _rows(entry, "posterior", encodings.mean, encodings.variance, **known)
+    schema: dict[str, Any] = {
+        "metric": pl.String,
+        "representation": pl.String,
+        "value": pl.Float64,
+        "reading": pl.String,
+    }
+    return pl.DataFrame(found, schema=schema, orient="row")
+
+
+def score(entry: Record, *supplied: Any, **known: Any) -> dict[str, float]:
+    """Return every number of a metric.
+
+    Args:
+        entry: The metric's record.
+        *supplied: What the metric is called with: codes, codes and factors, `represent` and the sizes of the factors,
+            or means and variances, by its needs.
+        **known: Settings that are passed where the metric has them, such as a seed.
+
+    Returns:
+        The value of each of its outputs, by name.
+
+    >>> record = registry.record("metric", "effective_rank")
+    >>> score(record, [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    {'effective_rank': 2.0}
+    """
+    accepted = registry.settings(entry.call)
+    results: dict[str, Any] = {}
+    values: dict[str, float] = {}
+    for output in _outputs(entry):
+        # Several numbers of one result are computed once.
+        key = repr(output.settings)
+        if key not in results:
+            given = {name: value for name, value in known.items() if name in accepted}
+            results[key] = entry.call(*supplied, **{**given, **output.settings})
+        values[output.name] = float(_part(results[key], output.part))
+    return values
 
 
 def represent_by_lookup(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[Represent, tuple[int, ...]]:
     """Return ``represent`` and ``factor_sizes`` of a dataset whose every combination of factors was encoded.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Indices (n, F) of the factors of the same rows.
+
+    Returns:
+        A function from factor indices (m, F) to codes (m, d), and the number of values of each factor.
+
+    Raises:
+        DataError: A combination of factors was not encoded, or the factors do not fit the codes.
 
     >>> represent, sizes = represent_by_lookup([[0.5], [0.7]], [[1], [0]])
     >>> represent(np.array([[0], [1]])).ravel().tolist(), sizes
@@ -143,21 +175,165 @@ def represent_by_lookup(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[R
     return represent, sizes
 
 
-def _incomplete(combinations: int, encoded: int) -> DataError:
-    return DataError(
-        f"a look-up needs all {combinations} combinations of factors encoded, got {encoded}; "
-        "encode the whole dataset, or pass your own represent function"
-    )
+def prior_scale(encodings: Encodings) -> Floats:
+    """Return the prior's standard deviation of each variable, over inputs where it depends on them.
+
+    Args:
+        encodings: The encodings of the model.
+
+    Returns:
+        The standard deviations (d,).
+
+    >>> prior_scale(Encodings([[0.0], [1.0]], variance=[[1.0], [1.0]], prior_variance=4.0))
+    array([2.])
+    """
+    variances = np.asarray(encodings.prior_variance, dtype=np.float64)
+    return np.sqrt(variances.mean(axis=0) if variances.ndim == 2 else variances)
 
 
-def _chosen(metrics: str | Sequence[str]) -> tuple[str, ...]:
+def subsets(regime: Regime) -> dict[str, list[int]]:
+    """Return the sets of variables the paper scores: full, each type, and the pairs of types that both exist.
+
+    Variables of a pair keep the order of its name [Bonheme2023BeMoreActive, section 4].
+
+    Args:
+        regime: The types of the variables.
+
+    Returns:
+        The indices of each set by its name.
+
+    >>> from polarised.regime import classify
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> subsets(classify(encodings))["active_passive"]
+    [0, 1]
+    """
+    kinds = {"active": regime.active, "mixed": regime.mixed, "passive": regime.passive}
+    pairs = [("active", "mixed"), ("active", "passive"), ("mixed", "passive")]
+    both = {f"{a}_{b}": kinds[a] + kinds[b] for a, b in pairs if kinds[a] and kinds[b]}
+    return {"full": list(range(len(regime.types))), **kinds, **both}
+
+
+def compare(
+    encodings: Encodings,
+    regime: Regime,
+    *,
+    without_passive: bool = False,
+    covariances: "Mapping[str, npt.NDArray[Any]] | None" = None,
+    seed: int = 0,
+) -> "pl.DataFrame":
+    """Score the mean and the sampled representation, whole and on every subset of types, with the same four numbers.
+
+    Columns: metric (total_correlation, mutual_information, effective_rank, wasserstein_correlation), representation
+    (mean, sampled), variables (full, active, mixed, passive, active_mixed, active_passive, mixed_passive), value. The
+    covariance and the bins are those of the whole code, so a subset is scored on the very numbers that make up the
+    whole [Bonheme2023BeMoreActive, section 4]; a subset of fewer than two variables has no redundancy and no row.
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+        without_passive: Whether to add the subset ``alive`` to the paper's seven. It has a row for every model: one
+            variable or none shares nothing, so its total correlation, mutual information and Wasserstein
+            correlation are 0.
+        covariances: Those of "mean" and "sampled" over more inputs than the encodings hold, where they are known;
+            only mutual information is then that of the encodings.
+        seed: Seed of the sampled representation.
+
+    Returns:
+        One row for each number.
+
+    Raises:
+        DataError: The regime is of another number of variables.
+
+    >>> from polarised.regime import classify
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> compare(encodings, classify(encodings)).columns
+    ['metric', 'representation', 'variables', 'value']
+    """
+    import polars as pl
+
+    encodings = checked_encodings(encodings)
+    if len(regime.types) != encodings.latents:
+        raise DataError(
+            f"expected a regime of the same {encodings.latents} variables, got one of {len(regime.types)}; "
+            "classify the encodings you compare"
+        )
+    rows: list[tuple[str, str, str, float]] = []
+    scored_of = {name: of for name, of in subsets(regime).items() if len(of) > 1}
+    if without_passive:
+        scored_of["alive"] = regime.alive
+    for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
+        matrix = covariance(codes) if covariances is None else covariances[representation]
+        information = mutual_information_matrix(codes)
+        for variables, indices in scored_of.items():
+            block = np.ix_(indices, indices)
+            scored = _redundancy(matrix[block], information[block]) if len(indices) > 1 else _alone(len(indices))
+            rows += [(metric, representation, variables, value) for metric, value in scored.items()]
+    schema: dict[str, Any] = {
+        "metric": pl.String,
+        "representation": pl.String,
+        "variables": pl.String,
+        "value": pl.Float64,
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def without_passive_by_standard(encodings: Encodings, regime: Regime) -> tuple[float, float] | None:
+    """Return the total correlation of mean and sample without what the *standard* rule calls passive, in nats.
+
+    Cov(z) = Cov(mean) + diag(E[variance]), so nothing is drawn.
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+
+    Returns:
+        The total correlation of mean and sample; None where the rules drop the same variables, or fewer than two are
+        left.
+
+    >>> from polarised.regime import classify
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> without_passive_by_standard(encodings, classify(encodings)) is None
+    True
+    """
+    kept = regime.at(regime.alpha, rule="standard").alive
+    if kept == regime.alive or len(kept) < 2:
+        return None
+    block = np.ix_(kept, kept)
+    mean = covariance(encodings.mean)
+    sampled = mean + np.diag(encodings.variance.mean(axis=0, dtype=np.float64))
+    return total_correlation_from_covariance(mean[block]), total_correlation_from_covariance(sampled[block])
+
+
+FROM_COVARIANCE: Mapping[str, Callable[[Floats], float]] = {
+    "effective_rank": effective_rank_from_covariance,
+    "total_correlation": total_correlation_from_covariance,
+    "wasserstein_correlation": wasserstein_correlation_from_covariance,
+}
+
+
+def _redundancy(matrix: Floats, information: Floats) -> dict[str, float]:
+    scores = {name: of_covariance(matrix) for name, of_covariance in FROM_COVARIANCE.items()}
+    return scores | {"mutual_information": mutual_information_from_matrix(information)}
+
+
+def _alone(variables: int) -> dict[str, float]:
+    """Return the scores of one variable, or of none."""
+    nothing = {"total_correlation": 0.0, "wasserstein_correlation": 0.0, "mutual_information": 0.0}
+    return {"effective_rank": float(variables), **nothing}
+
+
+def _chosen(metrics: str | Sequence[str]) -> tuple[Record, ...]:
+    """Return the records asked for, those that need least first, which is the order of the table."""
     names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
-    if names == ("all",):
-        return METRICS
-    for name in names:
-        if name not in METRICS:
-            raise ConfigError(f"no metric {name!r}{nearest(name, METRICS)}; there are {', '.join(METRICS)}, or all")
-    return names
+    found = registry.records("metric") if names == ("all",) else [registry.record("metric", name) for name in names]
+    return tuple(sorted(found, key=lambda entry: len(entry.needs)))
+
+
+def _check_needs(chosen: Sequence[Record], encodings: Encodings, drawn: bool) -> None:
+    needing = [entry.name for entry in chosen if "factors" in entry.needs and not (drawn and "drawing" in entry.needs)]
+    if needing and encodings.factors is None:
+        need = "needs" if len(needing) == 1 else "need"
+        raise DataError(f"{', '.join(needing)} {need} factors, and these encodings have none; encode labelled images")
 
 
 def _codes(encodings: Encodings, kind: str, seed: int) -> npt.NDArray[Any]:
@@ -168,30 +344,45 @@ def _codes(encodings: Encodings, kind: str, seed: int) -> npt.NDArray[Any]:
     raise ConfigError(f"representation must be 'mean' or 'sampled', got {kind!r}")
 
 
-def _without_factors(chosen: Sequence[str], codes: npt.NDArray[Any]) -> Iterator[tuple[str, float]]:
-    for name in chosen:
-        if name in UNSUPERVISED:
-            yield from UNSUPERVISED[name](codes).items()
-
-
-def _with_factors(
-    chosen: Sequence[str], codes: npt.NDArray[Any], factors: Integers, seed: int, everything: bool
-) -> Iterator[tuple[str, float]]:
-    for name in chosen:
-        if name in SUPERVISED:
-            yield from SUPERVISED[name](codes, factors, seed).items()
-    drawing = [name for name in chosen if name in BY_DRAWING]
-    if not drawing:
-        return
+def _looked_up(
+    codes: npt.NDArray[Any],
+    encodings: Encodings,
+    kind: Representation,
+    draw: Callable[[Representation], Lookup] | None,
+    *,
+    everything: bool,
+) -> Lookup | None:
+    if draw is not None:
+        return draw(kind)
+    if encodings.factors is None:
+        return None
     try:
-        represent, sizes = represent_by_lookup(codes, factors)
+        return represent_by_lookup(codes, encodings.factors)
     except DataError:
         if everything:
-            return
+            return None
         raise
-    for name in drawing:
-        yield from BY_DRAWING[name](represent, sizes, seed).items()
 
 
-def _named(prefix: str, result: Any, fields: Sequence[str]) -> Scores:
-    return {f"{prefix}_{field}": float(getattr(result, field)) for field in fields}
+def _incomplete(combinations: int, encoded: int) -> DataError:
+    return DataError(
+        f"a look-up needs all {combinations} combinations of factors encoded, got {encoded}; "
+        "encode the whole dataset, or pass your own represent function"
+    )
+
+
+def _rows(entry: Record, kind: str, *supplied: Any, **known: Any) -> Iterator[tuple[str, str, float, str]]:
+    values = score(entry, *supplied, **known)
+    for output in _outputs(entry):
+        yield output.name, kind, values[output.name], output.reading
+
+
+def _outputs(entry: Record) -> tuple[Output, ...]:
+    """Return the numbers of a metric; code that was never registered gives one, called by its name."""
+    return entry.outputs or (Output(entry.title, reading=entry.summary),)
+
+
+def _part(result: Any, name: str) -> Any:
+    if name:
+        return getattr(result, name)
+    return result[0] if isinstance(result, tuple) else result

@@ -1,5 +1,6 @@
 """One variable for each factor? Scores from the matrix of what every variable knows about every factor."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -7,9 +8,9 @@ import numpy.typing as npt
 
 from polarised.errors import ConfigError
 from polarised.metrics._hinge import balanced_hinge_accuracy
-from polarised.metrics._inputs import Floats, checked_pair, checked_split
-from polarised.metrics.covariance import correlation
-from polarised.metrics.information import bin_codes, entropies, information_between
+from polarised.metrics._inputs import Floats, Integers, checked_pair, checked_split
+from polarised.metrics.information import bin_codes, entropies, information_between, information_within
+from polarised.random import stream
 from polarised.registry import register
 
 if TYPE_CHECKING:
@@ -17,20 +18,45 @@ if TYPE_CHECKING:
 
 __all__ = ["SAP", "disintegration", "mig", "modularity", "nmi_matrix", "r2_matrix", "sap"]
 
+_SHUFFLES = 20
+
 
 class SAP(NamedTuple):
-    """The separated attribute predictability and the (d, F) matrix it is read from."""
+    """The separated attribute predictability and the (d, F) matrix it is read from.
+
+    Args:
+        score: The mean gap over factors.
+        matrix: The predictability (d, F) of each factor by each variable.
+    """
 
     score: float
     matrix: Floats
 
 
-@register("metric")
+@register(
+    "metric",
+    title="MIG",
+    reading="How far the best variable of each factor is ahead of the second, as a share of the factor's entropy: "
+    "1 is one variable for each factor, 0 is a tie.",
+    needs=("factors",),
+    references=("Chen2018", "Locatello2019"),
+)
 def mig(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> float:
     """Return the mutual information gap: how far the best variable of each factor is ahead of the second.
 
     MIG = mean_k ( I(b_i; f_k) - I(b_j; f_k) ) / H(f_k), i the best and j the second best variable.
     [Chen2018, eq. 6; Locatello2019] A factor with a single value is left out; a single variable has no rival.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        bins: Number of equal-width bins of each variable.
+
+    Returns:
+        The mean gap over factors, between 0 and 1.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
 
     >>> mig([[0.0, 0.0], [1.0, 0.0]], [0, 1])
     1.0
@@ -45,6 +71,17 @@ def nmi_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) 
     """Return the (d, F) share of each factor's entropy that each binned variable knows.
 
     NMI_ik = I(b_i; f_k) / H(f_k), 0 for a factor with a single value.  [Cheng2021, fig. 8]
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        bins: Number of equal-width bins of each variable.
+
+    Returns:
+        The shares (d, F).
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
 
     >>> nmi_matrix([[0.0, 0.0], [1.0, 0.0]], [0, 1])
     array([[1.],
@@ -62,6 +99,16 @@ def r2_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike) -> Floats:
     R2_ik = cov(z_i, f_k)^2 / (var z_i var f_k), 0 where one of them is (nearly) constant.
     [Kumar2018; Cheng2021, sec. 6]
 
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+
+    Returns:
+        The squared correlations (d, F).
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+
     >>> r2_matrix([[0.0, 0.0], [1.0, 0.0]], [0, 1])
     array([[1.],
            [0.]])
@@ -72,11 +119,19 @@ def r2_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike) -> Floats:
     covariance = left.T @ right / rows
     variance, spread = (left**2).sum(axis=0) / rows, (right**2).sum(axis=0) / rows
     product = np.outer(variance, spread)
-    known = (variance[:, None] > 1e-12) & (spread > 0)
+    # Constant but for rounding, whatever the unit: the reference's 1e-12 would drop a variable of a small scale.
+    constant = np.sqrt(variance) <= 1e-7 * np.abs(array).max(axis=0)
+    known = ~constant[:, None] & (spread > 0)
     return np.asarray(np.divide(covariance**2, product, out=np.zeros_like(covariance), where=known))
 
 
-@register("metric")
+@register(
+    "metric",
+    title="SAP",
+    reading="How far the best single predictor of each factor is ahead of the second, in accuracy: 0 is a tie.",
+    needs=("factors",),
+    references=("Kumar2018", "Locatello2019"),
+)
 def sap(
     codes: npt.ArrayLike,
     factors: npt.ArrayLike,
@@ -89,6 +144,19 @@ def sap(
     SAP = mean_k ( S_ik - S_jk ), i best and j second for factor k.  [Kumar2018; Locatello2019] Discrete: S is the test
     accuracy of a balanced linear support vector classifier (C = 0.01) of one variable; continuous: the squared
     correlation on the training rows.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        kind: "discrete" classifies, "continuous" correlates with the factor's index.
+        n_train: Leading rows that train; two thirds if not given.
+
+    Returns:
+        The score with its matrix.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: `n_train` leaves too few rows to train or to test.
 
     >>> z = np.linspace(-1.0, 1.0, 90)[:, None] * [1.0, 0.0]
     >>> sap(z[::-1], (z[::-1, 0] > 0).astype(int), kind="continuous", n_train=80).score > 0.5
@@ -108,12 +176,28 @@ def sap(
     return SAP(float(_gaps(matrix).mean()), matrix)
 
 
-@register("metric")
+@register(
+    "metric",
+    reading="1 if every variable tells of one factor only; random codes score high too, so read it with MIG.",
+    needs=("factors",),
+    references=("Ridgeway2018", "Locatello2019"),
+)
 def modularity(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> float:
     """Return how exclusively each variable tells of one factor: 1 for one factor each.
 
     mean_i 1 - (sum_k M_ik^2 - max_k M_ik^2) / ((F - 1) max_k M_ik^2), M the mutual information; a variable that tells
     nothing counts 0.  [Ridgeway2018; Locatello2019] With one factor there is nothing to mix up.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        bins: Number of equal-width bins of each variable.
+
+    Returns:
+        The mean over variables, between 0 and 1.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
 
     >>> modularity([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[0, 0], [1, 0], [0, 1], [1, 1]])
     1.0
@@ -134,12 +218,35 @@ def disintegration(
     measure: Literal["r2", "nmi"] = "r2",
     threshold: float = 0.1,
     independence: float = 0.1,
+    used: Sequence[int] | None = None,
+    seed: int = 0,
 ) -> "pl.DataFrame":
     """Return a table of which factors are spread over several mutually independent variables.
 
-    A row a factor: the variables whose R2 (or NMI) with it exceeds ``threshold``, best first, their scores, the gap of
-    the two best, the largest |correlation| among them, and whether the factor is disintegrated: at least two
-    such variables, all pairs with |correlation| <= ``independence``.  [Cheng2021, sec. 6.3]
+    One row for each factor: the variables whose R2 (or NMI) with it exceeds ``threshold``, best first, their scores,
+    the gap of the two best, the largest set of them that are independent pair by pair, the largest dependence within
+    it, and whether the factor is disintegrated, which is when that set has at least two. [Cheng2021, sec. 6.3]
+    Dependence is sqrt(1 - exp(-2 I)), |correlation| where both are Gaussian, I their mutual information in 20 bins less
+    what it is for shuffled rows; a pair is independent where that is at most ``independence`` or I within what
+    shuffling gives by chance. So cos and sin of one angle are no disintegration, uncorrelated as they are. ``used`` are
+    the variables that may carry a factor, all unless given; ``seed`` shuffles.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        factor_names: Names of the factors; numbered if not given.
+        measure: What a variable must have with a factor: "r2" or "nmi".
+        threshold: From how much on it carries the factor.
+        independence: Largest dependence of a pair that counts as independent.
+        used: Indices of the variables that may carry a factor.
+        seed: Seed of the shuffles.
+
+    Returns:
+        One row for each factor.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: The names or the indices do not fit.
 
     >>> z = np.random.default_rng(0).normal(size=(500, 2))
     >>> split = (z.sum(axis=1) > 0).astype(int)
@@ -149,29 +256,66 @@ def disintegration(
     import polars as pl
 
     array, labels = checked_pair(codes, factors)
+    allowed = np.arange(array.shape[1]) if used is None else np.unique(np.asarray(used, dtype=np.int64))
+    if allowed.size and not (allowed[0] >= 0 and allowed[-1] < array.shape[1]):
+        raise ConfigError(f"used must be indices of the {array.shape[1]} variables, got {list(used or ())}")
     matrix = r2_matrix(array, labels) if measure == "r2" else nmi_matrix(array, labels)
-    related = np.abs(correlation(array))
+    matrix = np.where(np.isin(np.arange(len(matrix)), allowed)[:, None], matrix, 0.0)
     names = factor_names or tuple(f"factor {index}" for index in range(labels.shape[1]))
     if len(names) != labels.shape[1]:
         raise ConfigError(f"factor_names must name {labels.shape[1]} factors, got {len(names)}")
+    dependence = _dependence(array, np.flatnonzero((matrix > threshold).any(axis=1)), seed)
     rows = []
     for name, scores, gap in zip(names, matrix.T, _gaps(matrix), strict=True):
         order = np.argsort(-scores, kind="stable")
-        carriers = order[scores[order] > threshold]
-        among = related[np.ix_(carriers, carriers)]
-        largest = float(np.triu(among, 1).max(initial=0.0))
+        carriers = [int(variable) for variable in order[scores[order] > threshold]]
+        apart = _largest_independent(carriers, dependence <= independence)
         rows.append(
             {
                 "factor": name,
-                "variables": [int(variable) for variable in carriers],
+                "variables": carriers,
                 "scores": [float(score) for score in scores[carriers]],
                 "gap": float(gap),
-                "largest_correlation": largest,
-                "disintegrated": len(carriers) > 1 and largest <= independence,
+                "independent": apart,
+                "largest_dependence": float(np.triu(dependence[np.ix_(apart, apart)], 1).max(initial=0.0)),
+                "disintegrated": len(apart) > 1,
             }
         )
-    lists = {"variables": pl.List(pl.Int64), "scores": pl.List(pl.Float64)}
+    lists = {"variables": pl.List(pl.Int64), "scores": pl.List(pl.Float64), "independent": pl.List(pl.Int64)}
     return pl.DataFrame(rows, schema_overrides=lists)
+
+
+def _dependence(array: Floats, variables: Integers, seed: int) -> Floats:
+    """Return (d, d) sqrt(1 - exp(-2 I)) among some variables, 0 where I is what shuffled rows have by chance."""
+    result = np.zeros((array.shape[1], array.shape[1]))
+    if variables.size < 2:
+        return result
+    labels = bin_codes(array[:, variables])
+    generator = stream(seed, "shuffled rows of codes")
+    chance = np.stack([information_within(generator.permuted(labels, axis=0)) for _ in range(_SHUFFLES)])
+    floor, spread = chance.mean(axis=0), chance.std(axis=0)
+    information = information_within(labels)
+    excess = np.where(information > floor + 3 * spread, information - floor, 0.0)
+    np.fill_diagonal(excess, 0.0)
+    result[np.ix_(variables, variables)] = np.sqrt(-np.expm1(-2 * np.maximum(excess, 0.0)))
+    return result
+
+
+def _largest_independent(carriers: list[int], independent: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the largest set of carriers that are independent pair by pair, of equal ones that with the best first."""
+    best: list[int] = []
+
+    def extend(chosen: list[int], left: list[int]) -> None:
+        nonlocal best
+        if len(chosen) > len(best):
+            best = chosen
+        for place, variable in enumerate(left):
+            if len(chosen) + len(left) - place <= len(best):
+                return
+            extend([*chosen, variable], [other for other in left[place + 1 :] if independent[variable, other]])
+
+    extend([], carriers)
+    return best
 
 
 def _gaps(matrix: Floats) -> Floats:

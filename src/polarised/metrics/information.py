@@ -29,6 +29,17 @@ def bin_edges(lowest: npt.ArrayLike, highest: npt.ArrayLike, *, bins: int = 20) 
     edge_jb = lowest_j + b (highest_j - lowest_j) / bins; a constant is widened by 1/2 on both sides.
     Edges of single-precision codes are rounded to it, as numpy's histogram does.  [Locatello2019, discretised metrics]
 
+    Args:
+        lowest: Lowest value (d,) of each variable.
+        highest: Highest value (d,) of each variable.
+        bins: Number of equal-width bins of each variable.
+
+    Returns:
+        The edges (d, bins + 1).
+
+    Raises:
+        ConfigError: Fewer than one bin.
+
     >>> bin_edges([0.0], [1.0], bins=4)
     array([[0.  , 0.25, 0.5 , 0.75, 1.  ]])
     """
@@ -47,6 +58,18 @@ def bin_codes(codes: npt.ArrayLike, *, bins: int = 20, edges: Floats | None = No
 
     label = #{b >= 1 : edge_b <= z}, at most bins - 1; a constant variable has one label, hence no entropy.
     [Locatello2019, discretised metrics]
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        bins: Number of equal-width bins of each variable.
+        edges: Edges (d, bins + 1) to use, in place of those of `bins` over the range of the codes.
+
+    Returns:
+        The labels (n, d).
+
+    Raises:
+        DataError: The codes are not finite numbers (n, d).
+        ConfigError: Fewer than one bin.
 
     >>> bin_codes([[0.0], [0.49], [0.5], [1.0]], bins=2).ravel()
     array([0, 0, 1, 1])
@@ -77,6 +100,14 @@ def joint_counts(first: Integers, second: Integers, *, sizes: tuple[int, int] | 
 
     ``sizes`` fixes (k, m), so that tables of chunks can be added.
 
+    Args:
+        first: Labels (n, d).
+        second: Labels (n, F) of the same rows.
+        sizes: How many labels (k, m) to count in each, those that occur if not given.
+
+    Returns:
+        The counts (d, k, F, m).
+
     >>> joint_counts(np.array([[0], [1], [1]]), np.array([[0], [0], [1]]))[0, :, 0]
     array([[1, 0],
            [1, 1]])
@@ -101,6 +132,13 @@ def information_of_counts(counts: Integers, *, correction: Correction = "none") 
     I = H(a) + H(b) - H(a, b), H = -sum p log p; Miller-Madow adds (K - 1) / 2n to each entropy,
     K its occupied cells [Miller1955].
 
+    Args:
+        counts: Contingency tables (d, k, F, m).
+        correction: "none", or "miller_madow" for the bias of the entropies.
+
+    Returns:
+        The information (d, F) in nats.
+
     >>> information_of_counts(np.array([[[[2, 0]], [[0, 2]]]])).round(3)
     array([[0.693]])
     """
@@ -122,6 +160,14 @@ def information_between(first: Integers, second: Integers, *, correction: Correc
 
     I(a; b) = sum_ab p(a, b) log( p(a, b) / (p(a) p(b)) ).  [Locatello2019, discretised metrics]
 
+    Args:
+        first: Labels (n, d).
+        second: Labels (n, F) of the same rows.
+        correction: "none", or "miller_madow" for the bias of the entropies.
+
+    Returns:
+        The information (d, F) in nats.
+
     >>> information_between(np.array([[0], [1]]), np.array([[0, 5], [1, 5]])).round(3)
     array([[0.693, 0.   ]])
     """
@@ -130,6 +176,13 @@ def information_between(first: Integers, second: Integers, *, correction: Correc
 
 def information_within(labels: Integers, *, correction: Correction = "none") -> Floats:
     """Return the (d, d) mutual information of all pairs of columns of one label matrix, entropies on the diagonal.
+
+    Args:
+        labels: Labels (n, d).
+        correction: "none", or "miller_madow" for the bias of the entropies.
+
+    Returns:
+        The information (d, d) in nats.
 
     >>> information_within(np.array([[0, 0], [1, 0]])).round(3)
     array([[0.693, 0.   ],
@@ -151,6 +204,12 @@ def information_within(labels: Integers, *, correction: Correction = "none") -> 
 def entropies(labels: Integers) -> Floats:
     """Return the plug-in entropy of every label column, -sum p log p.
 
+    Args:
+        labels: Labels (n, d).
+
+    Returns:
+        The entropies (d,) in nats.
+
     >>> entropies(np.array([[0, 7], [1, 7]])).round(3)
     array([0.693, 0.   ])
     """
@@ -165,6 +224,13 @@ def entropies(labels: Integers) -> Floats:
 
 def pointwise_information(first: Integers, second: Integers) -> Floats:
     """Return log( p(a, b) / (p(a) p(b)) ) of every row for one pair of label columns; its mean is the plug-in MI.
+
+    Args:
+        first: Labels (n,).
+        second: Labels (n,) of the same rows.
+
+    Returns:
+        The information (n,) of each row in nats.
 
     >>> pointwise_information(np.array([0, 1]), np.array([0, 1])).round(3)
     array([0.693, 0.693])

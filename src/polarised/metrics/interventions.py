@@ -14,7 +14,7 @@ from polarised.metrics.information import bin_codes
 from polarised.random import stream
 from polarised.registry import register
 
-__all__ = ["IRS", "BetaVAEScore", "Draw", "FactorVAEScore", "Represent", "beta_vae_score", "factor_vae_score", "irs"]
+__all__ = ["IRS", "BetaVAEScore", "FactorVAEScore", "Represent", "beta_vae_score", "factor_vae_score", "irs"]
 
 Represent = Callable[[Integers], npt.ArrayLike]
 
@@ -28,7 +28,15 @@ _DIGITS = 2**12
 
 
 class FactorVAEScore(NamedTuple):
-    """Accuracy on fresh votes and on the votes that chose, the vote tables (F, kept) and the variables kept."""
+    """Accuracy on fresh votes and on the votes that chose, the vote tables (F, kept) and the variables kept.
+
+    Args:
+        score: Accuracy on fresh votes.
+        train: Accuracy on the votes that chose the rule.
+        votes: Fresh votes (F, kept).
+        train_votes: Votes that chose the rule (F, kept).
+        kept: Variables that may vote.
+    """
 
     score: float
     train: float
@@ -38,14 +46,27 @@ class FactorVAEScore(NamedTuple):
 
 
 class BetaVAEScore(NamedTuple):
-    """Accuracy on fresh points and on the training points."""
+    """Accuracy on fresh points and on the training points.
+
+    Args:
+        score: On fresh points.
+        train: On the training points.
+    """
 
     score: float
     train: float
 
 
 class IRS(NamedTuple):
-    """Interventional robustness, of each kept variable (with its factor), and the matrix (kept, F)."""
+    """Interventional robustness, of each kept variable (with its factor), and the matrix (kept, F).
+
+    Args:
+        score: The weighted mean.
+        scores: The score of each kept variable.
+        parents: The factor of each kept variable.
+        matrix: The scores (kept, F).
+        kept: Variables that vary.
+    """
 
     score: float
     scores: Floats
@@ -54,7 +75,14 @@ class IRS(NamedTuple):
     kept: Integers
 
 
-@register("metric")
+@register(
+    "metric",
+    title="FactorVAE score",
+    reading="How often the least varying variable names the factor held fixed: 1 always, 1/F by chance.",
+    needs=("factors", "drawing"),
+    references=("Kim2018", "Locatello2019"),
+    example={"train_votes": 300, "test_votes": 200},
+)
 def factor_vae_score(
     represent: Represent,
     factor_sizes: Sequence[int],
@@ -64,22 +92,48 @@ def factor_vae_score(
     test_votes: int = 5_000,
     variance_rows: int = 10_000,
     threshold: float = 0.05,
+    scale: npt.ArrayLike | None = None,
     seed: int = 0,
     reference_stream: bool = False,
 ) -> FactorVAEScore:
     """Return the FactorVAE score: how well the least varying variable names the factor that was held fixed.
 
     Vote: draw a factor k and a batch that shares its value; argmin_j var_batch(z_j) / var(z_j) over variables whose
-    standard deviation reaches ``threshold``. Score: accuracy of the majority rule.  [Kim2018, sec. 4; Locatello2019]
-    ``represent`` maps factor indices (m, F) to codes (m, d). ``reference_stream`` draws in the order of
-    disentanglement_lib from RandomState(seed). No variable kept scores 0.
+    standard deviation reaches ``threshold`` times ``scale_j``. Score: accuracy of the majority rule.
+    [Kim2018, sec. 4; Locatello2019] ``scale`` is the prior's standard deviation of each variable, so that another
+    unit of a variable and its prior changes nothing; without it only constant variables are left out. The reference
+    takes ``scale=1``, which drops what a prior with small scales makes small. ``represent`` maps factor indices
+    (m, F) to codes (m, d). ``reference_stream`` draws in the order of disentanglement_lib from RandomState(seed).
+    No variable kept scores 0.
+
+    Args:
+        represent: Maps factor indices (m, F) to codes (m, d).
+        factor_sizes: The number of values of each factor.
+        batch_size: Images of a batch.
+        train_votes: Votes that choose the rule.
+        test_votes: Votes that test it.
+        variance_rows: Codes the variance of each variable is taken from.
+        threshold: Share of `scale` below which a variable does not vote.
+        scale: Standard deviation of the prior, a number or one for each variable.
+        seed: Seed of what is drawn.
+        reference_stream: Whether to draw in the order of disentanglement_lib.
+
+    Returns:
+        The score with its vote tables.
+
+    Raises:
+        ConfigError: The sizes, the batch or the scale make no sense.
+        DataError: `represent` gives something else than finite codes (m, d).
 
     >>> factor_vae_score(lambda f: f + 0.0, (3, 4), train_votes=50, test_votes=50).score
     1.0
+    >>> small = factor_vae_score(lambda f: 0.01 * f, (3, 4), scale=0.01, train_votes=50, test_votes=50)
+    >>> small.score, factor_vae_score(lambda f: 0.01 * f, (3, 4), scale=1.0, train_votes=50, test_votes=50).score
+    (1.0, 0.0)
     """
-    draw = Draw(represent, factor_sizes, batch_size, seed, reference_stream)
+    draw = _Draw(represent, factor_sizes, batch_size, seed, reference_stream)
     variance = draw.codes(draw.rows(variance_rows)).var(axis=0, ddof=1)
-    kept = np.flatnonzero((np.sqrt(variance) >= threshold) & (variance > 0))
+    kept = np.flatnonzero((np.sqrt(variance) >= threshold * _scales(scale, len(variance))) & (variance > 0))
     factors = len(draw.sizes)
     if not kept.size:
         empty = np.zeros((factors, 0), dtype=np.int64)
@@ -97,7 +151,14 @@ def factor_vae_score(
     return FactorVAEScore(test, train, tables[1], tables[0], kept)
 
 
-@register("metric")
+@register(
+    "metric",
+    title="BetaVAE score",
+    reading="How often a linear classifier names the factor two batches share: 1 always, 1/F by chance.",
+    needs=("factors", "drawing"),
+    references=("Higgins2017", "Locatello2019"),
+    example={"train_points": 300, "test_points": 200},
+)
 def beta_vae_score(
     represent: Represent,
     factor_sizes: Sequence[int],
@@ -115,10 +176,27 @@ def beta_vae_score(
     [Higgins2017, sec. 3; Locatello2019] ``reference`` classifies one-vs-rest with a shrunk intercept
     (scikit-learn 0.21), ``modern`` multinomially; for the rest see :func:`factor_vae_score`.
 
+    Args:
+        represent: Maps factor indices (m, F) to codes (m, d).
+        factor_sizes: The number of values of each factor.
+        batch_size: Images of a batch.
+        train_points: Points that train the classifier.
+        test_points: Points that test it.
+        protocol: "reference" or "modern", see above.
+        seed: Seed of what is drawn.
+        reference_stream: Whether to draw in the order of disentanglement_lib.
+
+    Returns:
+        The accuracy on fresh and on training points.
+
+    Raises:
+        ConfigError: The sizes or the batch make no sense.
+        DataError: `represent` gives something else than finite codes (m, d).
+
     >>> beta_vae_score(lambda f: f + 0.0, (3, 4), train_points=60, test_points=50).score
     1.0
     """
-    draw = Draw(represent, factor_sizes, batch_size, seed, reference_stream)
+    draw = _Draw(represent, factor_sizes, batch_size, seed, reference_stream)
     sets = []
     for points in (train_points, test_points):
         x, y = [], []
@@ -140,13 +218,32 @@ def beta_vae_score(
     return BetaVAEScore(float(np.mean(model.predict(test) == asked)), float(np.mean(model.predict(train) == labels)))
 
 
-@register("metric")
+@register(
+    "metric",
+    title="IRS",
+    reading="1 if each variable stays put while its factor is held fixed and the others change.",
+    needs=("factors",),
+    references=("Suter2019", "Locatello2019"),
+)
 def irs(codes: npt.ArrayLike, factors: npt.ArrayLike, *, quantile: float = 0.99, bins: int = 20) -> IRS:
     """Return the interventional robustness score: does a variable stay put while its factor is held?
 
     IRS_ik = 1 - mean_b Q( |z_i - mean_b z_i| : f_k in bin b ) / max |z_i - mean z_i|, Q the 0.99 quantile; a variable
     scores its best factor, and the average weighs by the largest deviation.  [Suter2019; Locatello2019]
     Constant variables are dropped; if all are, the score is 0.
+
+    Args:
+        codes: Codes (n, d), one observation in each row.
+        factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
+        quantile: The quantile Q of the deviations.
+        bins: Number of bins of each factor.
+
+    Returns:
+        The score, with those of the variables it is the mean of.
+
+    Raises:
+        DataError: The codes or factors are not finite, or not of the same rows.
+        ConfigError: The quantile is not in (0, 1].
 
     >>> irs([[0.0], [0.0], [1.0], [1.0]], [0, 0, 1, 1]).score
     1.0
@@ -172,7 +269,7 @@ def irs(codes: npt.ArrayLike, factors: npt.ArrayLike, *, quantile: float = 0.99,
     return IRS(float((scores * largest).sum() / largest.sum()), scores, matrix.argmax(axis=1), matrix, kept)
 
 
-class Draw:
+class _Draw:
     """Batches of codes with one factor held fixed, from our stream or in the order of the reference code."""
 
     def __init__(
@@ -268,6 +365,16 @@ class Draw:
                 result[factor], rest = rest, quotient
             result[factors[0]] = rest
         return result
+
+
+def _scales(scale: npt.ArrayLike | None, variables: int) -> Floats:
+    values = np.asarray(0.0 if scale is None else scale, dtype=np.float64)
+    if values.shape not in ((), (1,), (variables,)) or not np.isfinite(values).all() or (values < 0).any():
+        raise ConfigError(
+            f"scale must be the prior's standard deviation, a number or one for each of {variables} variables, "
+            f"got {scale!r}"
+        )
+    return np.broadcast_to(values, (variables,))
 
 
 def _batch_mean(batch: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:

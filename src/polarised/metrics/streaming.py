@@ -26,6 +26,16 @@ _LONG = 64
 def chunks_of(codes: npt.NDArray[Any], *, rows: int = 1_000_000) -> Iterator[npt.NDArray[Any]]:
     """Yield consecutive row slices of an array, memory-mapped or not, without copying.
 
+    Args:
+        codes: An array (n, d).
+        rows: Rows of a slice.
+
+    Yields:
+        Slices (m, d) of at most `rows` rows.
+
+    Raises:
+        ConfigError: Fewer than one row.
+
     >>> [len(chunk) for chunk in chunks_of(np.zeros((5, 2)), rows=2)]
     [2, 2, 1]
     """
@@ -55,7 +65,14 @@ class Moments:
         self._products: Floats = np.zeros((0, 0))
 
     def update(self, codes: npt.ArrayLike) -> None:
-        """Add the rows of one chunk (m, d)."""
+        """Add the rows of one chunk (m, d).
+
+        Args:
+            codes: Codes (m, d).
+
+        Raises:
+            DataError: The chunk does not fit, or is not finite.
+        """
         chunk = _checked_chunk(codes, None if self.rows == 0 else len(self._shift))
         if not len(chunk):
             return
@@ -89,7 +106,14 @@ class Moments:
         self.rows += len(chunk)
 
     def merge(self, other: Self) -> None:
-        """Add everything another accumulator has seen."""
+        """Add everything another accumulator has seen.
+
+        Args:
+            other: The accumulator to add.
+
+        Raises:
+            DataError: It has another number of variables.
+        """
         if other.rows == 0:
             return
         if self.rows == 0:
@@ -143,18 +167,39 @@ class Ranges:
         self.highest: npt.NDArray[Any] | None = None
 
     def update(self, codes: npt.ArrayLike) -> None:
-        """Add the rows of one chunk (m, d)."""
+        """Add the rows of one chunk (m, d).
+
+        Args:
+            codes: Codes (m, d).
+
+        Raises:
+            DataError: The chunk does not fit, or is not finite.
+        """
         chunk = _checked_chunk(codes, None if self.lowest is None else len(self.lowest))
         if len(chunk):
             self._widen(chunk.min(axis=0), chunk.max(axis=0))
 
     def merge(self, other: Self) -> None:
-        """Add everything another accumulator has seen."""
+        """Add everything another accumulator has seen.
+
+        Args:
+            other: The accumulator to add.
+        """
         if other.lowest is not None and other.highest is not None:
             self._widen(other.lowest, other.highest)
 
     def edges(self, *, bins: int = 20) -> Floats:
-        """Return the (d, bins + 1) bin edges over what was seen."""
+        """Return the (d, bins + 1) bin edges over what was seen.
+
+        Args:
+            bins: Number of equal-width bins of each variable.
+
+        Returns:
+            The edges, as `bin_edges` makes them.
+
+        Raises:
+            DataError: Nothing was seen yet.
+        """
         if self.lowest is None or self.highest is None:
             raise DataError("at least one row must be seen before there are edges; call update(codes)")
         return bin_edges(self.lowest, self.highest, bins=bins)
@@ -169,6 +214,9 @@ class Ranges:
 class BinnedCounts:
     """Contingency tables of all pairs of binned variables, chunk by chunk: the second pass.
 
+    Args:
+        edges: The bin edges (d, bins + 1) of the first pass.
+
     >>> counts = BinnedCounts(bin_edges([0.0, 0.0], [1.0, 1.0], bins=2))
     >>> counts.update([[0.0, 1.0], [1.0, 0.0]])
     >>> counts.information().round(3)
@@ -182,7 +230,14 @@ class BinnedCounts:
         self.counts: Integers = np.zeros((variables, bins, variables, bins), dtype=np.int64)
 
     def update(self, codes: npt.ArrayLike) -> None:
-        """Add the rows of one chunk (m, d)."""
+        """Add the rows of one chunk (m, d).
+
+        Args:
+            codes: Codes (m, d).
+
+        Raises:
+            DataError: The chunk does not fit.
+        """
         chunk = _checked_chunk(codes, len(self.edges))
         bins = self.edges.shape[1] - 1
         for start in range(0, len(chunk), _BLOCK):
@@ -190,13 +245,27 @@ class BinnedCounts:
             self.counts += joint_counts(labels, labels, sizes=(bins, bins))
 
     def merge(self, other: Self) -> None:
-        """Add everything another accumulator has seen over the same edges."""
+        """Add everything another accumulator has seen over the same edges.
+
+        Args:
+            other: The accumulator to add.
+
+        Raises:
+            DataError: It has other edges.
+        """
         if not np.array_equal(self.edges, other.edges):
             raise DataError("counts can be merged only over the same bin edges; merge the ranges first")
         self.counts += other.counts
 
     def information(self, *, correction: Correction = "none") -> Floats:
-        """Return the (d, d) mutual information, entropies on the diagonal."""
+        """Return the (d, d) mutual information, entropies on the diagonal.
+
+        Args:
+            correction: "none", or "miller_madow" for the bias of the entropies.
+
+        Returns:
+            The information in nats.
+        """
         return information_of_counts(self.counts, correction=correction)
 
 
@@ -206,6 +275,17 @@ def streamed_mutual_information_matrix(
     """Return the mutual information matrix of codes that are read twice in chunks.
 
     Equal to :func:`polarised.metrics.mutual_information_matrix` of the whole array, in constant memory.
+
+    Args:
+        chunks: Called twice, each time for all chunks (m, d).
+        bins: Number of equal-width bins of each variable.
+        correction: "none", or "miller_madow" for the bias of the entropies.
+
+    Returns:
+        The information (d, d) in nats.
+
+    Raises:
+        DataError: There are no rows, or they are not finite.
 
     >>> codes = np.arange(8.0).reshape(4, 2)
     >>> streamed_mutual_information_matrix(lambda: chunks_of(codes, rows=3), bins=2).round(3)

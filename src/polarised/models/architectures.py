@@ -1,4 +1,4 @@
-"""The networks of the papers. A page: `__all__` is the catalogue of architectures.
+"""The networks of the papers.
 
 Every entry is called as f(shape, latents, outputs_per_value, auxiliary_size) and returns an encoder and a decoder.
 Convolutional ones take any number of channels and a side of 16, 32, 64 or 128; u joins the features of x.
@@ -42,7 +42,13 @@ __all__ = [
 Halves = tuple[Encoder, Decoder]
 
 
-@register("architecture")
+@register(
+    "architecture",
+    title="convolutional (Locatello)",
+    summary="four stride-2 convolutions and a dense layer",
+    needs=("square",),
+    references=("Locatello2019",),
+)
 def locatello_conv(
     shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, hidden: int = 256
 ) -> Halves:
@@ -50,6 +56,19 @@ def locatello_conv(
 
     Four stride-2 convolutions 32, 32 (4x4), 64, 64 (2x2; the paper's table prints 4x4), dense 256; back by dense
     256, 1024 and four 4x4 transposed convolutions 64, 32, 32, C. ReLU, Glorot-uniform, zero bias.
+
+    Args:
+        shape: The shape of one image.
+        latents: The number of latent variables.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
+        hidden: Units of the encoder's dense layer.
+
+    Returns:
+        The encoder and the decoder.
+
+    Raises:
+        ConfigError: If the image is not square with a side of 16, 32, 64 or 128.
 
     >>> encoder, decoder = locatello_conv((1, 64, 64), 10)
     >>> sum(p.numel() for p in encoder.parameters()), sum(p.numel() for p in decoder.parameters())
@@ -66,12 +85,30 @@ def locatello_conv(
     return encoder, decoder
 
 
-@register("architecture")
+@register(
+    "architecture",
+    title="convolutional (iVAE)",
+    summary="the network of Locatello with u joined to its features",
+    needs=("square",),
+    references=("Bonheme2023iVAE",),
+)
 def ivae_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
     """Build `locatello_conv` with u joined to the flattened features and a dense layer of 256 + dim(u).
 
-    [Bonheme2023iVAE, table 2], corrected by the released code: 2x2 kernels in convolutions 3 and 4, a dense 1024 in
+    [Bonheme2023iVAE, table 1], corrected by the released code: 2x2 kernels in convolutions 3 and 4, a dense 1024 in
     the decoder, linear outputs. The third network of that table is the prior `Conditional`.
+
+    Args:
+        shape: The shape of one image.
+        latents: The number of latent variables.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
+
+    Returns:
+        The encoder and the decoder.
+
+    Raises:
+        ConfigError: If the image is not square with a side of 16, 32, 64 or 128.
 
     >>> encoder, decoder = ivae_conv((1, 64, 64), 30, 1, 5)
     >>> sum(p.numel() for p in encoder.parameters()), sum(p.numel() for p in decoder.parameters())
@@ -81,9 +118,27 @@ def ivae_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, 
     return locatello_conv(shape, latents, outputs_per_value, auxiliary_size, hidden=256 + auxiliary_size)
 
 
-@register("architecture")
+@register(
+    "architecture",
+    title="convolutional (Burgess)",
+    summary="convolutions of 32 filters and two dense layers",
+    needs=("square",),
+    references=("Burgess2018",),
+)
 def burgess_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
     """Build the network of [Burgess2018, appendix A]: 4x4 stride-2 convolutions of 32 filters to 4x4, dense 256, 256.
+
+    Args:
+        shape: The shape of one image.
+        latents: The number of latent variables.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
+
+    Returns:
+        The encoder and the decoder.
+
+    Raises:
+        ConfigError: If the image is not square with a side of 16, 32, 64 or 128.
 
     >>> encoder, decoder = burgess_conv((1, 64, 64), 10)
     >>> sum(p.numel() for half in (encoder, decoder) for p in half.parameters())
@@ -113,11 +168,29 @@ def burgess_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 
     return encoder, decoder
 
 
-@register("architecture")
+@register(
+    "architecture",
+    title="convolutional (2D shapes)",
+    summary="four stride-2 convolutions, linear features",
+    needs=("square",),
+    references=("Mathieu2019",),
+)
 def shapes_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
     """Build the 2D-shapes network of [Mathieu2019, table 1a]; the 128 features before the heads stay linear.
 
     Differs from the released code by leaving out the 1e-6 it adds to the standard deviation.
+
+    Args:
+        shape: The shape of one image.
+        latents: The number of latent variables.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
+
+    Returns:
+        The encoder and the decoder.
+
+    Raises:
+        ConfigError: If the image is not square with a side of 16, 32, 64 or 128.
 
     >>> encoder, decoder = shapes_conv((1, 64, 64), 10)
     >>> encoder.hidden
@@ -132,11 +205,29 @@ def shapes_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1
     )
 
 
-@register("architecture")
+@register(
+    "architecture",
+    title="convolutional (RTC-VAE)",
+    summary="convolutions all the way",
+    needs=("square",),
+    references=("Cheng2021",),
+)
 def rtc_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
     """Build the all-convolutional network of RTC-VAE [Cheng2021, table 2], with 2 x latents outputs and linear pixels.
 
     The table prints one head of `latents` outputs and a ReLU on the image; neither can be meant.
+
+    Args:
+        shape: The shape of one image.
+        latents: The number of latent variables.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
+
+    Returns:
+        The encoder and the decoder.
+
+    Raises:
+        ConfigError: If the image is not square with a side of 16, 32, 64 or 128.
 
     >>> encoder, decoder = rtc_conv((3, 64, 64), 10)
     >>> encoder.mean_head
@@ -168,13 +259,32 @@ def rtc_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, a
     return encoder, decoder
 
 
-@register("architecture")
+@register(
+    "architecture",
+    title="DCGAN",
+    summary="convolutions with batch normalisation",
+    needs=("square",),
+    references=("Mathieu2019",),
+)
 def dcgan(
     shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 32
 ) -> Halves:
     """Build the CelebA network of [Mathieu2019, table 1c]: convolutions 32, 64, 128, 256 with batch norm, and back.
 
     The first layer of the decoder, a 4x4 upconvolution of a single point, is written as the linear map it is.
+
+    Args:
+        shape: The shape of one image.
+        latents: The number of latent variables.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
+        width: Filters of the first convolution; each further one has twice as many.
+
+    Returns:
+        The encoder and the decoder.
+
+    Raises:
+        ConfigError: If the image is not square with a side of 16, 32, 64 or 128.
 
     >>> encoder, decoder = dcgan((3, 64, 64), 50)
     >>> encoder.mean_head
@@ -183,7 +293,13 @@ def dcgan(
     return _batch_normalised("dcgan", shape, latents, outputs_per_value, auxiliary_size, width=width)
 
 
-@register("architecture")
+@register(
+    "architecture",
+    title="convolutional (Fashion-MNIST)",
+    summary="the DCGAN of the decomposition paper's released code",
+    needs=("square",),
+    references=("Mathieu2019",),
+)
 def fashion_conv(
     shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 32
 ) -> Halves:
@@ -191,6 +307,19 @@ def fashion_conv(
 
     As `dcgan`, without bias in the convolutions and without batch norm after the first; std = softplus + 1e-6;
     weights start as N(0, 0.02^2). Its images are 32x32. Differs by a bias in the decoder's first layer.
+
+    Args:
+        shape: The shape of one image.
+        latents: The number of latent variables.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
+        width: Filters of the first convolution; each further one has twice as many.
+
+    Returns:
+        The encoder and the decoder.
+
+    Raises:
+        ConfigError: If the image is not square with a side of 16, 32, 64 or 128.
 
     >>> encoder, decoder = fashion_conv((1, 32, 32), 50)
     >>> encoder.mean_head
@@ -207,7 +336,12 @@ def fashion_conv(
     return encoder, decoder
 
 
-@register("architecture")
+@register(
+    "architecture",
+    title="fully connected",
+    summary="dense layers for data of any shape",
+    references_by_setting={"xtanh": ("Khemakhem2020",)},
+)
 def mlp(
     shape: tuple[int, ...],
     latents: int,
@@ -221,8 +355,23 @@ def mlp(
 ) -> Halves:
     """Build fully connected networks for data of any shape; u is joined to x.
 
-    The decoder mirrors the encoder unless it has its own settings. "xtanh" is the activation of the first iVAE
-    [Khemakhem2020]. Widths (1200, 1200) against (1200, 1200, 1200) with tanh are those of [Higgins2017].
+    Widths (1200, 1200) against (1200, 1200, 1200) with tanh are those of [Higgins2017].
+
+    Args:
+        shape: The shape of one image or vector.
+        latents: The number of latent variables.
+        outputs_per_value: Decoder outputs for each value of it, as the likelihood asks.
+        auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
+        widths: Units of the encoder's hidden layers.
+        decoder_widths: Units of the decoder's hidden layers; those of the encoder in reverse if not given.
+        activation: The activation after each hidden layer; "xtanh" is that of the first iVAE [Khemakhem2020].
+        decoder_activation: The decoder's own activation; that of the encoder if not given.
+
+    Returns:
+        The encoder and the decoder.
+
+    Raises:
+        ConfigError: If a side has no hidden layer, or a layer no unit.
 
     >>> encoder, decoder = mlp((1, 32, 32), 10)
     >>> encoder.mean_head
@@ -256,13 +405,28 @@ def mlp(
     return encoder, decoder
 
 
-@register("architecture")
+@register(
+    "architecture",
+    title="fully connected (pinwheel)",
+    summary="one hidden layer each way",
+    references=("Mathieu2019",),
+)
 def pinwheel_mlp(
     shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 100
 ) -> Halves:
     """Build the pinwheel network of [Mathieu2019, table 1b]: one hidden layer of 100 each way, std = softplus + 1e-6.
 
     The decoder's own softplus scale is the likelihood `Gaussian(scale="learned")`.
+
+    Args:
+        shape: The shape of one image or vector.
+        latents: The number of latent variables.
+        outputs_per_value: Decoder outputs for each value of it, as the likelihood asks.
+        auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
+        width: Units of the hidden layer.
+
+    Returns:
+        The encoder and the decoder.
 
     >>> encoder, decoder = pinwheel_mlp((2,), 2, 2)
     >>> encoder.scale

@@ -1,4 +1,4 @@
-"""p(x|z): what the decoder's outputs mean. A page: `__all__` is the catalogue of likelihoods.
+"""p(x|z): what the decoder's outputs mean.
 
 Every entry is built from its settings alone. `outputs_per_value` is the number of decoder outputs for each value
 of x, `log_prob` sums over everything but the batch, `mean` turns outputs into images.
@@ -31,28 +31,72 @@ class Likelihood(nn.Module, ABC):
 
     @abstractmethod
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
-        """Return log p(x|z) of every image in nats, shape (B,)."""
+        """Return log p(x|z) of every image in nats.
+
+        Args:
+            x: The images, (B, *shape).
+            outputs: What the decoder gave for them.
+
+        Returns:
+            One number an image, shape (B,).
+        """
 
     @abstractmethod
     def mean(self, outputs: Tensor) -> Tensor:
-        """Return E[x|z], the image to look at, shape (B, *shape)."""
+        """Return E[x|z], the image to look at.
+
+        Args:
+            outputs: What the decoder gave.
+
+        Returns:
+            The images, (B, *shape).
+        """
+
+    def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
+        """Return -log p(x|z) of every image for a decoder whose mean is x itself, its spread as in `outputs`, (B,).
+
+        What lies above it is all that a better mean could gain; a density's normaliser or the entropy of grey
+        values is not. 0 unless a likelihood knows better.
+        """
+        return torch.zeros(len(x), dtype=x.dtype, device=x.device)
 
     def check(self, x: Tensor) -> list[str]:
-        """Return one sentence for everything about the data that this likelihood does not allow."""
+        """Say what about the data this likelihood does not allow.
+
+        Args:
+            x: The images.
+
+        Returns:
+            One sentence for each fault.
+        """
         return []
 
 
-@register("likelihood")
+@register(
+    "likelihood",
+    summary="cross-entropy of values in [0, 1]",
+    support=(0.0, 1.0),
+    density=False,
+    references=("Kingma2014",),
+    example=({}, {"activation": "tanh"}, {"subtract_entropy": True}),
+)
 class Bernoulli(Likelihood):
     """Score values in [0, 1] by the cross-entropy with p = sigmoid(output).
 
     log p(x|z) = sum x log p + (1 - x) log(1 - p)  [Kingma2014, eq. 11]
 
     Real-valued x is scored by the same cross-entropy, as every disentanglement study does [Locatello2019];
-    it is then no density: `ContinuousBernoulli` is. Two options of disentanglement_lib, off in its study:
-    `activation="tanh"` takes p = (1 + tanh(output)) / 2 clipped at 1e-6, and `subtract_entropy` leaves out what
-    no decoder can gain, the entropy of the image itself. `weight` counts every value that often: with 4, a picture
-    whose pixels are means of 2x2 weighs against the rate as much as the full one.
+    it is then no density: `ContinuousBernoulli` is.
+
+    Args:
+        activation: How p follows from the output; "tanh" takes (1 + tanh(output)) / 2 clipped at 1e-6, an option of
+            disentanglement_lib that is off in its study.
+        subtract_entropy: Leave out what no decoder can gain, the entropy of the image itself; another such option.
+        weight: How often every value counts: with 4, a picture whose pixels are means of 2x2 weighs against the rate
+            as much as the full one.
+
+    Raises:
+        ConfigError: If the weight is not positive.
 
     >>> round(Bernoulli().log_prob(torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1)).item(), 4)
     -0.6931
@@ -72,13 +116,19 @@ class Bernoulli(Likelihood):
 
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
         if self.activation == "tanh":
-            values = -binary_cross_entropy(self.mean(outputs), x, reduction="none")
+            values = binary_cross_entropy(self.mean(outputs), x, reduction="none")
         else:
-            values = -binary_cross_entropy_with_logits(outputs, x, reduction="none")
+            values = binary_cross_entropy_with_logits(outputs, x, reduction="none")
         if self.subtract_entropy:
             p = x.clamp(CLIP, 1 - CLIP)
-            values = values + binary_cross_entropy(p, p, reduction="none")
-        return self.weight * _per_image(values)
+            values = values - binary_cross_entropy(p, p, reduction="none")
+        # The sign is turned once an image, not once a pixel.
+        return -self.weight * _per_image(values)
+
+    def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
+        if self.subtract_entropy:
+            return super().floor(x, outputs)
+        return -self.weight * _per_image(torch.xlogy(x, x) + torch.xlogy(1 - x, 1 - x))
 
     def mean(self, outputs: Tensor) -> Tensor:
         return _squashed(outputs, self.activation)
@@ -87,7 +137,14 @@ class Bernoulli(Likelihood):
         return _outside_unit_interval(x, type(self).__name__)
 
 
-@register("likelihood")
+@register(
+    "likelihood",
+    title="continuous Bernoulli",
+    summary="cross-entropy made a density on [0, 1]",
+    support=(0.0, 1.0),
+    density=True,
+    references=("LoaizaGanem2019",),
+)
 class ContinuousBernoulli(Likelihood):
     """Score values in [0, 1] by the Bernoulli cross-entropy plus its log normaliser [LoaizaGanem2019, eq. 6].
 
@@ -101,6 +158,9 @@ class ContinuousBernoulli(Likelihood):
         values: Tensor = self._distribution(outputs).log_prob(x)  # type: ignore[no-untyped-call]
         return _per_image(values)
 
+    def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
+        return -self.log_prob(x, torch.logit(x, CLIP))
+
     def mean(self, outputs: Tensor) -> Tensor:
         mean: Tensor = self._distribution(outputs).mean
         return mean
@@ -112,15 +172,36 @@ class ContinuousBernoulli(Likelihood):
         return torch.distributions.ContinuousBernoulli(logits=outputs, validate_args=False)
 
 
-@register("likelihood")
+@register(
+    "likelihood",
+    summary="squared error, with a fixed or learned variance",
+    density=True,
+    references=("Kingma2014",),
+    references_by_setting={"shared": ("Dai2018",), "per-image": ("Rybkin2021",), "learned": ("Mathieu2019",)},
+    example=(
+        {},
+        {"variance": 0.1, "activation": "sigmoid"},
+        {"scale": "shared", "variance": 0.3},
+        {"scale": "per-image"},
+        {"scale": "learned"},
+    ),
+)
 class Gaussian(Likelihood):
     """Score x by log N(x; mean, variance), with the decoder's output as the mean [Kingma2014, eq. 12].
 
-    `scale` says where the variance comes from: "fixed" is the setting `variance`; "shared" is one number, trained
-    from `variance` on [Dai2018, eq. 3]; "per-image" is the image's own mean squared error, the best a
-    number per image can do [Rybkin2021, eq. 5]; "learned" is a second decoder output for every value,
-    std = softplus(output) + 1e-6 [Mathieu2019, table 1b]. `activation` squashes the mean into [0, 1]; with it,
-    and variance 1/2, this is the squared error of disentanglement_lib up to a constant.
+    log p(x|z) = -sum ((x - mean)^2 / variance + log(2 pi variance)) / 2
+
+    Args:
+        variance: The variance, or where its training starts.
+        scale: Where the variance comes from: "fixed" is the setting `variance`; "shared" is one number, trained
+            [Dai2018, eq. 3]; "per-image" is the image's own mean squared error, the best a number per image can do
+            [Rybkin2021, eq. 5]; "learned" is a second decoder output for every value, std = softplus(output) + 1e-6
+            [Mathieu2019, table 1b].
+        activation: "sigmoid" and "tanh" bring the mean into [0, 1]; "sigmoid" with variance 1/2 is the squared error
+            of disentanglement_lib up to a constant.
+
+    Raises:
+        ConfigError: If the variance is not positive.
 
     >>> round(Gaussian(variance=1.0).log_prob(torch.zeros(1, 2), torch.zeros(1, 2)).item(), 4)
     -1.8379
@@ -155,15 +236,35 @@ class Gaussian(Likelihood):
         values = squared * (-log_variance).exp() + log_variance + LOG_TWO_PI
         return -0.5 * _per_image(values)
 
+    def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
+        squared = (x - self.mean(outputs)) ** 2
+        if self.scale == "per-image":
+            return -self.log_prob(x, outputs) - 0.5 * squared[0].numel()
+        log_variance = self.log_variance.expand_as(squared)
+        if self.scale == "learned":
+            log_variance = 2 * (softplus(outputs.chunk(2, dim=1)[1]) + 1e-6).log()
+        return 0.5 * _per_image(log_variance + LOG_TWO_PI)
+
     def mean(self, outputs: Tensor) -> Tensor:
         return _squashed(outputs.chunk(self.outputs_per_value, dim=1)[0], self.activation)
 
 
-@register("likelihood")
+@register(
+    "likelihood",
+    summary="absolute error, with a fixed scale",
+    density=True,
+    references=("Mathieu2019",),
+)
 class Laplace(Likelihood):
     """Score x by log p(x|z) = sum -|x - output| / b - log 2b with a fixed scale b.
 
     b = 0.1 is the released code of the decomposition paper on Fashion-MNIST [Mathieu2019].
+
+    Args:
+        scale: The scale b.
+
+    Raises:
+        ConfigError: If the scale is not positive.
 
     >>> round(Laplace(scale=0.5).log_prob(torch.zeros(1, 2), torch.ones(1, 2)).item(), 4)
     -4.0
@@ -178,6 +279,9 @@ class Laplace(Likelihood):
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
         values = (x - outputs).abs() / self.scale + math.log(2 * self.scale)
         return -_per_image(values)
+
+    def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
+        return _per_image(torch.full_like(x, math.log(2 * self.scale)))
 
     def mean(self, outputs: Tensor) -> Tensor:
         return outputs

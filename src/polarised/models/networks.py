@@ -20,7 +20,14 @@ class LeakyTanh(nn.Module):
     """The activation tanh(t) + 0.1 t of the first iVAE code [Khemakhem2020]."""
 
     def forward(self, t: Tensor) -> Tensor:
-        """Return tanh(t) + 0.1 t."""
+        """Return tanh(t) + 0.1 t.
+
+        Args:
+            t: The inputs.
+
+        Returns:
+            The outputs, of the same shape.
+        """
         return torch.tanh(t) + 0.1 * t
 
 
@@ -35,7 +42,15 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 class Encoder(nn.Module):
     """Compute the mean and log-variance of q(z|x, u): features of x, joined with u, then two heads.
 
-    `scale="softplus"` reads the second head h as log-variance = 2 log(softplus(h) + 1e-6).
+    Args:
+        features: The layers up to where u joins.
+        hidden: The layers from there to the heads.
+        mean_head: The layer that gives the mean.
+        log_variance_head: The layer that gives the log-variance, or what softplus makes a deviation of.
+        shape: The shape of one image.
+        auxiliary_size: The number of auxiliary variables u; 0 for a network that ignores them.
+        scale: How the second head h is read: as the log-variance ("exponential"), or as log-variance = 2
+            log(softplus(h) + 1e-6) ("softplus").
 
     >>> heads = nn.Linear(4, 2), nn.Linear(4, 2)
     >>> encoder = Encoder(nn.Flatten(), nn.Identity(), *heads, shape=(1, 2, 2))
@@ -61,15 +76,26 @@ class Encoder(nn.Module):
         self.shape, self.auxiliary_size, self.scale = tuple(shape), auxiliary_size, scale
 
     def forward(self, x: Tensor, u: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return mean and log-variance, each (B, d); u is ignored by a network built without it."""
+        """Return mean and log-variance of q(z|x, u).
+
+        Args:
+            x: The images, (B, *shape).
+            u: Their auxiliary variables, (B, k); ignored by a network built without them.
+
+        Returns:
+            Mean and log-variance, each (B, d).
+
+        Raises:
+            DataError: If the network was built with u and none of that shape came.
+        """
         h = self.features(x)
         if self.auxiliary_size:
             h = torch.cat([h, self._beside(h, u)], dim=1)
         h = self.hidden(h)
-        mean, spread = self.mean_head(h).flatten(1), self.log_variance_head(h).flatten(1)
+        mean, log_variance = self.mean_head(h).flatten(1), self.log_variance_head(h).flatten(1)
         if self.scale == "softplus":
-            spread = 2 * (nn.functional.softplus(spread) + 1e-6).log()
-        return mean, spread
+            log_variance = 2 * (nn.functional.softplus(log_variance) + 1e-6).log()
+        return mean, log_variance
 
     def _beside(self, h: Tensor, u: Tensor | None) -> Tensor:
         if u is None or u.shape != (len(h), self.auxiliary_size):
@@ -84,6 +110,11 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """Compute the parameters of p(x|z) from z: a first layer that pruning can slice, then the rest.
 
+    Args:
+        input: The first layer, which takes z and which pruning can slice.
+        rest: The layers after it.
+        shape: The shape of one image.
+
     >>> decoder = Decoder(nn.Linear(2, 4), nn.Unflatten(1, (1, 2, 2)), shape=(1, 2, 2))
     >>> tuple(decoder(torch.zeros(3, 2)).shape)
     (3, 1, 2, 2)
@@ -96,7 +127,14 @@ class Decoder(nn.Module):
         self.input, self.rest, self.shape = input, rest, tuple(shape)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Return the raw outputs (B, C * outputs_per_value, H, W), or (B, D * outputs_per_value)."""
+        """Return the raw outputs, to be read by the likelihood.
+
+        Args:
+            z: Codes, (B, d).
+
+        Returns:
+            The raw outputs, (B, C * outputs_per_value, H, W), or (B, D * outputs_per_value).
+        """
         outputs: Tensor = self.rest(self.input(z if isinstance(self.input, nn.Linear) else z[:, :, None, None]))
         return outputs
 
@@ -105,6 +143,11 @@ class Pixels(nn.ConvTranspose2d):
     """The last 4x4 transposed convolution, to few channels: same weights and result, a third less time on a CPU.
 
     Each output is a 2x2 convolution of its input shifted by half a pixel, so four of them, interleaved, are the image.
+
+    Args:
+        inputs: The number of input channels.
+        outputs: The number of output channels.
+        bias: Whether a bias is added.
 
     >>> pixels, x = Pixels(8, 1), torch.rand(2, 8, 5, 5)
     >>> bool(torch.allclose(pixels(x), nn.ConvTranspose2d.forward(pixels, x), atol=1e-5))
@@ -115,7 +158,15 @@ class Pixels(nn.ConvTranspose2d):
         super().__init__(inputs, outputs, 4, stride=2, padding=1, bias=bias)
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """Return the image of twice the side."""
+        """Return the image of twice the side.
+
+        Args:
+            input: The features, (B, inputs, H, W).
+            output_size: Not used; torch's own layer has it.
+
+        Returns:
+            The image, (B, outputs, 2 H, 2 W).
+        """
         inputs, outputs = self.weight.shape[:2]
         taps = self.weight.reshape(inputs, outputs, 2, 2, 2, 2).flip(2, 4)
         kernel = taps.permute(1, 3, 5, 0, 2, 4).reshape(4 * outputs, inputs, 2, 2)
@@ -125,7 +176,18 @@ class Pixels(nn.ConvTranspose2d):
 
 
 def square_image(shape: tuple[int, ...], name: str) -> tuple[int, int]:
-    """Return (channels, side) of a square image whose side is 16, 32, 64 or 128, else say what fits."""
+    """Return channels and side of a square image whose side is 16, 32, 64 or 128.
+
+    Args:
+        shape: The shape of one image.
+        name: The architecture, for the sentence.
+
+    Returns:
+        The number of channels and the side.
+
+    Raises:
+        ConfigError: If the image is not square with such a side.
+    """
     if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in (16, 32, 64, 128):
         raise ConfigError(
             f"{name} expects square images (channels, side, side) with a side of 16, 32, 64 or 128, got {shape}; "
@@ -137,6 +199,12 @@ def square_image(shape: tuple[int, ...], name: str) -> tuple[int, int]:
 def halvings(side: int) -> int:
     """Return how many stride-2 layers bring an image down to 4x4.
 
+    Args:
+        side: The side of the image.
+
+    Returns:
+        The number of layers.
+
     >>> halvings(64)
     4
     """
@@ -144,29 +212,66 @@ def halvings(side: int) -> int:
 
 
 def convolution(inputs: int, outputs: int, *, kernel: int = 4) -> nn.Sequential:
-    """Return a convolution that halves the image, and ReLU."""
+    """Return a convolution that halves the image, and ReLU.
+
+    Args:
+        inputs: The number of input channels.
+        outputs: The number of output channels.
+        kernel: The side of the kernel.
+
+    Returns:
+        The two layers.
+    """
     layer = nn.Conv2d(inputs, outputs, kernel, stride=2, padding=kernel // 2 - 1)
     return nn.Sequential(layer, nn.ReLU(inplace=True))
 
 
 def transposed(inputs: int, outputs: int) -> nn.Sequential:
-    """Return a 4x4 transposed convolution that doubles the image, and ReLU."""
+    """Return a 4x4 transposed convolution that doubles the image, and ReLU.
+
+    Args:
+        inputs: The number of input channels.
+        outputs: The number of output channels.
+
+    Returns:
+        The two layers.
+    """
     return nn.Sequential(doubling(inputs, outputs), nn.ReLU(inplace=True))
 
 
 def doubling(inputs: int, outputs: int, *, bias: bool = True) -> nn.ConvTranspose2d:
-    """Return the 4x4 transposed convolution that doubles an image."""
+    """Return the 4x4 transposed convolution that doubles an image.
+
+    Args:
+        inputs: The number of input channels.
+        outputs: The number of output channels.
+        bias: Whether a bias is added.
+
+    Returns:
+        The layer.
+    """
     return nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1, bias=bias)
 
 
 def dense(*widths: int, activation: Activation = "relu") -> nn.Sequential:
-    """Return linear layers through the given widths, each followed by the activation."""
+    """Return linear layers through the given widths, each followed by the activation.
+
+    Args:
+        *widths: The number of inputs, then the units of each layer.
+        activation: The activation after each layer.
+
+    Returns:
+        The layers.
+    """
     pairs = [(nn.Linear(a, b), ACTIVATIONS[activation]()) for a, b in itertools.pairwise(widths)]
     return nn.Sequential(*itertools.chain.from_iterable(pairs))
 
 
 def glorot(*modules: nn.Module) -> None:
     """Start every linear and convolutional layer Glorot-uniform with zero bias.
+
+    Args:
+        *modules: The modules, which are changed.
 
     >>> layer = nn.Linear(2, 3)
     >>> glorot(layer)
@@ -183,6 +288,12 @@ def glorot(*modules: nn.Module) -> None:
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
     """Put a network into evaluation mode for a while; each of its modules then goes back to its own mode.
+
+    Args:
+        network: The network.
+
+    Yields:
+        Nothing.
 
     >>> layer = nn.Dropout()
     >>> with evaluating(layer):
@@ -204,6 +315,13 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 @contextmanager
 def seeded_weights(seed: int, purpose: str = "weights") -> Iterator[None]:
     """Draw the initial weights of modules built inside from (seed, purpose), leaving torch's own stream alone.
+
+    Args:
+        seed: The seed of the run.
+        purpose: What the weights are for.
+
+    Yields:
+        Nothing.
 
     >>> with seeded_weights(0):
     ...     first = nn.Linear(1, 1)

@@ -15,7 +15,13 @@ Layer = nn.Linear | nn.Conv2d | nn.ConvTranspose2d
 
 
 class SlicedLayers(NamedTuple):
-    """New layers around the kept variables; `log_variance_head` is the same object where one layer held both."""
+    """New layers around the variables that are kept.
+
+    Args:
+        mean_head: The layer that gives the means of the kept variables.
+        log_variance_head: The layer that gives their log-variances; the same object where one layer held both.
+        decoder_input: The decoder's first layer, which takes the kept variables.
+    """
 
     mean_head: Any
     log_variance_head: Any
@@ -33,9 +39,21 @@ def slice_layers(
 ) -> SlicedLayers:
     """Return copies of the three layers of any VAE that hold its latents, cut to `keep`.
 
-    `layout` says where the log-variances come from: a layer of their own, or the outputs of `mean_head` as pairs
-    (mean, log-variance) a variable ("interleaved"), or all means before all log-variances ("stacked").
-    `constants` (d,) is what the decoder shall see in place of each dropped variable: 0 by default.
+    Args:
+        mean_head: The layer that gives the means, and the log-variances as well where the layout says so.
+        log_variance_head: The layer that gives the log-variances; None where `mean_head` does.
+        decoder_input: The decoder's first layer.
+        keep: The variables to keep, in the order they shall have.
+        constants: What the decoder shall see in place of each dropped variable, (d,); 0 by default.
+        layout: Where the log-variances come from: a layer of their own ("separate"), or the outputs of `mean_head` as
+            pairs (mean, log-variance) for each variable ("interleaved"), or all means before all log-variances
+            ("stacked").
+
+    Returns:
+        New layers; the given ones are left as they are.
+
+    Raises:
+        ConfigError: If the layers cannot be sliced, or do not fit together.
 
     >>> layers = slice_layers(nn.Linear(8, 6), None, nn.Linear(3, 8), [2], layout="interleaved")
     >>> layers.mean_head.out_features, layers.decoder_input.in_features
@@ -65,12 +83,23 @@ def slice_layers(
         "stacked": [*chosen, *[latents + j for j in chosen]],
     }[layout]
     head = _with_outputs(mean_head, rows)
-    spread = head if log_variance_head is None else _with_outputs(log_variance_head, rows)
-    return SlicedLayers(head, spread, _with_inputs(decoder_input, chosen, constants))
+    second_head = head if log_variance_head is None else _with_outputs(log_variance_head, rows)
+    return SlicedLayers(head, second_head, _with_inputs(decoder_input, chosen, constants))
 
 
 def checked_keep(keep: Iterable[int], latents: int) -> list[int]:
-    """Return the variables to keep as a list, or say what is wrong with them."""
+    """Return the variables to keep as a list.
+
+    Args:
+        keep: The variables.
+        latents: How many there are in all.
+
+    Returns:
+        The variables.
+
+    Raises:
+        ConfigError: If there is none, or one is named twice or does not exist.
+    """
     chosen = [int(j) for j in keep]
     if not chosen or len(set(chosen)) != len(chosen) or not all(0 <= j < latents for j in chosen):
         raise ConfigError(

@@ -28,6 +28,12 @@ LARGEST_HEADER = 1 << 14
 class VAE(nn.Module):
     """Join p(z|u), p(x|z) and q(z|x, u); a model without auxiliary variables ignores u [Kingma2014; Khemakhem2020].
 
+    Args:
+        encoder: Computes mean and log-variance of q(z|x, u).
+        decoder: Computes the parameters of p(x|z).
+        prior: p(z|u).
+        likelihood: What the decoder's outputs mean.
+
     >>> import torch
     >>> vae = build_vae({"architecture": "mlp", "latents": 3}, shape=(1, 16, 16), seed=0)
     >>> tuple(vae.reconstruct(torch.zeros(2, 1, 16, 16)).shape)
@@ -49,20 +55,50 @@ class VAE(nn.Module):
         return self.encoder.shape
 
     def posterior(self, x: Tensor, u: Tensor | None = None) -> DiagonalGaussian:
-        """Return q(z|x, u) of a batch."""
+        """Return q(z|x, u) of a batch.
+
+        Args:
+            x: The images, (B, *shape).
+            u: Their auxiliary variables, (B, k), if the model takes them.
+
+        Returns:
+            The posterior.
+        """
         return DiagonalGaussian(*self.encoder(x, u))
 
     def decode(self, z: Tensor) -> Tensor:
-        """Return the decoder's raw outputs, to be read by the likelihood."""
+        """Return the decoder's raw outputs, to be read by the likelihood.
+
+        Args:
+            z: Codes, (B, d).
+
+        Returns:
+            The outputs.
+        """
         outputs: Tensor = self.decoder(z)
         return outputs
 
     def reconstruct(self, x: Tensor, u: Tensor | None = None) -> Tensor:
-        """Return E[x|z] at the mean of q(z|x, u)."""
+        """Return E[x|z] at the mean of q(z|x, u).
+
+        Args:
+            x: The images, (B, *shape).
+            u: Their auxiliary variables, (B, k), if the model takes them.
+
+        Returns:
+            The reconstructions, (B, *shape).
+        """
         return self.generate(self.posterior(x, u).mean)
 
     def generate(self, z: Tensor) -> Tensor:
-        """Return E[x|z], the image the decoder draws for z."""
+        """Return E[x|z], the image the decoder draws for z.
+
+        Args:
+            z: Codes, (B, d).
+
+        Returns:
+            The images, (B, *shape).
+        """
         return self.likelihood.mean(self.decode(z))
 
 
@@ -70,6 +106,19 @@ def build_vae(config: Mapping[str, Any], shape: tuple[int, ...], auxiliary_size:
     """Build the VAE a config names: architecture, latents, prior, likelihood; weights drawn from the seed.
 
     The prior decides whether u is used: under an unconditional one the encoder is built without it.
+
+    Args:
+        config: The architecture, the number of latents, the prior and the likelihood, as a config names them; what is
+            left out has the library's default.
+        shape: The shape of one image.
+        auxiliary_size: The number of auxiliary variables of the data.
+        seed: The seed of the weights.
+
+    Returns:
+        The VAE, untrained.
+
+    Raises:
+        ConfigError: If the config names what does not exist or does not fit.
 
     >>> build_vae({"architecture": {"name": "mlp", "widths": [8]}}, shape=(5,)).latents
     10
@@ -92,7 +141,16 @@ def build_vae(config: Mapping[str, Any], shape: tuple[int, ...], auxiliary_size:
 
 
 def save_vae(vae: VAE, path: str | Path, *, config: Mapping[str, Any], auxiliary_size: int = 0) -> Path:
-    """Write the weights, with the `config` of `build_vae` that makes their network, as safetensors.
+    """Write the weights as safetensors, with the config that makes their network.
+
+    Args:
+        vae: The model.
+        path: The file to write.
+        config: The config of `build_vae` that makes its network.
+        auxiliary_size: The number of auxiliary variables it was built for.
+
+    Returns:
+        The path of the file.
 
     >>> import tempfile
     >>> config = {"architecture": "mlp", "latents": 3}
@@ -124,7 +182,17 @@ def _checked_header(text: str, path: Path) -> dict[str, Any]:
 
 
 def load_vae(path: str | Path) -> VAE:
-    """Read back a model written by `save_vae`, ready to encode; code it names is refused (`registry.refuse_code`)."""
+    """Read back a model written by `save_vae`, ready to encode; code it names is refused (`registry.refuse_code`).
+
+    Args:
+        path: The file.
+
+    Returns:
+        The model, ready to encode.
+
+    Raises:
+        DataError: If there is no such file, it is no model of ours, or it names code.
+    """
     path = Path(path)
     if not path.exists():
         raise DataError(f"expected a trained model, {path} does not exist; let its run finish first")

@@ -1,7 +1,8 @@
 """What a training step costs, paper by paper."""
 
+from polarised.objectives.cures import GECO, FreeBits, SigmaVAE
 from polarised.objectives.papers import *  # noqa: F403
 from polarised.objectives.papers import __all__ as papers
 from polarised.objectives.step import Objective, Step, take_step
 
-__all__ = [*papers, "Objective", "Step", "take_step"]
+__all__ = [*papers, "GECO", "FreeBits", "Objective", "SigmaVAE", "Step", "take_step"]

@@ -1,4 +1,4 @@
-"""The objectives of the papers, each about ten lines under its equation. A page: `__all__` is the catalogue.
+"""The objectives of the papers, each about ten lines under its equation.
 
 Rate = E[KL(q(z|x) || p(z))], distortion = E[-log p(x|z)]; both in nats per image, summed over latents and pixels. The
 loss is the sum of the terms returned.
@@ -6,27 +6,32 @@ loss is the sum of the terms returned.
 
 # ruff: noqa: D102 (the abstract class documents the methods)
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError
+from polarised.models.priors import Prior
+from polarised.models.priors.prior import nearest_gaussian_variance
+from polarised.objectives.schedules import Length, Ramp, in_steps, level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
-    Estimator,
+    Distance,
     covariance_penalty,
     critic_loss,
     critic_network,
-    density_ratio,
+    critic_total_correlation,
     distortion,
     inclusive_kl,
     maximum_mean_discrepancy,
     posterior_covariance,
     posterior_noise,
-    ramp,
     rate,
     rate_parts,
+    weighted,
 )
+from polarised.regime.aggregate import Estimator
 from polarised.registry import register
 
 __all__ = [
@@ -42,7 +47,13 @@ __all__ = [
 ]
 
 
-@register("objective")
+@register(
+    "objective",
+    title="VAE",
+    title_given_u="iVAE",
+    summary="the evidence lower bound",
+    references=("Kingma2014",),
+)
 @dataclass(frozen=True, kw_only=True)
 class ELBO(Objective):
     """Minimise the negative evidence lower bound: the plain VAE, and the iVAE under the prior `Conditional`.
@@ -57,36 +68,70 @@ class ELBO(Objective):
         return {"distortion": distortion(step), "rate": rate(step)}
 
 
-@register("objective")
+@register(
+    "objective",
+    title="beta-VAE",
+    summary="the rate weighed by beta",
+    symbol="β",
+    strength=("beta",),
+    references=("Higgins2017",),
+    example=({}, {"warm_up": 10}),
+    neutral=({"beta": 1.0},),
+)
 @dataclass(frozen=True, kw_only=True)
 class BetaVAE(Objective):
-    """Weigh the rate by beta, if wished after a linear rise from 0 over `warm_up` steps.
+    """Weigh the rate by beta.
 
     loss = distortion + beta rate  [Higgins2017, eq. 4]
 
+    Args:
+        beta: The weight of the rate.
+        warm_up: Steps over which that weight rises linearly from 0, or as a float a share of the run; none if 0.
+        ramp: Another schedule of beta instead, such as `cyclical` [Fu2019].
+
     >>> BetaVAE(beta=8.0)
-    BetaVAE(beta=8.0, warm_up=0)
+    BetaVAE(beta=8.0, warm_up=0, ramp=None)
     """
 
     beta: float = 4.0
-    warm_up: int = 0
+    warm_up: Length = 0
+    ramp: Ramp = None
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        beta = self.beta * ramp(step.number, self.warm_up)
+        beta = self.beta * level(step.number, step.steps, ramp=self.ramp, length=self.warm_up)
         return {"distortion": distortion(step), "rate": beta * rate(step)}
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unfinished("beta", self.beta, self.warm_up, steps)
+        return _unfinished("beta", self.beta, self.warm_up, steps) if self.ramp is None else []
 
 
-@register("objective")
+@register(
+    "objective",
+    title="annealed VAE",
+    summary="the rate held at a growing capacity",
+    symbol="C",
+    strength=("c_max",),
+    strength_title="capacity (larger is weaker)",
+    references=("Burgess2018",),
+)
 @dataclass(frozen=True, kw_only=True)
 class AnnealedVAE(Objective):
-    """Hold the rate at a capacity that grows linearly to c_max over `iteration_threshold` steps.
+    """Hold the rate at a capacity that grows linearly.
 
     loss = distortion + gamma |rate - C(t)|, C(t) = c_max min(1, t / iteration_threshold)  [Burgess2018, eq. 8]
 
     The rate is averaged over the batch before the absolute value, as in disentanglement_lib.
+
+    An unused variable rests nowhere. Below the capacity the gradient of each KL_j is reversed, -gamma m in the mean and
+    -gamma (s - 1) / 2 in log s: the prior is where it leaves from, the mean twice as fast as the variance. A constant
+    mean m buys m^2 / 2 nats of rate at no distortion. At the capacity all codes of the same total rate cost alike,
+    so what was parked on a mean stays there.
+
+    Args:
+        gamma: The weight of the distance from the capacity.
+        c_max: The capacity reached at last, in nats.
+        iteration_threshold: The steps over which the capacity grows, or as a float a share of the run.
+        ramp: Another schedule of the capacity instead.
 
     >>> AnnealedVAE(c_max=50.0).gamma
     1000.0
@@ -94,17 +139,30 @@ class AnnealedVAE(Objective):
 
     gamma: float = 1000.0
     c_max: float = 25.0
-    iteration_threshold: int = 100_000
+    iteration_threshold: Length = 100_000
+    ramp: Ramp = None
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        capacity = self.c_max * ramp(step.number, self.iteration_threshold)
+        capacity = self.c_max * level(step.number, step.steps, ramp=self.ramp, length=self.iteration_threshold)
         return {"distortion": distortion(step), "capacity": self.gamma * (rate(step) - capacity).abs()}
 
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        return None if self.gamma > 0 else super().rest_variance(prior, count)
+
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unfinished("the capacity", self.c_max, self.iteration_threshold, steps)
+        return _unfinished("the capacity", self.c_max, self.iteration_threshold, steps) if self.ramp is None else []
 
 
-@register("objective")
+@register(
+    "objective",
+    title="FactorVAE",
+    summary="total correlation penalised through a critic",
+    symbol="γ",
+    strength=("gamma",),
+    references=("Kim2018",),
+    example=({"critic_width": 16}, {"critic_width": 16, "compatibility": "disentanglement_lib"}),
+    neutral=({"gamma": 0.0, "critic_width": 8},),
+)
 @dataclass(frozen=True, kw_only=True)
 class FactorVAE(Objective):
     """Penalise the total correlation of z, read off a critic that tells codes from shuffled codes.
@@ -113,9 +171,18 @@ class FactorVAE(Objective):
     critic loss = -E[log D(z)] / 2 - E[log(1 - D(shuffled z))] / 2
 
     The critic is frozen in the first line and z in the second, so one backward serves both, at the old weights.
-    Differs from the paper, as disentanglement_lib does, by shuffling the same batch instead of a second one.
-    `compatibility="disentanglement_lib"` clips the critic's probabilities at 1e-6. That library's shared
-    step counter makes its 300,000 steps 150,000 updates.
+    An unused variable rests at the prior's variance: it is independent of the rest whatever its mean and variance, so
+    the total correlation is flat in both and the rate alone holds it; the critic's errors move it about.
+    Differs from the paper, as disentanglement_lib does, by shuffling the same batch instead of a second one. That
+    library's shared step counter makes its 300,000 steps 150,000 updates.
+
+    Args:
+        gamma: The weight of the total correlation.
+        critic_layers: Hidden layers of the critic.
+        critic_width: Units in each of them.
+        critic_learning_rate: The critic's own learning rate.
+        critic_betas: The critic's own betas of Adam.
+        compatibility: "disentanglement_lib" clips the critic's probabilities at 1e-6, as that library does.
 
     >>> FactorVAE(gamma=40.0).critic_betas
     (0.5, 0.9)
@@ -132,7 +199,7 @@ class FactorVAE(Objective):
         return {
             "distortion": distortion(step),
             "rate": rate(step),
-            "total_correlation": self.gamma * density_ratio(step),
+            "total_correlation": self.gamma * critic_total_correlation(step),
             "critic": critic_loss(step, clip=0.0 if self.compatibility == "none" else 1e-6),
         }
 
@@ -143,7 +210,16 @@ class FactorVAE(Objective):
         return _unused("gamma", self.gamma, 0.0, "the total correlation")
 
 
-@register("objective")
+@register(
+    "objective",
+    title="beta-TCVAE",
+    summary="the three parts of the rate weighed apart",
+    symbol="β",
+    strength=("beta",),
+    references=("Chen2018",),
+    example=tuple({"estimator": name} for name in get_args(Estimator)),
+    neutral=({"beta": 1.0},),
+)
 @dataclass(frozen=True, kw_only=True)
 class BetaTCVAE(Objective):
     """Weigh the three parts of the rate: mutual information, total correlation and dimension-wise KL.
@@ -152,8 +228,18 @@ class BetaTCVAE(Objective):
          = distortion + rate + (alpha - 1) MI + (beta - 1) TC + (gamma - 1) DW
 
     The second line is used, with the rate in closed form: the same in expectation, less noisy, and at weights of 1
-    the ELBO to the last bit. `estimator="disentanglement_lib"` drops the constants of the minibatch estimate,
-    as that library does: same gradients, a strongly negative value. "mss0" are the stratified weights as released.
+    the ELBO to the last bit.
+    An unused variable rests at the prior's variance: log q(z_ij|x_k) of a posterior that is the same for all k is a
+    common term of both logsumexps and cancels in TC for every batch, whatever the weights.
+
+    Args:
+        alpha: The weight of the mutual information of x and z.
+        beta: The weight of the total correlation.
+        gamma: The weight of the dimension-wise KL.
+        estimator: The weights of the minibatch estimate, see `importance_weights`: "mss0" are the stratified ones as
+            released; "disentanglement_lib" drops the constants, as that library does, which leaves the gradients and
+            makes the value strongly negative.
+        ramp: A schedule of beta - 1, the weight of TC beyond that of the ELBO.
 
     >>> BetaTCVAE(beta=8.0).estimator
     'mws'
@@ -163,22 +249,34 @@ class BetaTCVAE(Objective):
     beta: float = 6.0
     gamma: float = 1.0
     estimator: Estimator = "mws"
+    ramp: Ramp = None
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         parts = rate_parts(step, estimator=self.estimator)
+        beyond = (self.beta - 1) * level(step.number, step.steps, ramp=self.ramp)
         return {
             "distortion": distortion(step),
             "rate": rate(step),
-            "mutual_information": (self.alpha - 1) * parts.mutual_information,
-            "total_correlation": (self.beta - 1) * parts.total_correlation,
-            "dimension_wise": (self.gamma - 1) * parts.dimension_wise,
+            "mutual_information": weighted(self.alpha - 1, parts.mutual_information),
+            "total_correlation": weighted(beyond, parts.total_correlation),
+            "dimension_wise": weighted(self.gamma - 1, parts.dimension_wise),
         }
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unused("beta", self.beta, 1.0, "the total correlation")
 
 
-@register("objective")
+@register(
+    "objective",
+    title="DIP-VAE",
+    titled_by="variant",
+    summary="the covariance of the code drawn to the identity",
+    symbol="λ",
+    strength=("lambda_od",),
+    references=("Kumar2018",),
+    example=({"variant": "I"}, {"variant": "II"}),
+    neutral=({"variant": "I", "lambda_od": 0.0}, {"variant": "II", "lambda_od": 0.0}),
+)
 @dataclass(frozen=True, kw_only=True)
 class DIPVAE(Objective):
     """Draw the covariance of the code towards the identity: of its mean (I) or of its sample (II).
@@ -186,8 +284,16 @@ class DIPVAE(Objective):
     loss = distortion + rate + lambda_od sum_{i != j} C_ij^2 + lambda_d sum_i (C_ii - 1)^2  [Kumar2018, eq. 6 and 7]
     C = Cov[E[z|x]] (I), or + E[Cov[z|x]] (II)
 
-    The covariance is over the batch, divided by its size. Without a value of its own lambda_d is 10 lambda_od (I) or
-    lambda_od (II), as in the studies [Locatello2019; Cheng2021].
+    An unused variable rests at variance 1. Of variant I its mean does not: KL + lambda_d (v - 1)^2 is least at
+    Var(mean) = v = 1 - 1 / (4 lambda_d) for lambda_d > 1/4, half noise, and the decoder uses what varies anyway. Of
+    II KL + lambda_d (v + s - 1)^2 is least at s = 1, v = 0.
+    The covariance is over the batch, divided by its size.
+
+    Args:
+        variant: Whether the mean ("I") or the sample ("II") shall have the identity as its covariance.
+        lambda_od: The weight of the elements off the diagonal.
+        lambda_d: The weight of the diagonal; without a value 10 lambda_od (I) or lambda_od (II), as in the studies
+            [Locatello2019; Cheng2021].
 
     >>> DIPVAE(variant="II", lambda_od=5.0).lambda_d is None
     True
@@ -211,15 +317,35 @@ class DIPVAE(Objective):
         return _unused("lambda_od", self.lambda_od, 0.0, "the covariance off the diagonal")
 
 
-@register("objective")
+@register(
+    "objective",
+    title="RTC-VAE",
+    summary="total correlation and noise penalised",
+    symbol="β",
+    strength=("beta",),
+    references=("Cheng2021",),
+    example=({"critic_width": 16},),
+    neutral=({"beta": 0.0, "eta": 0.0, "critic_width": 8},),
+)
 @dataclass(frozen=True, kw_only=True)
 class RTCVAE(Objective):
     """Penalise the total correlation of z and the noise that could hide that of its mean.
 
     loss = distortion + rate + beta E[log D(z) / (1 - D(z))] + eta E[tr Cov[z|x]]  [Cheng2021, eq. 4]
 
-    eta is max(10, beta) unless given. Equation 6 of the paper prints the ratio without its logarithm; this is with.
-    The critic is that of `FactorVAE`, with its frozen halves.
+    An unused variable rests at s = 1 / (1/s_p + 2 eta), s_p the prior's variance: the root of the derivative of
+    (s/s_p - log s)/2 + eta s. The total correlation is flat in it.
+    Equation 6 of the paper prints the ratio without its logarithm; this is with. The critic is trained as that of
+    `FactorVAE`, with its frozen halves, but has 5 hidden layers of 1000 units, as in the paper's
+    appendix, where FactorVAE has 6.
+
+    Args:
+        beta: The weight of the total correlation.
+        eta: The weight of the noise; max(10, beta) unless given.
+        critic_layers: Hidden layers of the critic.
+        critic_width: Units in each of them.
+        critic_learning_rate: The critic's own learning rate.
+        critic_betas: The critic's own betas of Adam.
 
     >>> RTCVAE(beta=20.0).eta is None
     True
@@ -233,11 +359,11 @@ class RTCVAE(Objective):
     critic_betas: tuple[float, float] = (0.5, 0.9)
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        eta = max(10.0, self.beta) if self.eta is None else self.eta
+        eta = self._eta()
         return {
             "distortion": distortion(step),
             "rate": rate(step),
-            "total_correlation": self.beta * density_ratio(step),
+            "total_correlation": self.beta * critic_total_correlation(step),
             "noise": eta * posterior_noise(step),
             "critic": critic_loss(step),
         }
@@ -245,11 +371,28 @@ class RTCVAE(Objective):
     def critic(self, latents: int) -> nn.Module:
         return critic_network(latents, layers=self.critic_layers, width=self.critic_width)
 
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        return 1 / (1 / prior.moments(count)[1] + 2 * self._eta())
+
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unused("beta", self.beta, 0.0, "the total correlation")
 
+    def _eta(self) -> float:
+        return max(10.0, self.beta) if self.eta is None else self.eta
 
-@register("objective")
+
+# The weight of total correlation is the strength; the others tell a VAE from a beta-VAE.
+@register(
+    "objective",
+    title="weighted VAE",
+    title_given_u="iVAE",
+    summary="distortion and the three parts of the rate weighed apart",
+    symbol="c",
+    strength=("c", "a", "b", "d"),
+    references=("Khemakhem2020",),
+    example=({}, {"a": 100.0, "c": 0.0, "d": 10.0}, {"annealing": 10}),
+    neutral=({},),
+)
 @dataclass(frozen=True, kw_only=True)
 class IVAE(Objective):
     """Weigh distortion and the three parts of the rate, under the prior `Conditional` that knows u.
@@ -257,9 +400,23 @@ class IVAE(Objective):
     loss = a distortion + b MI + c TC + d DW, all of q(z|x, u) against p(z|u)  [Khemakhem2020, released code]
 
     Weights of 1 are the ELBO of the paper. Written as in `BetaTCVAE`, with the rate in closed form. The released
-    settings are a=100, b=1, c=0, d=10 for data and decoder of variance 0.1. `annealing` steps T > 0 let
-    the weights run, with w = 1 / (2 decoder_variance), as a = w min(2, 1 + t/T), b = max(1, 0.3 w (1 - t/T)),
-    c = min(1, t/T), d = max(1, 0.5 w (1 - t/T)), and are the ELBO from T on.
+    settings are a=100, b=1, c=0, d=10 for data and decoder of variance 0.1.
+
+    An unused variable rests at the prior p(z|u) where the weights b, c, d are 1. If the others give u away, its loss is
+    d KL - (d - c) I(z; u): for d > c nothing holds the prior's scale, though the posterior follows it.
+
+    Args:
+        a: The weight of the distortion.
+        b: The weight of the mutual information of x and z.
+        c: The weight of the total correlation.
+        d: The weight of the dimension-wise KL.
+        annealing: Steps T over which the weights change by themselves, with w = 1 / (2 decoder_variance):
+            a = w min(2, 1 + t/T), b = max(1, 0.3 w (1 - t/T)), c = min(1, t/T), d = max(1, 0.5 w (1 - t/T)); from T
+            on the loss is the ELBO. None if 0.
+        decoder_variance: The variance in w; only annealing uses it.
+
+    Raises:
+        ConfigError: If the decoder's variance is not positive.
 
     >>> IVAE(a=100.0, c=0.0, d=10.0).weights(0)
     (100.0, 1.0, 0.0, 10.0)
@@ -287,13 +444,20 @@ class IVAE(Objective):
         return {
             "distortion": a * distortion(step),
             "rate": rate(step),
-            "mutual_information": (b - 1) * parts.mutual_information,
-            "total_correlation": (c - 1) * parts.total_correlation,
-            "dimension_wise": (d - 1) * parts.dimension_wise,
+            "mutual_information": weighted(b - 1, parts.mutual_information),
+            "total_correlation": weighted(c - 1, parts.total_correlation),
+            "dimension_wise": weighted(d - 1, parts.dimension_wise),
         }
 
     def weights(self, number: int) -> tuple[float, float, float, float]:
-        """Return a, b, c, d at a step."""
+        """Return the four weights at a step.
+
+        Args:
+            number: The number of the step, from 0.
+
+        Returns:
+            The weights a, b, c and d.
+        """
         if not self.annealing:
             return self.a, self.b, self.c, self.d
         if number >= self.annealing:
@@ -307,15 +471,34 @@ class IVAE(Objective):
         return unused + _unfinished("the weight c", 1.0, self.annealing, steps)
 
 
-@register("objective")
+@register(
+    "objective",
+    title="decomposition",
+    summary="overlap and the match with the prior controlled apart",
+    symbol="α",
+    strength=("alpha", "beta"),
+    references=("Mathieu2019",),
+    example=({"divergence": "mmd"}, {"divergence": "inclusive_kl"}, {"compatibility": "released-code"}),
+    neutral=({"alpha": 0.0}, {"alpha": 0.0, "beta": 1.0, "divergence": "inclusive_kl"}),
+)
 @dataclass(frozen=True, kw_only=True)
 class Decomposition(Objective):
     """Control overlap by beta and the match of the aggregate posterior with the prior by alpha.
 
     loss = distortion + beta rate + alpha D(q(z), p(z))  [Mathieu2019, eq. 7]
 
-    D is KL(p(z) || q(z)) over the batch, or the MMD with the inverse multiquadratic kernel of the whole code.
-    `compatibility="released-code"` sums that kernel over variables instead, which sees the marginals alone.
+    An unused variable rests at the variance of a Gaussian prior: beta KL(q || p) and alpha KL(p || q) are both least
+    there. Under another prior it rests between the Gaussian nearest to it (alpha = 0) and its own variance
+    (alpha large): at the least of beta KL(N(0, s) || p) + alpha (v_p / s + log s) / 2. The MMD of the whole code has
+    it make up for used variables that are too narrow or too wide: it is not held alone.
+
+    Args:
+        alpha: The weight of the divergence D.
+        beta: The weight of the rate.
+        divergence: D: the maximum mean discrepancy with the inverse multiquadratic kernel of the whole code ("mmd"),
+            or KL(p(z) || q(z)) over the batch ("inclusive_kl").
+        compatibility: "released-code" sums the kernel over variables, which sees the marginals alone.
+        distance: "printed" takes |a - b| in the kernel, as the paper prints, instead of the square its code has.
 
     >>> Decomposition(alpha=1.0, divergence="inclusive_kl").beta
     1.0
@@ -325,6 +508,7 @@ class Decomposition(Objective):
     beta: float = 1.0
     divergence: Literal["mmd", "inclusive_kl"] = "mmd"
     compatibility: Literal["none", "released-code"] = "none"
+    distance: Distance = "squared"
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         terms = {"distortion": distortion(step), "rate": self.beta * rate(step)}
@@ -333,16 +517,31 @@ class Decomposition(Objective):
         if self.divergence == "inclusive_kl":
             return terms | {"divergence": self.alpha * inclusive_kl(step)}
         per_variable = self.compatibility == "released-code"
-        return terms | {"divergence": self.alpha * maximum_mean_discrepancy(step, per_variable=per_variable)}
+        discrepancy = maximum_mean_discrepancy(step, per_variable=per_variable, distance=self.distance)
+        return terms | {"divergence": self.alpha * discrepancy}
+
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        nearest = prior.moments(count)[1]
+        if self.alpha == 0 or self.divergence == "mmd" or prior.gaussian:
+            return nearest
+        own = prior.deviation(count) ** 2
+        if not prior.factorised:
+            return own
+        settled = [
+            nearest_gaussian_variance(prior.kept([j]).log_density, inclusive=(self.alpha / self.beta, variance))
+            for j, variance in enumerate(own[0].tolist())
+        ]
+        return torch.tensor(settled).to(nearest).expand(count, -1)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unused("alpha", self.alpha, 0.0, "the divergence of the aggregate posterior")
 
 
-def _unfinished(what: str, target: float, length: int, steps: int) -> list[str]:
+def _unfinished(what: str, target: float, length: Length, steps: int) -> list[str]:
+    length = in_steps(length, steps)
     if steps >= length:
         return []
-    reached = target * ramp(steps, length)
+    reached = target * level(steps, steps, length=length)
     return [
         f"{what} reaches {reached:.3g} of {target:g} in this run: its schedule takes {length} steps, the run {steps}."
     ]

@@ -24,7 +24,23 @@ class Step:
     """Hold one forward pass: the batch, its posterior, one sample z of it, and what the decoder makes of z.
 
     `prior` is p(z|u) already; `generator` serves every further draw of the objective, which so is
-    a pure function of (seed, step number).
+    a pure function of (seed, step number). `steps` is the length of the run, which shares of it refer to;
+    `memory` is what the objective carries from step to step, if it does.
+
+    Args:
+        x: The images, (B, *shape).
+        u: Their auxiliary variables, (B, k), or None.
+        posterior: q(z|x, u).
+        z: One sample of it for each image, (B, d).
+        outputs: What the decoder made of z.
+        prior: p(z|u) of this batch.
+        likelihood: What the outputs mean.
+        number: The number of the step, from 0.
+        dataset_size: The number of images in the dataset.
+        steps: The length of the run.
+        generator: The source of every further draw of the objective.
+        critic: The network the objective trains beside the VAE, if it has one.
+        memory: What the objective carries from step to step, if it does.
     """
 
     x: Tensor
@@ -36,8 +52,10 @@ class Step:
     likelihood: Likelihood
     number: int
     dataset_size: int
+    steps: int = 0
     generator: torch.Generator | None = None
     critic: nn.Module | None = None
+    memory: nn.Module | None = None
 
 
 def take_step(
@@ -47,28 +65,49 @@ def take_step(
     *,
     number: int = 0,
     dataset_size: int,
+    steps: int = 0,
     generator: torch.Generator | None = None,
     critic: nn.Module | None = None,
+    memory: nn.Module | None = None,
     noise: Tensor | None = None,
     precision: Precision = "float32",
 ) -> Step:
     """Run encoder, sampler and decoder once: the one forward pass of every objective.
 
-    With `precision` "bfloat16" the layers of the two networks multiply in it; weights, posterior, sample and every
-    term of the loss stay as they are.
+    Args:
+        vae: The model.
+        x: The images, (B, *shape).
+        u: Their auxiliary variables, (B, k), or None.
+        number: The number of the step, from 0.
+        dataset_size: The number of images in the dataset.
+        steps: The length of the run.
+        generator: The source of the draws; torch's own if none.
+        critic: The network the objective trains beside the VAE, if it has one.
+        memory: What the objective carries from step to step, if it does.
+        noise: The noise of the sample, where it is given.
+        precision: "bfloat16" lets the layers of the two networks multiply in it; weights, posterior, sample and every
+            term of the loss stay as they are.
+
+    Returns:
+        The step.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": "mlp", "latents": 3}, shape=(1, 16, 16))
     >>> tuple(take_step(vae, torch.zeros(2, 1, 16, 16), dataset_size=2).z.shape)
     (2, 3)
     """
-    layers = torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bfloat16")
-    with layers:
+    if precision == "float32":
         posterior = vae.posterior(x, u)
-    posterior = DiagonalGaussian(posterior.mean.to(x.dtype), posterior.log_variance.to(x.dtype))
-    z = posterior.sample(generator, noise)
-    with layers:
-        outputs = vae.decode(z).to(x.dtype)
+        z = posterior.sample(generator, noise)
+        outputs = vae.decode(z)
+    else:
+        layers = torch.autocast(x.device.type, torch.bfloat16)
+        with layers:
+            posterior = vae.posterior(x, u)
+        posterior = DiagonalGaussian(posterior.mean.to(x.dtype), posterior.log_variance.to(x.dtype))
+        z = posterior.sample(generator, noise)
+        with layers:
+            outputs = vae.decode(z).to(x.dtype)
     return Step(
         x=x,
         u=u,
@@ -79,8 +118,10 @@ def take_step(
         likelihood=vae.likelihood,
         number=number,
         dataset_size=dataset_size,
+        steps=steps,
         generator=generator,
         critic=critic,
+        memory=memory,
     )
 
 
@@ -104,9 +145,41 @@ class Objective(ABC):
         """Return the named terms of the loss."""
 
     def critic(self, latents: int) -> nn.Module | None:
-        """Return the network this objective trains beside the VAE, if it needs one."""
+        """Return the network this objective trains beside the VAE, if it needs one.
+
+        Args:
+            latents: The number of latent variables.
+
+        Returns:
+            The network, or None.
+        """
         return None
 
+    def memory(self) -> nn.Module | None:
+        """Return what this objective carries from step to step, as buffers of a module that a checkpoint saves.
+
+        Returns:
+            The module, or None.
+        """
+        return None
+
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        """Return the posterior variance at which a variable rests that the decoder ignores, (count, d).
+
+        `prior` is p(z|u) of `count` inputs. Of such a variable only the rate is left, and what the objective adds to
+        it: unless that moves it, it rests on the Gaussian nearest to the prior, argmin_s KL(N(m, s) || p). None where
+        nothing holds it.
+        """
+        return prior.moments(count)[1]
+
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        """Return one sentence for every setting that cannot do in this run what it promises."""
+        """Return one sentence for every setting that cannot do in this run what it promises.
+
+        Args:
+            steps: The length of the run.
+            dataset_size: The number of images in the dataset.
+
+        Returns:
+            One sentence for each such setting.
+        """
         return []

@@ -1,5 +1,6 @@
 """What the papers' objectives are made of: plain functions of a step, in nats, each the mean over the batch."""
 
+import functools
 import math
 from itertools import chain, pairwise
 from typing import Literal, NamedTuple
@@ -9,33 +10,31 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import log_softmax
 
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, DataError
 from polarised.models.networks import glorot
 from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives.step import Step
+from polarised.regime.aggregate import Estimator, importance_weights
 
 __all__ = [
     "RateParts",
     "covariance_penalty",
     "critic_loss",
     "critic_network",
-    "density_ratio",
+    "critic_total_correlation",
     "distortion",
-    "importance_weights",
     "inclusive_kl",
     "maximum_mean_discrepancy",
     "mmd",
     "posterior_covariance",
     "posterior_noise",
-    "ramp",
     "rate",
     "rate_parts",
     "shuffled",
+    "weighted",
 ]
 
-Estimator = Literal["mws", "mss0", "mss1", "eq10b", "disentanglement_lib"]
-
-
+Distance = Literal["squared", "printed"]
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -44,26 +43,53 @@ _AT_ONCE = 2**20
 
 
 def distortion(step: Step) -> Tensor:
-    """Return -E[log p(x|z)], summed over pixels [Kingma2014, eq. 3]."""
+    """Return -E[log p(x|z)], summed over pixels [Kingma2014, eq. 3].
+
+    Args:
+        step: The step.
+
+    Returns:
+        The mean over the batch in nats.
+    """
     return -step.likelihood.log_prob(step.x, step.outputs).mean()
 
 
 def rate(step: Step) -> Tensor:
-    """Return E[KL(q(z|x) || p(z|u))], summed over latents [Kingma2014, eq. 3]."""
+    """Return E[KL(q(z|x) || p(z|u))], summed over latents [Kingma2014, eq. 3].
+
+    Args:
+        step: The step.
+
+    Returns:
+        The mean over the batch in nats.
+    """
     return step.prior.kl(step.posterior, step.z).sum(1).mean()
 
 
-def ramp(number: int, length: int) -> float:
-    """Return min(1, number / length), the linear schedule of a weight; 1 where there is none (length 0).
+def weighted(weight: float, value: Tensor) -> Tensor:
+    """Return weight * value; a value of weight 0 is kept out of the backward pass, to which it would add nothing.
 
-    >>> ramp(25, 100), ramp(150, 100), ramp(0, 0)
-    (0.25, 1.0, 1.0)
+    Args:
+        weight: The weight.
+        value: The term.
+
+    Returns:
+        The weighted term.
+
+    >>> weighted(0.0, torch.ones((), requires_grad=True)).requires_grad
+    False
     """
-    return min(1.0, number / length) if length else 1.0
+    return weight * (value if weight else value.detach())
 
 
 class RateParts(NamedTuple):
-    """The rate in three parts: how much z says about x, how dependent its variables are, how far each is from p."""
+    """The rate in three parts: how much z says about x, how dependent its variables are, how far each is from p.
+
+    Args:
+        mutual_information: What z says about x, in nats.
+        total_correlation: How dependent the variables of z are, in nats.
+        dimension_wise: How far each variable is from its prior, summed, in nats.
+    """
 
     mutual_information: Tensor
     total_correlation: Tensor
@@ -77,13 +103,21 @@ def rate_parts(step: Step, *, estimator: Estimator = "mws") -> RateParts:
         = E[log q(z|x) - log q(z)] + E[log q(z) - sum_j log q(z_j)] + E[sum_j log q(z_j) - log p(z)],
     log q(z_i) = logsumexp_k(log W_ik + sum_j log q(z_ij|x_k)) and in the same way for each log q(z_ij).
     The three sum to the sampled rate whatever the weights W; `importance_weights` lists them.
+
+    Args:
+        step: The step.
+        estimator: The weights W.
+
+    Returns:
+        The three parts.
     """
     posterior = step.posterior
     across = DiagonalGaussian(posterior.mean[None], posterior.log_variance[None]).log_prob(step.z[:, None])
-    weights = importance_weights(len(step.z), step.dataset_size, estimator=estimator).log().to(across)
-    log_joint = torch.logsumexp(across.sum(2) + weights, dim=1)
+    weights = _log_weights(len(step.z), step.dataset_size, estimator, across.dtype, across.device)
+    together = across.sum(2)
+    log_joint = torch.logsumexp(together + weights, dim=1)
     log_product = torch.logsumexp(across + weights[:, :, None], dim=1).sum(1)
-    log_posterior = torch.diagonal(across.sum(2))
+    log_posterior = torch.diagonal(together)
     return RateParts(
         mutual_information=(log_posterior - log_joint).mean(),
         total_correlation=(log_joint - log_product).mean(),
@@ -91,38 +125,27 @@ def rate_parts(step: Step, *, estimator: Estimator = "mws") -> RateParts:
     )
 
 
-def importance_weights(batch: int, dataset_size: int, *, estimator: Estimator) -> Tensor:
-    """Return the weight W[i, k] of encoder k in the estimate of q(z_i), shape (B, B), M = B - 1.
-
-    "mws": 1 / (N B), biased [Chen2018, eq. 3]; "mss0": the stratified weights as released, whose strides run down
-    two columns; "mss1": on the diagonals, as meant, unbiased [Cheng2021, appendix 1]; "eq10b": its average over
-    the choice of the stratum [Mathieu2019, eq. 10b]; "disentanglement_lib": 1, the constants dropped.
-
-    >>> importance_weights(2, 4, estimator="eq10b").tolist()
-    [[0.25, 0.75], [0.75, 0.25]]
-    """
-    others, size = max(batch - 1, 1), max(dataset_size, batch)
-    stratum = (size - others) / (size * others)
-    if estimator == "disentanglement_lib":
-        return torch.ones(batch, batch, dtype=torch.float64)
-    if estimator == "mws":
-        return torch.full((batch, batch), 1 / (size * batch), dtype=torch.float64)
-    if estimator == "eq10b":
-        weights = torch.full((batch, batch), (size - 1) / (size * others), dtype=torch.float64)
-        return weights.fill_diagonal_(1 / size)
-    weights = torch.full((batch, batch), 1 / others, dtype=torch.float64)
-    if estimator == "mss1":
-        weights.fill_diagonal_(1 / size)
-        weights[torch.arange(batch), (torch.arange(batch) + 1) % batch] = stratum
-        return weights
-    weights[:, 0] = 1 / size
-    weights[:, 1:2] = stratum
-    weights[others - 1, 0] = stratum
-    return weights
+@functools.lru_cache(maxsize=16)
+def _log_weights(
+    batch: int, dataset_size: int, estimator: Estimator, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Return the logarithm of `importance_weights` where it is needed; made once a run, not at every step."""
+    # Made as an ordinary tensor wherever the first call comes from: one of inference mode could not be trained with.
+    with torch.inference_mode(False):
+        weights = torch.from_numpy(importance_weights(batch, dataset_size, estimator=estimator))
+        return weights.log().to(device, dtype)
 
 
 def posterior_covariance(posterior: DiagonalGaussian, *, of: Literal["mean", "sample"]) -> Tensor:
-    """Return Cov[E[z|x]] over the batch (divided by its size), plus E[Cov[z|x]] for the sample [Kumar2018, eq. 5]."""
+    """Return Cov[E[z|x]] over the batch (divided by its size), plus E[Cov[z|x]] for the sample [Kumar2018, eq. 5].
+
+    Args:
+        posterior: q(z|x) of a batch.
+        of: Whether that of the means or of the samples.
+
+    Returns:
+        The covariance, (d, d).
+    """
     centred = posterior.mean - posterior.mean.mean(0)
     covariance = centred.T @ centred / len(centred)
     return covariance + torch.diag(posterior.variance.mean(0)) if of == "sample" else covariance
@@ -130,6 +153,14 @@ def posterior_covariance(posterior: DiagonalGaussian, *, of: Literal["mean", "sa
 
 def covariance_penalty(covariance: Tensor, *, lambda_od: float, lambda_d: float) -> Tensor:
     """Return lambda_od sum_{i != j} C_ij^2 + lambda_d sum_i (C_ii - 1)^2 [Kumar2018, eq. 6].
+
+    Args:
+        covariance: The covariance C, (d, d).
+        lambda_od: The weight of the elements off the diagonal.
+        lambda_d: The weight of the diagonal.
+
+    Returns:
+        The penalty.
 
     >>> covariance_penalty(torch.tensor([[2.0, 3.0], [3.0, 1.0]]), lambda_od=1.0, lambda_d=10.0).item()
     28.0
@@ -140,12 +171,26 @@ def covariance_penalty(covariance: Tensor, *, lambda_od: float, lambda_d: float)
 
 
 def posterior_noise(step: Step) -> Tensor:
-    """Return E[tr Cov[z|x]], the part of the variance of z that says nothing about x [Cheng2021, eq. 4]."""
+    """Return E[tr Cov[z|x]], the part of the variance of z that says nothing about x [Cheng2021, eq. 4].
+
+    Args:
+        step: The step.
+
+    Returns:
+        The mean over the batch.
+    """
     return step.posterior.variance.sum(1).mean()
 
 
 def inclusive_kl(step: Step) -> Tensor:
-    """Return KL(p(z) || mean_i q(z|x_i)) over as many draws of the prior as images [Mathieu2019, appendix B]."""
+    """Return KL(p(z) || mean_i q(z|x_i)) over as many draws of the prior as images [Mathieu2019, appendix B].
+
+    Args:
+        step: The step.
+
+    Returns:
+        The estimate in nats.
+    """
     draws = step.prior.sample(len(step.z), step.generator).to(step.z)
     posterior = DiagonalGaussian(step.posterior.mean[None], step.posterior.log_variance[None])
     log_each = posterior.log_prob(draws[:, None]).sum(2)
@@ -153,37 +198,91 @@ def inclusive_kl(step: Step) -> Tensor:
     return (step.prior.log_prob(draws) - log_aggregate).mean()
 
 
-def maximum_mean_discrepancy(step: Step, *, per_variable: bool = False) -> Tensor:
-    """Return the MMD between draws of the prior and the step's codes, see `mmd`."""
-    return mmd(step.prior.sample(len(step.z), step.generator).to(step.z), step.z, per_variable=per_variable)
+def maximum_mean_discrepancy(step: Step, *, per_variable: bool = False, distance: Distance = "squared") -> Tensor:
+    """Return the MMD between draws of the prior and the step's codes, see `mmd`.
+
+    Args:
+        step: The step.
+        per_variable: Whether the kernel is summed over variables, see `mmd`.
+        distance: The distance in the kernel, see `mmd`.
+
+    Returns:
+        The estimate.
+    """
+    draws = step.prior.sample(len(step.z), step.generator).to(step.z)
+    return mmd(draws, step.z, per_variable=per_variable, distance=distance)
 
 
-def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False) -> Tensor:
-    """Return the unbiased squared maximum mean discrepancy of two samples (n, d), summed over six kernels.
+def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False, distance: Distance = "squared") -> Tensor:
+    """Return the unbiased squared maximum mean discrepancy of two samples (n, d) and (m, d), over six kernels summed.
 
     E k(a, a') + E k(b, b') - 2 E k(a, b), k(a, b) = C / (C + |a - b|^2), C = 2 d s, s in 0.1 ... 5; it may be
     negative. `per_variable` takes a kernel with C = 2 s on every variable and sums, which sees the
-    marginals only [Mathieu2019, appendix B].
+    marginals only [Mathieu2019, appendix B]. The paper prints the kernel with |a - b| where its code, like every
+    inverse multiquadratic one, has the square: ``distance="printed"`` is the former.
+
+    Args:
+        first: One sample, (n, d).
+        second: The other, (m, d).
+        per_variable: Take a kernel with C = 2 s on every variable and sum, which sees the marginals only.
+        distance: "squared" for |a - b|^2, as in the released code and every inverse multiquadratic kernel; "printed"
+            for |a - b|, as the paper prints.
+
+    Returns:
+        The estimate, which may be negative.
+
+    Raises:
+        DataError: If the samples have other shapes, or fewer than two rows.
 
     >>> far, near = torch.tensor([[9.0], [9.1]]), torch.tensor([[0.0], [0.1]])
     >>> bool(mmd(far, near) > mmd(near, near))
     True
     """
-    n, d = first.shape
+    if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1] or min(len(first), len(second)) < 2:
+        raise DataError(
+            "expected two samples (n, d) of the same variables with at least two rows each, got shapes "
+            f"{tuple(first.shape)} and {tuple(second.shape)}; an unbiased estimate needs pairs: use larger batches"
+        )
+    (n, d), m = first.shape, len(second)
     both = torch.cat([first, second])
     squared = (both[:, None] - both[None]) ** 2
     squared = squared if per_variable else squared.sum(2, keepdim=True)
-    widths = torch.tensor(SCALES, dtype=first.dtype, device=first.device) * (2 if per_variable else 2 * d)
+    if distance == "printed":
+        # A root has no slope at zero, where a row meets itself: held away from it, it passes none on.
+        squared = squared.clamp_min(torch.finfo(squared.dtype).tiny).sqrt()
+    widths = _scales(first.dtype, first.device) * (2 if per_variable else 2 * d)
     # Some rows at a time: the sums stay the same to the last bit, which a loop over the widths would not leave so.
     parts = torch.split(squared, max(1, _AT_ONCE // squared[0].numel()))
     kernel = torch.cat([(widths / (widths + part[..., None])).sum((2, 3)) for part in parts])
-    pairs = torch.full((2 * n, 2 * n), 1 / (n * (n - 1)), dtype=first.dtype, device=first.device)
-    pairs[:n, n:] = pairs[n:, :n] = -1 / n**2
-    return (kernel * pairs.fill_diagonal_(0)).sum()
+    return (kernel * _pairs(n, m, first.dtype, first.device)).sum()
+
+
+@functools.lru_cache(maxsize=16)
+def _pairs(n: int, m: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the weight of every pair of samples of n and m in the unbiased estimate, (n + m, n + m)."""
+    with torch.inference_mode(False):
+        pairs = torch.full((n + m, n + m), 1 / (n * (n - 1)), dtype=dtype, device=device)
+        pairs[n:, n:] = 1 / (m * (m - 1))
+        pairs[:n, n:] = pairs[n:, :n] = -1 / (n * m)
+        return pairs.fill_diagonal_(0)
+
+
+@functools.lru_cache(maxsize=16)
+def _scales(dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.tensor(SCALES, dtype=dtype, device=device)
 
 
 def critic_network(latents: int, *, layers: int, width: int) -> nn.Module:
     """Return the classifier of codes (logit 0) and shuffled codes (logit 1), leaky ReLU of slope 0.2 [Kim2018].
+
+    Args:
+        latents: The number of latent variables.
+        layers: The number of hidden layers.
+        width: The units in each.
+
+    Returns:
+        The network, with two outputs.
 
     >>> sum(p.numel() for p in critic_network(10, layers=6, width=1000).parameters())
     5018002
@@ -198,6 +297,13 @@ def critic_network(latents: int, *, layers: int, width: int) -> nn.Module:
 def shuffled(z: Tensor, generator: torch.Generator | None) -> Tensor:
     """Shuffle every variable over the batch on its own: a sample of prod_j q(z_j) [Kim2018, algorithm 1].
 
+    Args:
+        z: Codes, (B, d).
+        generator: The source of the permutations; torch's own if none.
+
+    Returns:
+        The codes, each column in an order of its own.
+
     >>> z = torch.arange(6.0).reshape(3, 2)
     >>> shuffled(z, torch.Generator().manual_seed(0)).sort(0).values.equal(z)
     True
@@ -206,10 +312,19 @@ def shuffled(z: Tensor, generator: torch.Generator | None) -> Tensor:
     return z.gather(0, order)
 
 
-def density_ratio(step: Step) -> Tensor:
+def critic_total_correlation(step: Step) -> Tensor:
     """Return E[log D(z) / (1 - D(z))], the critic's estimate of the total correlation [Kim2018, eq. 3].
 
     The critic's weights are constants here: the gradient goes to the encoder alone.
+
+    Args:
+        step: The step, with a critic.
+
+    Returns:
+        The mean over the batch in nats.
+
+    Raises:
+        ConfigError: If the step has no critic.
     """
     critic = _of(step)
     frozen = {name: weight.detach() for name, weight in critic.named_parameters()}
@@ -220,8 +335,17 @@ def density_ratio(step: Step) -> Tensor:
 def critic_loss(step: Step, *, clip: float = 0.0) -> Tensor:
     """Return the critic's cross-entropy between codes (class 0) and shuffled codes (class 1) [Kim2018, algorithm 2].
 
-    The codes are constants here: the gradient goes to the critic alone. `clip` keeps its probabilities in
-    [clip, 1 - clip], beyond which they have no gradient.
+    The codes are constants here: the gradient goes to the critic alone.
+
+    Args:
+        step: The step, with a critic.
+        clip: Keep the probabilities in [clip, 1 - clip], beyond which they have no gradient; 0 leaves them.
+
+    Returns:
+        The loss of the critic.
+
+    Raises:
+        ConfigError: If the step has no critic.
     """
     z = step.z.detach()
     log_p: Tensor = log_softmax(_of(step)(torch.cat([z, shuffled(z, step.generator)])), dim=1)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCKS", "BlockedMoments", "blocked_moments", "dealt"]
+__all__ = ["BLOCKS", "BlockedMoments", "blocked_moments", "dealt", "scaled_to_correlation"]
 
 Array = NDArray[np.float64]
 
@@ -49,6 +49,21 @@ class BlockedMoments(NamedTuple):
     lowest: float
     centre: Array
     products: Array
+
+
+def scaled_to_correlation(products: Array) -> Array:
+    """Return the correlations of a covariance, or of sums of products: R_ij = C_ij / sqrt(C_ii C_jj).
+
+    A constant variable has correlation 0 with every one, itself included.
+
+    >>> scaled_to_correlation(np.array([[4.0, 1.0], [1.0, 1.0]]))
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+    scale = np.sqrt(np.diag(products))
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    result: Array = np.clip(products * inverse[:, None] * inverse, -1.0, 1.0)
+    return result
 
 
 def dealt(rows: int) -> Array:

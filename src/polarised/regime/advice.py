@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polarised.regime.classify import Regime, Rule
+from polarised.regime.reasons import how_mixed
 
 if TYPE_CHECKING:
     import polars
@@ -15,11 +16,9 @@ __all__ = ["advice", "headline", "listed"]
 Pair = tuple[float, float]
 
 
-# Nats of reconstruction: below the first a decoder does not read a variable, above the second it surely does.
-UNREAD, READ = 0.1, 5.0
-
-
 FEW = 100
+# A KL this large, in nats a variable, was paid for: the posterior is not the prior.
+PAID = 0.1
 
 
 def headline(regime: Regime) -> str:
@@ -32,72 +31,74 @@ def headline(regime: Regime) -> str:
     active, mixed, passive = (len(part) or "none" for part in (regime.active, regime.mixed, regime.passive))
     total = len(regime.types)
     every = "the only latent variable is" if total == 1 else f"all {total} latent variables are"
+    number = len(regime.doubtful)
+    doubt = f" ({number} of these types {'is' if number == 1 else 'are'} doubtful)" if number else ""
     if not regime.alive:
         if regime.prior_driven:
             return f"{every.capitalize()} passive, yet the prior carries what it knows of the input into the code."
+        if regime.doubtful:
+            return f"{every.capitalize()} passive{doubt}."
         return f"Collapsed: {every} passive, a sampled code says nothing about the input."
-    if regime.constant:
+    if regime.constant and regime.rule != "used":
         return f"Collapsed: {every} nothing but noise, whatever the type: every input gets nearly the same posterior."
     if total == 1:
-        return f"The only latent variable is {regime.types[0]}."
+        return f"The only latent variable is {regime.types[0]}{doubt}."
     verb = "is" if active == 1 else "are"
-    return f"{str(active).capitalize()} of {total} latent variables {verb} active, {mixed} mixed, {passive} passive."
+    counts = f"{active} of {total} latent variables {verb} active, {mixed} mixed, {passive} passive"
+    return f"{counts[0].upper()}{counts[1:]}{doubt}."
 
 
-def advice(regime: Regime, scores: "polars.DataFrame", decoder_use: "polars.DataFrame | None" = None) -> list[str]:
+def advice(regime: Regime, scores: "polars.DataFrame", standard: Pair | None = None) -> list[str]:
     """Return what to do about a model, a sentence each: what to use, what to drop, what to mistrust and why.
 
-    `scores` are those of `compare`, `decoder_use` what the decoder loses when a variable is replaced.
+    `scores` are those of `compare`, `standard` the total correlation of mean and sample without what the standard rule
+    calls passive, where that is another set of variables.
 
-    >>> from polarised.metrics.comparison import compare
+    >>> from polarised.metrics.evaluation import compare
     >>> from polarised.regime import Encodings, classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> regime = classify(encodings)
     >>> advice(regime, compare(encodings, regime))[0]
-    'Use the mean of variable 0; 1 is passive: drop it.'
+    'Use the mean of variable 0; 1 is passive, but read on before dropping it.'
     """
-    rise = None if decoder_use is None else decoder_use["permuted"].to_numpy()
-    read = [] if rise is None else [j for j in regime.passive if rise[j] > READ and j not in regime.prior_driven]
-    unread = [] if rise is None else [j for j in regime.alive if rise[j] < UNREAD]
     said = []
-    if regime.alive and regime.constant:
+    kl = float(regime.statistics.kl.sum())
+    constant = regime.constant and (regime.rule != "used" or not regime.alive)
+    if constant and not regime.prior_driven and kl > PAID * len(regime.types):
         said.append(
-            f"The KL of {regime.statistics.kl.sum():.3g} nats says nothing about the input: it sets the posterior of "
-            "all inputs alike apart from the prior. Train longer, at a lower learning rate or with a weaker penalty."
+            f"The KL of {kl:.3g} nats says nothing about the input: it sets the posterior of "
+            "all inputs alike apart from the prior. Start from fresh weights, at a lower learning rate or with a "
+            "weaker penalty."
         )
-    elif regime.alive:
-        said.append(_what_to_use(regime, [j for j in regime.droppable if j not in read], unread))
+    elif regime.alive and not constant:
+        said.append(_what_to_use(regime))
         said += _mean_or_sample(regime, scores) + _about_mixed(regime)
-    elif not regime.prior_driven:
-        said.append("Lower beta, warm it up, or train longer: as it is, the sample is noise and the means hardly move.")
-    return said + _cautions(regime) + _from_the_decoder(read, unread)
+    elif not regime.prior_driven and not regime.doubtful:
+        said.append(
+            "As it is, the sample is noise and the means hardly move. Start from fresh weights with the decoder "
+            "variance or beta that the forecast of your data names, and let beta rise slowly from 0: training on from "
+            "collapsed weights hardly ever brings them back. The cure does this and proves it on unseen data."
+        )
+    return said + _cautions(regime, scores, standard)
 
 
-def _what_to_use(regime: Regime, dropped: list[int], unread: list[int]) -> str:
-    used = [j for j in regime.alive if j not in unread]
-    if not used:
-        return "Mistrust the whole code: the decoder reads none of the variables that are alive."
+def _what_to_use(regime: Regime) -> str:
+    used = regime.alive
     if len(used) == len(regime.types):
         return (
             "Use the mean, it is not noise." if len(used) == 1 else "Use the means of all variables: none is passive."
         )
     use = f"Use the {'mean' if len(used) == 1 else 'means'} of {_variables(used)}"
-    if not regime.passive:
-        return f"{use}; the decoder does not read {listed(unread)}."
-    if not dropped:
+    if not regime.droppable:
         are, _, them = _verbs(regime.passive)
         return f"{use}; {listed(regime.passive)} {are} passive, but read on before dropping {them}."
-    are, _, them = _verbs(dropped)
-    return f"{use}; {listed(dropped)} {are} passive: drop {them}."
+    are, _, them = _verbs(regime.droppable)
+    return f"{use}; {listed(regime.droppable)} {are} passive: drop {them}."
 
 
 def _mean_or_sample(regime: Regime, scores: "polars.DataFrame") -> list[str]:
     """Say how correlated mean and sample are, with and without passive variables, and why they part if they do."""
-    found = {
-        (row["representation"], row["variables"]): row["value"]
-        for row in scores.filter(scores["metric"] == "total_correlation").iter_rows(named=True)
-    }
-    pairs = {name: (found["mean", name], found["sampled", name]) for kind, name in found if kind == "mean"}
+    pairs = _correlations(scores)
     total = len(regime.types)
     if "full" not in pairs:
         return []
@@ -123,18 +124,20 @@ def _mean_or_sample(regime: Regime, scores: "polars.DataFrame") -> list[str]:
     return [f"{said}: {reason}. Mean and sample are not interchangeable here, so say which one you use.{few}"]
 
 
+def _correlations(scores: "polars.DataFrame") -> dict[str, Pair]:
+    """The total correlation of mean and sample of each subset of variables."""
+    found = {
+        (row["representation"], row["variables"]): row["value"]
+        for row in scores.filter(scores["metric"] == "total_correlation").iter_rows(named=True)
+    }
+    return {name: (found["mean", name], found["sampled", name]) for kind, name in found if kind == "mean"}
+
+
 def _about_mixed(regime: Regime) -> list[str]:
     """Say how each mixed variable is so: on for some inputs, weak for all, or as wide as the prior and elsewhere."""
     kinds: dict[str, list[int]] = {}
     for j in regime.mixed:
-        polarity = regime.statistics.polarity[j]
-        if regime.statistics.ratio_mean[j] >= 1 - regime.alpha:
-            words = "no less noisy than the prior, yet different from it"
-        elif polarity >= 0.5:
-            words = "on for some inputs, noise for others"
-        else:
-            words = "weak for all inputs" if polarity < 0.2 else "weaker for some inputs than for others"
-        kinds.setdefault(words, []).append(j)
+        kinds.setdefault(how_mixed(regime, j), []).append(j)
     if len(kinds) > 1:
         each = "; ".join(f"{listed(variables)} ({words})" for words, variables in kinds.items())
         return [f"Keep mixed variables for reconstruction, mistrust their single values: {each}."]
@@ -144,41 +147,35 @@ def _about_mixed(regime: Regime) -> list[str]:
     return [f"{who} {are} mixed ({words}): keep {them} for reconstruction, mistrust single values." for words in kinds]
 
 
-def _cautions(regime: Regime) -> list[str]:
+def _cautions(regime: Regime, scores: "polars.DataFrame", standard: Pair | None) -> list[str]:
     statistics, cautions = regime.statistics, []
     if regime.inputs < FEW:
         looked = "1 input was" if regime.inputs == 1 else f"{regime.inputs} inputs were"
         cautions.append(f"Only {looked} looked at: encode some thousand before trusting this.")
-    doubtful = [j for j in regime.fragile if j in regime.passive]
-    if doubtful and regime.alive:
-        are, _, them = _verbs(doubtful)
+    cautions += _doubts(regime)
+    just = [j for j in regime.fragile if j in regime.passive and j not in regime.doubtful]
+    if just and regime.alive:
+        are, _, them = _verbs(just)
         cautions.append(
-            f"{_variables(doubtful).capitalize()} {are} passive only just: other inputs could change that, "
+            f"{_variables(just).capitalize()} {are} passive only just: other inputs could change that, "
             f"so keep {them} or look at more inputs."
         )
-    fragile = [j for j in regime.fragile if j not in doubtful]
+    fragile = [j for j in regime.fragile if j not in just and j not in regime.doubtful]
     if fragile:
         one = len(fragile) == 1
         cautions.append(
             f"The type{'' if one else 's'} of {_variables(fragile)} {'is' if one else 'are'} fragile: "
             f"{'it changes' if one else 'they change'} when other inputs are drawn."
         )
-    other: Rule = "standard" if regime.rule == "relative" else "relative"
-    types = regime.at(regime.alpha, rule=other).types
-    apart: dict[tuple[str, str], list[int]] = {}
-    for j, pair in enumerate(zip(regime.types, types, strict=True)):
-        apart.setdefault(pair, []).append(j)
-    words = [f"{listed(of)} ({here} here, {there} there)" for (here, there), of in apart.items() if here != there]
-    if words:
-        cautions.append(f"The {regime.rule} and the {other} rule part on {'; on '.join(words)}.")
-    hidden = [j for j in regime.uninformative if statistics.ratio_mean[j] <= regime.alpha]
+    cautions += _parting(regime, scores, standard)
+    hidden = [j for j in regime.passive if statistics.ratio_mean[j] <= regime.alpha]
     if hidden:
         are, _, _ = _verbs(hidden)
         cautions.append(
             f"{_variables(hidden).capitalize()} would pass for active by variance alone, yet {are} nothing but noise: "
             "a penalty on the posterior variance moves unused variables there."
         )
-    if regime.prior_driven:
+    if regime.prior_driven and not (regime.rule == "used" and regime.decoder is not None):
         are, s, them = _verbs(regime.prior_driven)
         cautions.append(
             f"{_variables(regime.prior_driven).capitalize()} follow{s} the prior, yet {are} not noise: the prior "
@@ -196,7 +193,7 @@ def _cautions(regime: Regime) -> list[str]:
             "learned, it has not settled, so train longer before trusting the types."
         )
     wide = [int(j) for j in np.flatnonzero(statistics.ratio_mean > 1.5)]
-    if wide:
+    if wide and regime.decoder is None:
         are, _, _ = _verbs(wide)
         cautions.append(
             f"{_variables(wide).capitalize()} {are} wider than the prior, which training rarely leaves so: is the "
@@ -205,21 +202,46 @@ def _cautions(regime: Regime) -> list[str]:
     return cautions
 
 
-def _from_the_decoder(read: list[int], unread: list[int]) -> list[str]:
-    """Say where the decoder contradicts the types: it reads a passive variable, or never reads another."""
-    said = []
-    if unread:
-        _, _, them = _verbs(unread)
-        said.append(
-            f"The decoder does not read {_variables(unread)}: giving {them} the value of another image costs less "
-            f"than {UNREAD:g} nats, whatever the posterior says. Treat {them} as passive."
-        )
-    if read:
-        _, _, them = _verbs(read)
-        said.append(
-            f"The decoder reads {_variables(read)} although passive by the posterior: do not drop {them} unseen."
-        )
-    return said
+def _doubts(regime: Regime) -> list[str]:
+    """Say which variables the evidence does not settle, and what would."""
+    if not regime.doubtful:
+        return []
+    _, _, them = _verbs(regime.doubtful)
+    are = "is" if len(regime.doubtful) == 1 else "are"
+    if regime.decoder is None:
+        return [
+            f"Whether {_variables(regime.doubtful)} {are} used is doubtful: the posterior alone does not tell. "
+            f"Keep {them}, or give the decoder too."
+        ]
+    use = regime.decoder
+    losses = ", ".join(f"{use.permuted[j]:.2f} ± {use.permuted_error[j]:.2f}" for j in regime.doubtful[:8])
+    return [
+        f"Whether {_variables(regime.doubtful)} {are} used is doubtful: exchanging {them} costs the decoder {losses} "
+        f"nats, too near the {use.threshold:.2g} that decide. Keep {them}, or look at more inputs."
+    ]
+
+
+def _parting(regime: Regime, scores: "polars.DataFrame", standard: Pair | None) -> list[str]:
+    """Say where another rule types otherwise, and what that does to the total correlation."""
+    other: Rule = "standard" if regime.rule == "used" else "used"
+    types = regime.at(regime.alpha, rule=other).types
+    apart: dict[tuple[str, str], list[int]] = {}
+    for j, pair in enumerate(zip(regime.types, types, strict=True)):
+        apart.setdefault(pair, []).append(j)
+    words = [f"{listed(of)} ({here} here, {there} there)" for (here, there), of in apart.items() if here != there]
+    if not words:
+        return []
+    named = {
+        "standard": "The published (standard) rule parts",
+        "used": f"The default rule and the {regime.rule} rule part",
+    }
+    said = f"{named[other]} on {'; on '.join(words)}"
+    own = _correlations(scores)
+    alive = own.get("_".join(kind for kind in ("active", "mixed") if kind in regime.types))
+    if regime.rule != "used" or standard is None or alive is None:
+        return [f"{said}."]
+    dropped = f"without what it calls passive the total correlation is {_against(standard)}"
+    return [f"{said}: {dropped}, without what is unused {_against(alive)}."]
 
 
 def _agree(pair: Pair) -> bool:

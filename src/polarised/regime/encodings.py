@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,18 +16,19 @@ from polarised.random import stream
 __all__ = ["Encodings"]
 
 Floats = NDArray[np.floating[Any]]
+Axis = int | tuple[int, ...] | None
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class Encodings:
     """Gaussian posteriors q(z|x_i) = N(mean_i, diag variance_i) of n inputs, with the prior they were held to.
 
-    Arrays are (n, d): a row an input, a column a latent variable. Convolutional latents (n, channels, height,
-    width) are welcome too: the channel is the variable and each position an observation, or each position a
-    variable of its own with ``positions="variables"``; in a table of them `repeats` consecutive rows are the positions
-    of one input. The prior defaults to N(0, I); give `prior_mean` and `prior_variance` as numbers, (d,) or (n, d)
-    arrays where it is learned or depends on the input. Where it is no Gaussian they are the Gaussian to compare with,
-    and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs, which they do not tell.
+    Arrays are (n, d): a row an input, a column a latent variable. Latents with more axes (feature maps, sequences) need
+    `axis`, the one that is the variable; every position along the others is an observation. In a table of them
+    `repeats` consecutive rows are the positions of one input. The prior defaults to N(0, I); give `prior_mean` and
+    `prior_variance` as numbers, (d,) or (n, d) arrays where it is learned or depends on the input. Where it is no Gaussian they are the Gaussian to compare with,
+    and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs, which they do not tell. `rest_ratio` (d,) is where
+    the objective lets an unused variable rest, as variance over prior variance (NaN: nowhere; None: not known).
 
     >>> encodings = Encodings([[0.0, 1.0], [2.0, 1.0]], variance=[[0.1, 1.0], [0.1, 1.0]])
     >>> len(encodings), encodings.latents
@@ -42,6 +43,7 @@ class Encodings:
     factor_names: tuple[str, ...]
     kl: NDArray[np.float64] | None
     repeats: int
+    rest_ratio: NDArray[np.float64] | None
 
     def __init__(
         self,
@@ -54,10 +56,30 @@ class Encodings:
         factors: ArrayLike | None = None,
         factor_names: Sequence[str] | None = None,
         kl: ArrayLike | None = None,
-        positions: Literal["observations", "variables"] = "observations",
+        axis: Axis = None,
         repeats: int = 1,
+        rest_ratio: ArrayLike | None = None,
     ) -> None:
-        mean_array, variance_array, places = gaussians(mean, variance, log_variance, positions)
+        """Check the arrays and lay them out as tables.
+
+        Args:
+            mean: The means of q(z|x), (n, d) or with more axes.
+            variance: The variances, of the same shape; either this or `log_variance`.
+            log_variance: The logarithms of the variances.
+            prior_mean: A number, (d,) or (n, d).
+            prior_variance: A number, (d,) or (n, d).
+            factors: Known factors of each input, whole numbers, (n,) or (n, factors).
+            factor_names: A name for each factor.
+            kl: (d,), where the prior is no Gaussian.
+            rest_ratio: (d,), where the variance ratio of an unused variable rests, as the objective says.
+            axis: Which axis of `mean` is the variable: 1 for channels first, -1 for channels last or sequences; several,
+                such as (1, 2, 3), make a variable of every combination; 0 for a table (d, n).
+            repeats: How many consecutive rows of a table are one input.
+
+        Raises:
+            DataError: If something does not fit, or could be read in two ways.
+        """
+        mean_array, variance_array, places = gaussians(mean, variance, log_variance, axis)
         rows, latents = mean_array.shape
         if rows < 2:
             raise DataError(f"expected at least two inputs, got {rows}: types are statistics over inputs; encode more")
@@ -73,6 +95,7 @@ class Encodings:
             "factor_names": names,
             "kl": checked_kl(kl, latents),
             "repeats": repeats,
+            "rest_ratio": checked_rest(rest_ratio, latents),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -83,7 +106,12 @@ class Encodings:
     def __repr__(self) -> str:
         prior = "N(0, I)" if self.has_standard_prior else "given prior"
         known = f", factors {', '.join(self.factor_names)}" if self.factors is not None else ""
-        return f"Encodings({len(self)} inputs, {self.latents} latent variables, {prior}{known})"
+        return f"Encodings({describe(len(self), self.latents, self.repeats)}, {prior}{known})"
+
+    def _repr_html_(self) -> str:
+        from polarised.regime.notebook import encodings_html
+
+        return encodings_html(self)
 
     @property
     def latents(self) -> int:
@@ -121,6 +149,7 @@ class Encodings:
             factor_names=self.factor_names,
             kl=None if self.kl is None else self.kl[chosen],
             repeats=self.repeats,
+            rest_ratio=None if self.rest_ratio is None else self.rest_ratio[chosen],
         )
 
     def chunks(self, rows: int = 8192) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
@@ -148,6 +177,8 @@ class Encodings:
             arrays["factors"] = self.factors
         if self.kl is not None:
             arrays["kl"] = self.kl
+        if self.rest_ratio is not None:
+            arrays["rest_ratio"] = self.rest_ratio
         if self.repeats > 1:
             arrays["repeats"] = np.array(self.repeats)
         with replacing(path) as temporary:
@@ -180,14 +211,25 @@ class Encodings:
             factor_names=[str(name) for name in names] if names is not None and "factors" in arrays else None,
             kl=arrays.get("kl"),
             repeats=checked_repeats(arrays.get("repeats", 1), len(arrays["mean"])),
+            rest_ratio=arrays.get("rest_ratio"),
         )
+
+
+def describe(rows: int, latents: int, repeats: int = 1) -> str:
+    """Return in words what a table was taken as.
+
+    >>> describe(640_000, 4, 64)
+    '10,000 inputs × 4 variables (64 positions each)'
+    """
+    variables = f"{latents:,} variable{'' if latents == 1 else 's'}"
+    return f"{rows // repeats:,} inputs × {variables}" + (f" ({repeats:,} positions each)" if repeats > 1 else "")
 
 
 def gaussians(
     mean: ArrayLike,
     variance: ArrayLike | None,
     log_variance: ArrayLike | None,
-    positions: Literal["observations", "variables"] = "observations",
+    axis: Axis = None,
     *,
     checked: bool = True,
 ) -> tuple[Floats, Floats, int]:
@@ -199,11 +241,63 @@ def gaussians(
             f"expected mean and variance of one shape, got {mean_array.shape} and {variance_array.shape}; "
             "both have a row for each input and a column for each latent variable"
         )
-    repeats = int(np.prod(mean_array.shape[2:])) if positions == "observations" else 1
-    mean_array, variance_array = _as_table(mean_array, positions), _as_table(variance_array, positions)
+    (mean_array, repeats), (variance_array, _) = as_table(mean_array, axis), as_table(variance_array, axis)
     if mean_array.size == 0:
         raise DataError(f"expected at least one input and one latent variable, got shape {mean_array.shape}")
     return mean_array, variance_array, repeats
+
+
+def as_table(array: NDArray[Any], axis: Axis = None) -> tuple[NDArray[Any], int]:
+    """Return an array as (rows, variables), and how many rows are one input, or ask which axis is the variable.
+
+    >>> as_table(np.zeros((5, 8, 8, 4)), axis=-1)[0].shape
+    (320, 4)
+    >>> as_table(np.zeros((5, 4, 8, 8)), axis=(1, 2, 3))[0].shape
+    (5, 256)
+    """
+    if array.ndim < 2:
+        raise DataError(f"expected an array (inputs, variables), got shape {array.shape}; a single variable is (n, 1)")
+    if axis is None:
+        if array.ndim > 2:
+            every = tuple(range(1, array.ndim))
+            raise DataError(
+                f"latents of shape {array.shape} can be read in several ways: which axis is the variable? Say axis=1 "
+                f"({array.shape[1]} variables, as where channels come first), axis=-1 ({array.shape[-1]} variables, as "
+                f"in sequences or where channels come last), or axis={every} (every position is a variable of its own)"
+            )
+        return array, 1
+    axes = tuple(a + array.ndim if a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,)))
+    if (
+        not axes
+        or len(set(axes)) < len(axes)
+        or not all(0 <= a < array.ndim for a in axes)
+        or (0 in axes and array.ndim > 2)
+    ):
+        raise DataError(
+            f"expected axis to name the variable's axis, 1 to {array.ndim - 1} or -1, of latents of shape {array.shape}, "
+            f"got {axis}"
+        )
+    if axes == (0,):
+        return array.T, 1
+    rest = tuple(a for a in range(1, array.ndim) if a not in axes)
+    table = array.transpose(0, *rest, *axes).reshape(-1, int(np.prod([array.shape[a] for a in axes])))
+    return table, int(np.prod([array.shape[a] for a in rest], dtype=np.int64))
+
+
+def from_table(table: NDArray[Any], shape: tuple[int, ...], axis: Axis = None) -> NDArray[Any]:
+    """Return a table as latents (n, *shape): the way back from `as_table`.
+
+    >>> latents = np.arange(24.0).reshape(2, 3, 4)
+    >>> bool((from_table(as_table(latents, axis=-1)[0], (3, 4), axis=-1) == latents).all())
+    True
+    """
+    if axis is None or len(shape) == 1:
+        return table
+    axes = tuple(a + len(shape) + 1 if a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,)))
+    rest = tuple(a for a in range(1, len(shape) + 1) if a not in axes)
+    order = (0, *rest, *axes)
+    laid = table.reshape(-1, *(shape[a - 1] for a in (*rest, *axes)))
+    return laid.transpose(np.argsort(order))
 
 
 def prior_of(prior_mean: ArrayLike, prior_variance: ArrayLike, rows: int, latents: int) -> tuple[Floats, Floats]:
@@ -227,7 +321,8 @@ def as_array(value: Any) -> NDArray[Any]:
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         value = (value.float() if value.dtype.itemsize < 4 else value).numpy()
-    return np.asarray(value)
+    array = np.asarray(value)
+    return array.astype(np.float32) if array.dtype.name.startswith(("bfloat16", "float8")) else array
 
 
 def checked_encodings(value: Any) -> Encodings:
@@ -258,6 +353,19 @@ def checked_kl(kl: ArrayLike | None, latents: int) -> NDArray[np.float64] | None
     if array.shape != (latents,):
         raise DataError(f"expected kl as ({latents},), the mean over inputs of each variable, got shape {array.shape}")
     return array.astype(np.float64)
+
+
+def checked_rest(rest_ratio: ArrayLike | None, latents: int) -> NDArray[np.float64] | None:
+    """Return where the variance ratio of an unused variable rests, (d,), or say what does not fit."""
+    if rest_ratio is None:
+        return None
+    values = np.asarray(rest_ratio, dtype=np.float64)
+    if values.shape not in ((), (1,), (latents,)) or (values <= 0).any() or np.isinf(values).any():
+        raise DataError(
+            f"expected rest_ratio as a positive number or one for each of {latents} variables (NaN where an unused one "
+            f"rests nowhere), got {rest_ratio!r}"
+        )
+    return np.broadcast_to(values, (latents,))
 
 
 def _floats(value: ArrayLike, name: str, *, checked: bool = True) -> Floats:
@@ -297,18 +405,6 @@ def _variance(variance: ArrayLike | None, log_variance: ArrayLike | None, *, che
             f"(smallest {array.min():.4g}); if this is a log-variance pass it as log_variance="
         )
     return array
-
-
-def _as_table(array: Floats, positions: str) -> Floats:
-    if positions not in ("observations", "variables"):
-        raise DataError(f"expected positions='observations' or 'variables', got {positions!r}")
-    if array.ndim < 2:
-        raise DataError(f"expected an array (inputs, variables), got shape {array.shape}; a single variable is (n, 1)")
-    if array.ndim == 2:
-        return array
-    if positions == "variables":
-        return array.reshape(len(array), -1)
-    return np.moveaxis(array, 1, -1).reshape(-1, array.shape[1])
 
 
 def _prior(value: ArrayLike, name: str, rows: int, latents: int) -> Floats:

@@ -6,17 +6,19 @@ positions of one convolutional input are no independent rows: they stay together
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised.errors import DataError
 from polarised.regime._moments import BLOCKS, BlockedMoments, blocked_moments, dealt
-from polarised.regime.encodings import checked_kl, checked_repeats, gaussians, prior_of
+from polarised.regime.encodings import Axis, checked_kl, checked_repeats, gaussians, prior_of
+from polarised.regime.states import TwoStates, count_ratios, share_below, two_states
 
 if TYPE_CHECKING:
     from polarised.regime.classify import Regime, Rule
+    from polarised.regime.decoder import DecoderUse
 
 __all__ = ["Evidence", "Statistics"]
 
@@ -109,16 +111,16 @@ class Evidence:
         prior_mean: ArrayLike = 0.0,
         prior_variance: ArrayLike = 1.0,
         kl: ArrayLike | None = None,
-        positions: Literal["observations", "variables"] = "observations",
+        axis: Axis = None,
         repeats: int = 1,
     ) -> None:
         """Take in the posteriors (and priors) of more inputs, any number of rows.
 
-        `kl` (d,) is the mean KL of these inputs where the prior is no Gaussian and its moments do not tell. Of a table
-        of convolutional latents `repeats` consecutive rows are the positions of one input.
+        `kl` (d,) is the mean KL of these inputs where the prior is no Gaussian and its moments do not tell. `axis` is
+        that of `Encodings`; of a table of latents with positions `repeats` consecutive rows are one input.
         """
         fixed = np.ndim(prior_mean) <= 1 and np.ndim(prior_variance) <= 1
-        means, variances, places = gaussians(mean, variance, log_variance, positions, checked=not fixed)
+        means, variances, places = gaussians(mean, variance, log_variance, axis, checked=not fixed)
         rows, latents = means.shape
         repeats = checked_repeats(repeats * places, rows)
         prior_means, prior_variances = prior_of(prior_mean, prior_variance, rows, latents)
@@ -128,8 +130,9 @@ class Evidence:
             scale = blocked_moments(variances, logarithms=True, repeats=repeats) if fixed else None
         # Moments of broken numbers are broken, which is quick to see; the careful look then says where they are.
         if location and scale and not (np.isfinite(location.squares + scale.squares).all() and scale.lowest >= 0):
-            gaussians(mean, variance, log_variance, positions)
+            gaussians(mean, variance, log_variance, axis)
         self._start(latents)
+        self._count(variances, prior_variances)
         self.learned_prior_mean |= prior_means.ndim == 2
         self.learned_prior_variance |= prior_variances.ndim == 2 or bool((prior_variances != 1).any())
         self._average_kl(rows, divergence)
@@ -163,11 +166,34 @@ class Evidence:
             self._cover(other.rows, other._centre, other._products)
         self.learned_prior_mean |= other.learned_prior_mean
         self.learned_prior_variance |= other.learned_prior_variance
+        self._ratios += other._ratios
         # The next input of this evidence belongs to block inputs % BLOCKS: go on dealing from there.
         turn = self.inputs % BLOCKS
         self._combine(*(np.roll(part, turn, axis=0) for part in (other._counts, other._means, other._squares)))
         self.inputs += other.inputs
         return self
+
+    def beside(self, other: Self) -> Self:
+        """Return the evidence on the variables of both, which were seen on the same inputs (two groups of latents).
+
+        Every input weighs the same, however many positions it has in either.
+        """
+        if self.latents is None or other.latents is None or self.inputs != other.inputs:
+            raise DataError(f"expected evidence on the same inputs, got {self.inputs} and {other.inputs}")
+        joined = type(self)()
+        joined._start(self.latents + other.latents)
+        inputs = dealt(self.inputs)
+        joined._counts, joined.inputs = inputs, self.inputs
+        for part in (self, other):
+            columns = slice(0, self.latents) if part is self else slice(self.latents, None)
+            places = np.divide(part._counts, inputs, out=np.ones(BLOCKS), where=inputs > 0)[:, None, None]
+            joined._means[:, :, columns], joined._squares[:, :, columns] = part._means, part._squares / places
+        joined._ratios = np.concatenate([self._ratios, other._ratios], axis=1)
+        if self._kl is not None or other._kl is not None:
+            joined._kl = np.concatenate([self.statistics().kl, other.statistics().kl])
+        joined.learned_prior_mean = self.learned_prior_mean or other.learned_prior_mean
+        joined.learned_prior_variance = self.learned_prior_variance or other.learned_prior_variance
+        return joined
 
     def statistics(self) -> Statistics:
         """Return the statistics over every input seen."""
@@ -192,13 +218,29 @@ class Evidence:
         weights[:, filled] = generator.multinomial(len(filled), np.full(len(filled), 1 / len(filled)), size=draws)
         return self._pooled(weights)
 
+    def two_states(self) -> TwoStates:
+        """Return the split of each variable's inputs into those it is on for and those it is off for."""
+        return two_states(self._ratios)
+
+    def share_below(self, ratio: Array | float) -> Array:
+        """Return for what share of the inputs the variance ratio of each variable lies below this."""
+        return share_below(self._ratios, ratio)
+
     def classify(
-        self, *, alpha: float = 0.1, rule: "Rule" = "relative", use_shift: bool = True, seed: int = 0
+        self,
+        *,
+        alpha: float = 0.1,
+        rule: "Rule" = "used",
+        use_shift: bool = True,
+        decoder: "DecoderUse | None" = None,
+        rest_ratio: ArrayLike | None = None,
+        seed: int = 0,
     ) -> "Regime":
         """Decide the type of every variable on the evidence so far; see `polarised.classify`."""
         from polarised.regime.classify import decide
 
-        return decide(self, alpha=alpha, rule=rule, use_shift=use_shift, seed=seed)
+        settings = {"alpha": alpha, "rule": rule, "use_shift": use_shift, "seed": seed}
+        return decide(self, decoder=decoder, rest_ratio=rest_ratio, **settings)  # type: ignore[arg-type]
 
     def _start(self, latents: int) -> None:
         if self.latents is None:
@@ -208,6 +250,7 @@ class Evidence:
             self._squares = np.zeros((BLOCKS, SPREAD, latents))
             self._centre, self._products = np.zeros(latents), np.zeros((latents, latents))
             self._kl: Array | None = None
+            self._ratios = count_ratios(np.zeros((0, latents)))
         if latents != self.latents:
             raise DataError(f"expected {self.latents} latent variables as in earlier chunks, got {latents}")
 
@@ -217,6 +260,13 @@ class Evidence:
         if kl is not None:
             before = 0.0 if self._kl is None else self._kl
             self._kl = before + (kl - before) * (rows / (self.rows + rows))
+
+    def _count(self, variances: NDArray[Any], prior_variances: NDArray[Any]) -> None:
+        # Shares need no more than some ten thousand inputs a chunk: further ones stand for their neighbours.
+        every = max(len(variances) // _COUNTED, 1) | 1
+        prior = prior_variances[::every] if prior_variances.ndim == 2 else prior_variances
+        with np.errstate(over="ignore"):
+            self._ratios += every * count_ratios(variances[::every] / prior)
 
     def _cover(self, rows: int, centre: Array, products: Array) -> None:
         # A mean of its own: that of the blocks would be rounded, and a constant's covariance no longer zero.
@@ -300,6 +350,7 @@ class Evidence:
         )
 
 
+_COUNTED = 1 << 14
 # Small enough for the working arrays to stay in the processor's cache, a multiple of the number of blocks.
 _CHUNK = BLOCKS * 64
 

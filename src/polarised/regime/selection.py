@@ -27,7 +27,8 @@ class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     Fitted on `Encodings` it uses their variance. In a Pipeline, where rows are an array, `spread` says what the columns
     are: with "variance" or "log_variance" the second half of them, ``np.hstack([mean, variance])``; with "estimated"
     there are only means and E[variance_j] is taken as max(0, 1 - E[mean_j^2]), which holds where the aggregate
-    posterior fits the prior N(0, I). Only columns of means come out. [Bonheme2023BeMoreActive, section 4]
+    posterior fits the prior N(0, I). Fitted on a `Regime`, it keeps the types as they were decided, with all evidence
+    there was (the decoder's too). Only columns of means come out. [Bonheme2023BeMoreActive, section 4]
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> ActiveVariables().fit(encodings).transform(encodings.mean)
@@ -40,7 +41,7 @@ class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         *,
         keep: Sequence[str] = ("active", "mixed"),
         alpha: float = 0.1,
-        rule: Rule = "relative",
+        rule: Rule = "used",
         spread: Spread = "estimated",
     ) -> None:
         self.keep = keep
@@ -48,22 +49,26 @@ class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.rule = rule
         self.spread = spread
 
-    def fit(self, X: "Encodings | Array", y: object = None) -> Self:
-        """Decide the type of every variable on encodings, or on an array as `spread` says."""
+    def fit(self, X: "Encodings | Regime | Array", y: object = None) -> Self:
+        """Take the types of a regime, or decide them on encodings, or on an array as `spread` says."""
         unknown = set(self.keep) - set(TYPES)
         if unknown or not self.keep or isinstance(self.keep, str):
             raise ConfigError(f"expected keep as a list of {', '.join(TYPES)}, got {self.keep!r}")
-        encodings = X if isinstance(X, Encodings) else self._encodings(X)
-        if isinstance(X, Encodings):
-            self.n_features_in_ = X.latents
+        if isinstance(X, Regime):
+            regime = X
+        else:
+            encodings = X if isinstance(X, Encodings) else self._encodings(X)
+            regime = classify(encodings, alpha=self.alpha, rule=self.rule)
+        latents = len(regime.types)
+        if isinstance(X, Encodings | Regime):
+            self.n_features_in_ = latents
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
-        regime = classify(encodings, alpha=self.alpha, rule=self.rule)
         support = np.zeros(self.n_features_in_, dtype=bool)
-        support[: encodings.latents] = np.isin(regime.types, list(self.keep))
+        support[:latents] = np.isin(regime.types, list(self.keep))
         if not support.any():
             raise DataError(
-                f"expected at least one {' or '.join(self.keep)} variable, all {encodings.latents} are of other types; "
+                f"expected at least one {' or '.join(self.keep)} variable, all {latents} are of other types; "
                 "the code carries nothing to keep: lower beta, or keep another type"
             )
         self.regime_: Regime = regime

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from polarised._io.files import replacing
 from polarised._io.readers import read_npz
 from polarised.errors import DataError
+from polarised.regime._moments import scaled_to_correlation
 from polarised.regime.classify import TYPES, Regime, Rule, classify
 from polarised.regime.encodings import Encodings
 
@@ -24,6 +25,9 @@ __all__ = ["PER_VARIABLE", "THRESHOLD", "Timeline", "correlated_shares", "load_t
 
 Array = NDArray[Any]
 
+
+# A KL this large, in nats a variable, was paid for: the posterior is not the prior.
+PAID = 0.1
 
 PER_VARIABLE = ("kl", "ratio_mean", "ratio_variance", "noise_share")
 
@@ -46,7 +50,7 @@ class Timeline:
         self,
         *,
         alpha: float = 0.1,
-        rule: Rule = "relative",
+        rule: Rule = "used",
         keep: Literal["statistics", "encodings"] = "statistics",
         patience: int = 1000,
         warn: bool = True,
@@ -130,9 +134,9 @@ class Timeline:
         step, latents = int(latest["step"]), len(latest["types"])
         if step < self.patience and all(self._is_noise(moment) for moment in self._moments):
             return None
-        if _all_passive(latest):
-            return f"at step {step:,} all {latents} variables are passive: lower beta or warm it up"
         kl = float(latest["kl"].sum())
+        if _all_passive(latest) and kl < PAID * latents:
+            return f"at step {step:,} all {latents} variables are passive: lower beta or warm it up"
         return (
             f"at step {step:,} all {latents} variables are nothing but noise, for a KL of {kl:.3g} nats: "
             "lower the learning rate or the penalty"
@@ -248,10 +252,7 @@ def _all_passive(moment: dict[str, Array]) -> bool:
 
 def _correlations(mean: Array) -> Array:
     centred = mean.astype(np.float64) - mean.mean(axis=0, dtype=np.float64)
-    norms = np.sqrt(np.square(centred).sum(axis=0))
-    scaled = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
-    correlations: Array = np.clip(scaled.T @ scaled, -1.0, 1.0)
-    return correlations
+    return scaled_to_correlation(centred.T @ centred)
 
 
 # What [Bonheme2023BeMoreActive, figure 12] counts as correlated.

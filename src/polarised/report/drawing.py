@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from polarised._io.files import replacing
 from polarised.data.own import open_picture
 from polarised.errors import DataError
+from polarised.metrics import correlation
 from polarised.report.theme import SERIES, TYPES, Look
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ __all__ = [
     "colour_bar",
     "diverging",
     "legend",
+    "middle_range",
     "panels",
     "save",
     "series",
-    "spread",
+    "shown_correlations",
     "trail",
 ]
 
@@ -41,6 +43,19 @@ def panels(
     count: int, *, columns: int = 3, width: float = 2.45, height: float = 2.0, share_y: bool = False
 ) -> "tuple[Figure, Panels]":
     """Return a figure with `count` clean panels in rows of at most `columns`.
+
+    Args:
+        count: How many panels.
+        columns: Most panels in a row.
+        width: Width of a panel in inches.
+        height: Height of a panel in inches.
+        share_y: Whether all panels have one upright scale.
+
+    Returns:
+        The figure and its panels, row by row.
+
+    Raises:
+        DataError: There is nothing to draw.
 
     >>> figure, axes = panels(4, columns=3, width=2.5)
     >>> len(axes), figure.get_size_inches().tolist()
@@ -65,7 +80,12 @@ def panels(
 
 
 def clean(axis: "Axes", *, grid: Literal["x", "y", "both", "none"] = "y") -> None:
-    """Give one panel the house style: no box, faint lines behind, small text."""
+    """Give one panel the house style: no box, faint lines behind, small text.
+
+    Args:
+        axis: The panel.
+        grid: Which grid lines to draw.
+    """
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -95,6 +115,14 @@ def band(
     Where fewer than half of the `seeds` have a value (or half as many as elsewhere), their mean is a faint mark beside
     the line: runs of another kind would be compared with their neighbours.
 
+    Args:
+        axis: The panel to draw in.
+        x: Where the values stand.
+        values: The values of all seeds at each x.
+        look: Colour, marker and dash.
+        label: The name in the legend.
+        seeds: How many seeds there are, if known.
+
     >>> _, (axis,) = panels(1)
     >>> band(axis, [0, 1], [np.array([1.0, 2.0]), np.array([3.0])], SERIES[0])
     >>> len(axis.lines)
@@ -107,7 +135,7 @@ def band(
     at, nothing = np.asarray(x, dtype=float), np.array([np.nan])
     many = [v if 2 * v.size >= most else nothing for v in finite]
     few = [v if 0 < 2 * v.size < most else nothing for v in finite]
-    low, high = np.transpose([spread(v) for v in many])
+    low, high = np.transpose([middle_range(v) for v in many])
     axis.fill_between(at, low, high, color=look.light, alpha=0.17, linewidth=0)
     axis.plot(at, [v.mean() for v in many], label=label, **_stroke(look))
     if any(v is not nothing for v in few):
@@ -122,6 +150,16 @@ def trail(
     The band is that of the upright values, a bar that of the others; where the line turns back, or is a point, a band
     would fold over itself, and bars stand both ways. Return the points.
 
+    Args:
+        axis: The panel to draw in.
+        across: Values of all seeds at each point, across.
+        up: Values of all seeds at each point, upwards.
+        look: Colour, marker and dash.
+        label: The name in the legend.
+
+    Returns:
+        The means (across, up) that the line joins.
+
     >>> _, (axis,) = panels(1)
     >>> trail(axis, [np.array([1.0, 3.0]), np.array([4.0])], [np.array([0.0, 2.0]), np.array([3.0])], SERIES[0])
     [(2.0, 1.0), (4.0, 3.0)]
@@ -130,7 +168,7 @@ def trail(
     points = [(float(u.mean()), float(v.mean())) for u, v in kept]
     if points:
         x, y = (np.array(side) for side in zip(*points, strict=True))
-        (left, right), (low, high) = (np.transpose([spread(v[i]) for v in kept]) for i in (0, 1))
+        (left, right), (low, high) = (np.transpose([middle_range(v[i]) for v in kept]) for i in (0, 1))
         if len(x) > 1 and np.ptp(np.sign(np.diff(x))) == 0:
             axis.fill_between(x, low, high, color=look.light, alpha=0.17, linewidth=0)
         else:
@@ -140,10 +178,16 @@ def trail(
     return points
 
 
-def spread(values: NDArray[Any]) -> tuple[float, float]:
+def middle_range(values: NDArray[Any]) -> tuple[float, float]:
     """Return the range of the middle 95 % of repeated runs; it stays where runs can be, unlike an interval of a mean.
 
-    >>> spread(np.array([1.0, 2.0, 3.0]))
+    Args:
+        values: Values of repeated runs.
+
+    Returns:
+        The lower and the upper end.
+
+    >>> middle_range(np.array([1.0, 2.0, 3.0]))
     (1.05, 2.95)
     """
     low, high = np.percentile(values, [2.5, 97.5])
@@ -166,6 +210,12 @@ def _stroke(look: Look) -> dict[str, Any]:
 def series(index: int) -> Look:
     """Return the look of the n-th of any number of series.
 
+    Args:
+        index: The place of the series.
+
+    Returns:
+        Its look; they repeat after seven.
+
     >>> series(0) == series(7)
     True
     """
@@ -173,13 +223,19 @@ def series(index: int) -> Look:
 
 
 def legend(figure: "Figure", axes: Panels, *, columns: int | None = None) -> None:
-    """Put one legend for all panels under the figure, each name once."""
+    """Put one legend for all panels under the figure, each name once.
+
+    Args:
+        figure: The figure.
+        axes: Its panels.
+        columns: Names in a row.
+    """
     found: dict[str, Any] = {}
     for axis in [*axes, *(twin for twin in figure.axes if twin not in axes)]:
         handles, labels = axis.get_legend_handles_labels()
         for handle, label in zip(handles, labels, strict=True):
             found.setdefault(label, handle)
-    # Types in their own order, whoever was drawn first.
+    # Types in their own order, in whatever order they were drawn.
     found = dict(sorted(found.items(), key=lambda item: list(TYPES).index(item[0]) if item[0] in TYPES else len(TYPES)))
     if found:
         figure.legend(
@@ -197,7 +253,15 @@ def legend(figure: "Figure", axes: Panels, *, columns: int | None = None) -> Non
 def colour_bar(
     figure: "Figure", image: Any, axes: "Axes | Panels", label: str, *, ticks: Sequence[float] | None = None
 ) -> None:
-    """Put a bar beside heat maps that says which colour is which number."""
+    """Put a bar beside heat maps that says which colour is which number.
+
+    Args:
+        figure: The figure.
+        image: The heat map.
+        axes: The panels it belongs to.
+        label: What the numbers are.
+        ticks: Where to write numbers.
+    """
     bar = figure.colorbar(image, ax=axes, shrink=0.78, pad=0.02, aspect=22, ticks=ticks)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=SMALL, length=0, labelcolor=INK)
@@ -205,11 +269,35 @@ def colour_bar(
 
 
 def diverging() -> Any:
-    """Return the colour map of correlations: orange below zero, white, violet above (safe for colour blindness)."""
+    """Return the colour map of correlations: orange below zero, white, violet above (safe for colour blindness).
+
+    Returns:
+        A colour map of matplotlib.
+    """
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = ["#7f3b08", "#b35806", "#f1a340", "#fee0b6", "#ffffff", "#d8daeb", "#998ec3", "#542788", "#2d004b"]
     return LinearSegmentedColormap.from_list("orange_white_violet", colours)
+
+
+def shown_correlations(codes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the correlations (d, d) as a matrix shows them: unknown (NaN) where a variable never changes.
+
+    Args:
+        codes: Codes (n, d).
+
+    Returns:
+        The correlations.
+
+    >>> shown_correlations(np.array([[0.0, 5.0], [1.0, 5.0]]))
+    array([[ 1., nan],
+           [nan, nan]])
+    """
+    constant = np.ptp(codes, axis=0) == 0
+    matrix = correlation(codes)
+    matrix[constant] = np.nan
+    matrix[:, constant] = np.nan
+    return matrix
 
 
 def save(
@@ -222,6 +310,15 @@ def save(
     """Write a figure as vectors and as a picture of 200 dots an inch; the same figure gives the same bytes.
 
     A `small` picture, for pages that have many, has 150 dots an inch and 256 colours.
+
+    Args:
+        figure: The figure.
+        stem: Path without an ending; folders are made.
+        formats: Which files to write.
+        small: Whether the picture is one of many on a page.
+
+    Returns:
+        The files written.
 
     >>> import tempfile
     >>> [path.name for path in save(panels(1)[0], Path(tempfile.mkdtemp()) / "empty", formats=["png"])]

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polarised._io import plain
 from polarised._io.text import parse_json
 from polarised.errors import DataError
-from polarised.report.page import plain, rendered
+from polarised.report.page import rendered
 from polarised.report.theme import png, strip
 
 if TYPE_CHECKING:
@@ -33,7 +34,15 @@ SCRIPTS = ("core.js", "shell.js", "explore.js")
 
 @dataclass(frozen=True, eq=False)
 class Exploration:
-    """A model to play with and the inputs it may be asked about."""
+    """A model to play with and the inputs it may be asked about.
+
+    Args:
+        name: The name of the model.
+        live: The model, which encodes and decodes on request.
+        inputs: The inputs it may be asked about.
+        regime: The types of its variables.
+        points: The mean codes of the inputs (n, d).
+    """
 
     name: str
     live: "Live"
@@ -42,7 +51,11 @@ class Exploration:
     points: Any
 
     def page(self) -> str:
-        """Return the HTML that asks this server."""
+        """Return the HTML that asks this server.
+
+        Returns:
+            The page.
+        """
         statistics = self.regime.statistics
         order = np.argsort(-np.nan_to_num(statistics.kl, posinf=1e300), kind="stable")[:MOST_SLIDERS]
         data = {
@@ -60,7 +73,17 @@ class Exploration:
         )
 
     def decoded(self, body: bytes) -> bytes:
-        """Return the PNG of a code sent as JSON ``{"z": [...]}``."""
+        """Return the PNG of a code sent as JSON ``{"z": [...]}``.
+
+        Args:
+            body: What the page sent.
+
+        Returns:
+            The bytes of the PNG.
+
+        Raises:
+            DataError: The body is not such JSON.
+        """
         asked = parse_json(body, where="the request")
         code = asked.get("z") if isinstance(asked, dict) else None
         if not isinstance(code, list) or not all(type(value) in (int, float) for value in code):
@@ -70,7 +93,17 @@ class Exploration:
         return png(self.live.decode(code))
 
     def encoded(self, index: str) -> bytes:
-        """Return the code of one input with its picture, as JSON."""
+        """Return the code of one input with its picture, as JSON.
+
+        Args:
+            index: The number of the input, as text.
+
+        Returns:
+            JSON: mean, variance, original.
+
+        Raises:
+            DataError: There is no such input.
+        """
         if not _is_count(index) or int(index) >= len(self.inputs):
             raise DataError(f"expected an input from 0 to {len(self.inputs) - 1}")
         i = int(index)
@@ -81,7 +114,20 @@ class Exploration:
 
 
 def open_exploration(path: str | Path, *, data: str | None = None, inputs: int = 600, seed: int = 0) -> Exploration:
-    """Load the model of a run directory, or of a published one, and encode some of its inputs."""
+    """Load the model of a run directory, or of a published one, and encode some of its inputs.
+
+    Args:
+        path: A run directory, or a published model.
+        data: The data to encode; that of the run if not given.
+        inputs: How many inputs to encode.
+        seed: Seed of what is drawn.
+
+    Returns:
+        The exploration, ready to be served.
+
+    Raises:
+        DataError: It is not a model of images, or its data is not known.
+    """
     from polarised.adapters.native import Live, from_vae
     from polarised.adapters.targets import images_named, open_target
     from polarised.regime import classify
@@ -97,7 +143,15 @@ def open_exploration(path: str | Path, *, data: str | None = None, inputs: int =
 
 
 class ExploreServer(ThreadingHTTPServer):
-    """Serve one exploration on this machine until `serve_forever` is interrupted."""
+    """Serve one exploration on this machine until `serve_forever` is interrupted.
+
+    Args:
+        exploration: What to serve.
+        port: The port; any free one if 0.
+
+    Raises:
+        DataError: The port is taken or not allowed.
+    """
 
     daemon_threads = True
     # Connections that may wait to be taken: a slider moved quickly asks often.
@@ -151,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the token is in every path."""
 
     def _asked(self) -> str | None:
-        """Return the path behind the token, or None for whoever does not know it or comes under another name."""
+        """Return the path behind the token, or None without the right token or host."""
         # A foreign page can make a browser ask 127.0.0.1 under its own host name (DNS rebinding).
         if self.headers.get("Host") not in {f"{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost")}:
             return None
@@ -200,6 +254,6 @@ def _own_data(target: Any) -> "Dataset":
     if target.kind != "run":
         dataset: Dataset = target.data()
         return dataset
-    from polarised.study.run import dataset_of, load_run
+    from polarised.study.stages import dataset_of, load_run
 
     return dataset_of(load_run(target.path))

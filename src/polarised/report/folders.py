@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from polarised._io.files import contained
 from polarised._io.tables import read_table
+from polarised.adapters.targets import open_target, unused_settings
+from polarised.diagnosis import diagnose
 from polarised.errors import ConfigError
 from polarised.report.page import write_report
-from polarised.study.examine import diagnose_target, unused
 
 if TYPE_CHECKING:
     from polarised.diagnosis import Diagnosis
@@ -31,7 +32,7 @@ def report_on(
     """Write the page of one target or, of several models, their comparison; return where it is.
 
     A target is a run directory, a file of arrays, a published model, a study's folder or its ``results.parquet``.
-    Without `out` the page lies where `page_of` says; `settings` are those of `diagnose_target`, None as not given.
+    Without `out` the page lies where `page_of` says; `settings` are those of `polarised.diagnose`, None as not given.
 
     >>> import tempfile, numpy
     >>> file = Path(tempfile.mkdtemp()) / "codes.npz"
@@ -47,7 +48,7 @@ def report_on(
         raise ConfigError(f"expected one study or several models, got {studies[0]} among {len(paths)}; give it alone")
     given = {name: value for name, value in {"data": data, **settings}.items() if value is not None}
     if studies and given:
-        raise ConfigError(f"expected no --{next(iter(given))} with {studies[0]}: a study is shown as it was measured")
+        raise ConfigError(f"expected no {next(iter(given))} with {studies[0]}: a study is shown as it was measured")
     name = "report" if len(paths) > 1 else paths[0].stem if paths[0].is_file() else paths[0].resolve().name
     page = Path(out) if out is not None else page_of(paths, name)
     if studies:
@@ -63,6 +64,13 @@ def _is_study(path: Path) -> bool:
 def page_of(targets: Sequence[Path], name: str) -> Path:
     """Return where a page lies that nobody placed: in a run or a study, else here, for other folders are not ours.
 
+    Args:
+        targets: What the page is of.
+        name: The name of the page where there is no folder of its own.
+
+    Returns:
+        The path of the page.
+
     >>> page_of([Path("first.npz"), Path("second.npz")], "2 files").name
     '2_files.html'
     """
@@ -72,11 +80,11 @@ def page_of(targets: Sequence[Path], name: str) -> Path:
 
 
 def _diagnosed(paths: Sequence[Path], given: dict[str, Any]) -> "list[Diagnosis]":
-    useless = [set(unused(path, given.get("data"))) for path in paths]
+    useless = [set(unused_settings(open_target(path), with_data="data" in given)) for path in paths]
     # What only some of several targets have no use for is meant for the others.
     spared = [own - useless[0].intersection(*useless) for own in useless]
     diagnoses = [
-        diagnose_target([path], **{name: value for name, value in given.items() if name not in own})
+        diagnose(path, **{name: value for name, value in given.items() if name not in own})
         for path, own in zip(paths, spared, strict=True)
     ]
     names = [diagnosis.name for diagnosis in diagnoses]
@@ -89,23 +97,24 @@ def _diagnosed(paths: Sequence[Path], given: dict[str, Any]) -> "list[Diagnosis]
 
 
 def _study_page(path: Path, page: Path, title: str | None) -> Path:
+    from polarised.study.claims.verify import published_verdicts, verify
     from polarised.study.measures import timeline_of
     from polarised.study.results import collect
     from polarised.study.runner import read_study
-    from polarised.study.verify import check_claims
 
     folder = path if path.is_dir() else path.parent
     known = read_study(folder) if (folder / "study.json").is_file() else None
     results = collect(folder) if path.is_dir() and known else folder / "results.parquet"
     table = read_table(results)
-    verdicts = [] if known is None else [verdict.to_dict() for verdict in check_claims(table, known.claims)]
+    found = verify(folder if path.is_dir() else path) if known else published_verdicts(folder)
+    verdicts = [{**own.to_dict(), "claim": own.statement} for own in (found.verdicts if found else ())]
     runs = {str(run): contained(folder, str(run), source=results) for run in table["run"].unique(maintain_order=True)}
     links = {
         run: Path(os.path.relpath(directory / PAGE, page.parent)).as_posix()
         for run, directory in runs.items()
         if (directory / PAGE).is_file()
     }
-    rule = "relative" if known is None else known.rule
+    rule = "used" if known is None else known.rule
     seen = {run: timeline_of(directory, rule=rule) for run, directory in runs.items()}
     timelines = {run: timeline for run, timeline in seen.items() if timeline is not None}
     words = None if known is None else ", ".join(part for part in (known.name.replace("_", " "), known.scale) if part)

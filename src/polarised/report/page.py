@@ -7,25 +7,31 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised._io import plain
 from polarised._io.files import replacing
 from polarised.errors import DataError
+from polarised.regime._rules import picture
+from polarised.regime.classify import OTHER_RULES, RULES
 from polarised.report import theme
-from polarised.report.theme import strip
+from polarised.report.drawing import shown_correlations
+from polarised.report.theme import described, strip
 
 if TYPE_CHECKING:
     import polars
 
     from polarised.diagnosis import Diagnosis, Pictures
     from polarised.regime import Encodings, Regime
+    from polarised.regime.classify import Rule
     from polarised.regime.timeline import Timeline
 
-__all__ = ["embedded", "model", "plain", "rendered", "table", "write_report"]
+__all__ = ["embedded", "model", "rendered", "table", "write_report"]
 
 CORE = ("core.js", "shell.js", "scores.js", "time.js")
 
@@ -48,8 +54,22 @@ def write_report(
     """Write the page of one diagnosis, of several beside each other, or of a study's tidy table.
 
     A study's table has the columns run, seed, method, strength, dataset, representation, variables, metric, value;
-    `verdicts` are records of claim, verdict (confirmed, not confirmed, undecided) and evidence; `links` leads from a
-    run's name to its own page, `timelines` to what was seen while it trained.
+    `verdicts` are records of claim, verdict (confirmed, refuted, undecided, not testable) and evidence; `links` leads
+    from a run's name to its own page, `timelines` to what was seen while it trained.
+
+    Args:
+        subject: A diagnosis, several, or the tidy table of a study.
+        path: The file to write.
+        title: The title of the page; the names of the models if not given.
+        verdicts: Verdicts on the claims of a study.
+        links: The page of each run, relative to this one.
+        timelines: What was seen of each run while it trained.
+
+    Returns:
+        The file.
+
+    Raises:
+        DataError: There is nothing to report on, or the table lacks columns.
 
     >>> import tempfile, polarised
     >>> encodings = polarised.Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -74,7 +94,12 @@ def write_report(
             raise DataError("expected at least one diagnosis to report on, got none; make one with polarised.diagnose")
         page = rendered(
             "models.html",
-            {"models": [model(diagnosis) for diagnosis in diagnoses]},
+            {
+                "models": [model(diagnosis) for diagnosis in diagnoses],
+                "alpha": ALPHA,
+                "metrics": described(name for diagnosis in diagnoses for name in diagnosis.scores["metric"]),
+                "other_rules": OTHER_RULES,
+            },
             title=title or " · ".join(str(diagnosis.name) for diagnosis in diagnoses[:4]),
             scripts=MODELS,
         )
@@ -101,12 +126,22 @@ MOST_PAIRS = 12
 MOST_PIXELS = 1_500_000
 
 
+# The slider of the page, in steps of alpha from the first.
+ALPHA: dict[str, Any] = {"step": 0.005, "places": 99}
+
+
 # What the 20 bins of `mutual_information` leave of independent variables, times the number of inputs.
 FLOOR = 19**2 / 2
 
 
 def model(diagnosis: "Diagnosis") -> dict[str, Any]:
     """Return what the page shows of one model.
+
+    Args:
+        diagnosis: The diagnosis of the model.
+
+    Returns:
+        What the scripts of the page read, as plain JSON types.
 
     >>> from polarised import diagnose, Encodings
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -126,7 +161,7 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
         "inputs": regime.inputs,
         "alpha": regime.alpha,
         "rule": regime.rule,
-        "use_shift": regime.use_shift,
+        "rules": [_rule(regime, rule) for rule in RULES],
         "learned_prior": not encodings.has_standard_prior,
         "variables": _variables(regime),
         "histograms": _histograms(encodings, sampled),
@@ -150,32 +185,17 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
 def table(frame: "polars.DataFrame") -> dict[str, Any]:
     """Return a frame as its column names and rows.
 
+    Args:
+        frame: The table.
+
+    Returns:
+        Plain JSON types, numbers with seven digits.
+
     >>> import polars
     >>> table(polars.DataFrame({"step": [1], "loss": [float("nan")]}))
-    {'columns': ['step', 'loss'], 'rows': [[1, None]]}
+    {'columns': ['step', 'loss'], 'rows': [[1, 'nan']]}
     """
     return {"columns": frame.columns, "rows": [[_rounded(plain(cell)) for cell in row] for row in frame.iter_rows()]}
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON knows it: NaN becomes null, infinity the largest number, anything unknown its text.
-
-    >>> plain({"a": (1, float("nan")), "b": np.float32(0.5)})
-    {'a': [1, None], 'b': 0.5}
-    """
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        if math.isnan(value):
-            return None
-        return value if math.isfinite(value) else math.copysign(sys.float_info.max, value)
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
-        return [plain(item) for item in value]
-    return str(value)
 
 
 def _rounded(value: Any) -> Any:
@@ -183,9 +203,39 @@ def _rounded(value: Any) -> Any:
 
 
 def _variables(regime: "Regime") -> dict[str, Any]:
-    # Unrounded: the page applies the rule to these very numbers and must come to the same types.
-    frame = regime.table().with_columns(posterior_variance_spread=regime.statistics.variance_variance)
+    frame = regime.table()
     return {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.iter_rows()]}
+
+
+def _rule(regime: "Regime", rule: "Rule") -> dict[str, Any]:
+    """Return how a rule types the variables at every place of the slider, and how the page shows it.
+
+    ``types`` has an entry for each place where some type changes: its number and the initials from there on.
+    """
+    shown = picture(rule, use_shift=regime.use_shift, decoder=regime.decoder is not None)
+    statistics = regime.statistics
+    if rule == "standard":
+        level, spread = statistics.variance_mean, statistics.variance_variance
+    else:
+        rest = 1.0 if regime.rest_ratio is None or rule == "relative" else np.nan_to_num(regime.rest_ratio, nan=1.0)
+        level, spread = statistics.ratio_mean / rest, statistics.ratio_variance / np.square(rest)
+    changes: list[tuple[int, str]] = []
+    for place in range(ALPHA["places"]):
+        initials = _initials(regime.types_at(round((place + 1) * ALPHA["step"], 3), rule=rule))
+        if not changes or changes[-1][1] != initials:
+            changes.append((place, initials))
+    return {
+        "name": rule,
+        **asdict(shown),
+        "levels": plain(level),
+        "spreads": plain(spread),
+        "made": _initials(regime.types_at(regime.alpha, rule=rule)),
+        "types": changes,
+    }
+
+
+def _initials(types: Sequence[str]) -> str:
+    return "".join(kind[0] for kind in types)
 
 
 def _histograms(encodings: "Encodings", sampled: NDArray[Any]) -> list[dict[str, Any]]:
@@ -211,12 +261,7 @@ def _histograms(encodings: "Encodings", sampled: NDArray[Any]) -> list[dict[str,
 
 
 def _correlations(codes: NDArray[Any]) -> list[list[float | None]]:
-    centred = codes.astype(np.float64) - codes.mean(axis=0, dtype=np.float64)
-    covariance = centred.T @ centred
-    scale = np.sqrt(np.diag(covariance))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        correlations = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
-    return [[None if math.isnan(value) else round(value, 4) for value in row] for row in correlations.tolist()]
+    return [[None if math.isnan(value) else round(value, 4) for value in row] for row in shown_correlations(codes)]
 
 
 def _pictures(pictures: "Pictures | None", by_rate: NDArray[Any]) -> dict[str, Any] | None:
@@ -256,13 +301,19 @@ def _dynamics(snapshots: "polars.DataFrame") -> dict[str, Any]:
     parts = {key[0]: part for key, part in frame.partition_by("step", as_dict=True).items()}
     return {
         "steps": [int(step) for step in steps],
-        "types": ["".join(kind[0] for kind in parts[step]["type"]) for step in steps],
+        "types": [_initials(parts[step]["type"].to_list()) for step in steps],
         "kl": [[_rounded(plain(value)) for value in parts[step]["kl"]] for step in steps],
     }
 
 
 def embedded(data: Any) -> str:
     """Return data as JSON that is inert inside a script element: no text in it can close the element or open one.
+
+    Args:
+        data: Plain JSON types.
+
+    Returns:
+        The text to put between the tags.
 
     >>> embedded("</script>") == '"\\\\u003c/script\\\\u003e"'
     True
@@ -292,13 +343,24 @@ def rendered(
     The page's own policy allows no network and no script but the one whose digest it names; `images` and `connect`
     widen it for a page that has a server.
 
+    Args:
+        template: The name of the template.
+        data: What the scripts read.
+        title: The title of the page.
+        scripts: The names of the scripts, in order.
+        images: Further sources of images that are allowed.
+        connect: Where the page may connect to.
+
+    Returns:
+        The page.
+
     >>> rendered("frame.html", {}, title="<b>", scripts=["core.js"]).count("<b>")
     0
     """
     import jinja2
     import markupsafe
 
-    from polarised import __version__
+    from polarised._version import __version__
 
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_text), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
@@ -324,4 +386,4 @@ def rendered(
 
 
 def _text(name: str) -> str:
-    return importlib.resources.files("polarised.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return importlib.resources.files("polarised.report").joinpath("web", name).read_text(encoding="utf-8")

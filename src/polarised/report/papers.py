@@ -1,4 +1,4 @@
-"""Figures that any study over strengths has."""
+"""The figures of each paper, from the folder of its study: one gallery for each study, and one for any other."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -45,7 +45,7 @@ from polarised.report.figures import (
 from polarised.report.figures.variables import Parts
 from polarised.report.material import Drawings, Material, stem
 from polarised.study.grid import Point
-from polarised.study.measures import plane_density
+from polarised.study.measures import plane_density, type_column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,9 +68,16 @@ __all__ = [
 ]
 
 
-@register("gallery")
+@register("gallery", title="figures of any study", references=("Bonheme2023BeMoreActive",))
 def any_study(material: Material) -> Drawings:
-    """Draw types, and redundancy of both representations, against strength [Bonheme2023BeMoreActive]."""
+    """Draw types, and redundancy of both representations, against strength [Bonheme2023BeMoreActive].
+
+    Args:
+        material: The folder of the study.
+
+    Yields:
+        The name of each figure with the figure.
+    """
     yield "types", types_by_strength(material.table)
     yield "total_correlation_over_passive", metric_over_passive(material.table)
     yield "total_correlation", total_correlation_by_strength(material.table)
@@ -79,11 +86,17 @@ def any_study(material: Material) -> Drawings:
 METRICS = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
 
 
-@register("gallery")
+@register("gallery", title="Be more active", references=("Bonheme2023BeMoreActive",))
 def be_more_active(material: Material) -> Drawings:
     """Draw figures 4 to 11 and 14 to 18; histograms and correlations are of a run that has all three types.
 
     Of each dataset, where there are several.
+
+    Args:
+        material: The folder of the study.
+
+    Yields:
+        The name of each figure with the figure.
     """
     for dataset, ending in material.datasets.items():
         chosen = _with_a_mixed_variable(material, dataset)
@@ -99,9 +112,16 @@ def be_more_active(material: Material) -> Drawings:
         yield f"figure_11_correlations{ending}", correlation_heatmap(encodings, regime)
 
 
-@register("gallery")
+@register("gallery", title="learning dynamics", references=("Bonheme2023BeMoreActive",))
 def learning_dynamics(material: Material) -> Drawings:
-    """Draw figures 11 to 13, and types, KL and variance ratios over time, of the first run."""
+    """Draw figures 11 to 13, and types, KL and variance ratios over time, of the first run.
+
+    Args:
+        material: The folder of the study.
+
+    Yields:
+        The name of each figure with the figure.
+    """
     point = material.done[0]
     timeline = material.timeline(point)
     yield "figure_11_correlations", correlation_heatmap(material.encodings(point), material.regime(point))
@@ -117,24 +137,30 @@ def _with_a_mixed_variable(material: Material, dataset: str) -> Point:
 
     It is of the first method that has one, as the paper's is of a beta-VAE: others correlate active variables too.
     """
-    column = "standard_type" if material.study.rule == "standard" else "type"
-    spreads: dict[str, dict[str, float]] = {}
+    changes: dict[str, dict[str, float]] = {}
     own = {point.run.name: point for point in material.done if point.labels["dataset"] == dataset}
     for name, point in own.items():
-        needed = {column: "text", "ratio_variance": "number"}
-        types = read_table(material.root / name / "regime.parquet", columns=needed)
+        types = read_table(material.root / name / "regime.parquet", columns={"ratio_variance": "number"})
+        column = type_column(types, material.study.rule)
         if types[column].n_unique() == 3:
-            spread = float(types.filter(polars.col(column) == "mixed")["ratio_variance"].to_numpy().max())
-            spreads.setdefault(point.labels["method"], {})[name] = spread
-    if not spreads:
+            change = float(types.filter(polars.col(column) == "mixed")["ratio_variance"].to_numpy().max())
+            changes.setdefault(point.labels["method"], {})[name] = change
+    if not changes:
         return material.richest(dataset=dataset)
-    first = next(iter(spreads.values()))
+    first = next(iter(changes.values()))
     return own[max(first, key=lambda name: first[name])]
 
 
-@register("gallery")
+@register("gallery", title="decomposition: alignment with axes", references=("Mathieu2019",))
 def decomposition_alignment(material: Material) -> Drawings:
-    """Draw figure 2, as scored and with Student-t codes transported, what beta does to encoders, and figure 5."""
+    """Draw figure 2, as scored and with Student-t codes transported, what beta does to encoders, and figure 5.
+
+    Args:
+        material: The folder of the study.
+
+    Yields:
+        The name of each figure with the figure.
+    """
     gaussian = polars.col("method") != "Student-t"
     usual = polars.col("method").eq("isotropic") & polars.col("strength").eq(1.0)
     top = material.table.filter(gaussian)
@@ -147,9 +173,16 @@ def decomposition_alignment(material: Material) -> Drawings:
     yield "figure_5_student_t", prior_density(shapes)
 
 
-@register("gallery")
+@register("gallery", title="decomposition: clustering", references=("Mathieu2019",))
 def decomposition_clustering(material: Material) -> Drawings:
-    """Draw figure 3 (the aggregate posterior over beta and over alpha), both together, and the prior of figure 6."""
+    """Draw figure 3 (the aggregate posterior over beta and over alpha), both together, and the prior of figure 6.
+
+    Args:
+        material: The folder of the study.
+
+    Yields:
+        The name of each figure with the figure.
+    """
     for method, symbol in (("beta", "β"), ("alpha", "α")):
         codes = {
             f"{symbol} = {strength:g}": material.encodings(material.point(method, strength))
@@ -168,6 +201,12 @@ def alpha_and_beta(table: polars.DataFrame) -> polars.DataFrame:
 
     Strengths that only one of the two lines has are left out.
 
+    Args:
+        table: The results of the study.
+
+    Returns:
+        The results with columns alpha and beta.
+
     >>> rows = {"method": ["beta", "alpha", "alpha, beta 3"], "strength": [3.0, 20.0, 20.0]}
     >>> alpha_and_beta(polars.DataFrame(rows)).rows()
     [(0.0, 3.0), (20.0, 0.0), (20.0, 3.0)]
@@ -184,9 +223,16 @@ def alpha_and_beta(table: polars.DataFrame) -> polars.DataFrame:
     return placed.drop("method", "strength")
 
 
-@register("gallery")
+@register("gallery", title="decomposition: sparsity", references=("Mathieu2019",))
 def decomposition_sparsity(material: Material) -> Drawings:
-    """Draw figure 4 (sparsity, reconstruction, mismatch over alpha), and who is used by which class."""
+    """Draw figure 4 (sparsity, reconstruction, mismatch over alpha), and who is used by which class.
+
+    Args:
+        material: The folder of the study.
+
+    Yields:
+        The name of each figure with the figure.
+    """
     yield "figure_4", sparsity_by_regularisation(material.table)
     for dataset, ending in material.datasets.items():
         for method in material.methods(dataset):
@@ -207,9 +253,16 @@ def decomposition_sparsity(material: Material) -> Drawings:
 SHOWN = {"FactorVAE": 50.0, "DIP-VAE-I": 20.0, "DIP-VAE-II": 20.0, "RTC-VAE": 20.0}
 
 
-@register("gallery")
+@register("gallery", title="RTC-VAE", references=("Cheng2021",))
 def rtc_vae(material: Material) -> Drawings:
-    """Draw figures 2 to 16 of [Cheng2021] as far as the finished runs go, those of single models for each dataset."""
+    """Draw figures 2 to 16 of [Cheng2021] as far as the finished runs go, those of single models for each dataset.
+
+    Args:
+        material: The folder of the study.
+
+    Yields:
+        The name of each figure with the figure.
+    """
     bias = bias_table()
     yield "figure_2_estimators", estimator_bias(bias.filter(polars.col("estimator") != "MWS, 1/(NM)"))
     yield "figure_2_with_literal_mws", estimator_bias(bias)
@@ -251,6 +304,12 @@ def split_and_whole(encodings: Encodings) -> dict[str, str]:
 
     Whole is the factor with the largest gap between its two best latents by R^2. [Cheng2021, figure 7]
 
+    Args:
+        encodings: Encodings with factors.
+
+    Returns:
+        The names of both factors, as far as there are such.
+
     >>> mean = np.random.default_rng(0).normal(size=(500, 3))
     >>> factors = np.stack([mean[:, :2].sum(axis=1) > 0, mean[:, 2] > 0], axis=1).astype(int)
     >>> split_and_whole(Encodings(mean, variance=np.ones((500, 3)), factors=factors, factor_names=["hue", "size"]))
@@ -266,7 +325,15 @@ def split_and_whole(encodings: Encodings) -> dict[str, str]:
 
 
 def latents_of_factors(material: Material, dataset: str | None = None) -> polars.DataFrame:
-    """Return how many latents tell of each factor (R^2 above 0.1) in every finished run: method, strength, factor."""
+    """Return how many latents tell of each factor (R^2 above 0.1) in every finished run: method, strength, factor.
+
+    Args:
+        material: The folder of the study.
+        dataset: The dataset; all if not given.
+
+    Returns:
+        One row for each run and factor: method, strength, factor, value.
+    """
     rows = []
     for point in material.done:
         encodings = material.encodings(point)
@@ -282,10 +349,18 @@ def latents_of_factors(material: Material, dataset: str | None = None) -> polars
 def bias_table(
     *, variables: tuple[int, ...] = (2, 4, 6, 10), batch_size: int = 500, batches: int = 4
 ) -> polars.DataFrame:
-    """Return minibatch estimates of a known total correlation, see `metrics.bias`, a row an estimate.
+    """Return minibatch estimates of a known total correlation, see `metrics.estimators`, one row for each estimate.
 
     The printed MWS weight 1 / (N M) makes the estimate about (D - 1) log N too large, not too small as the paper's
     text says; with 1 / M it falls together with MSS0. The paper does not print D, M, N; these are ours.
+
+    Args:
+        variables: Numbers of variables.
+        batch_size: Rows of a batch.
+        batches: Batches to average over.
+
+    Returns:
+        The table that `estimator_bias` draws.
 
     >>> table = bias_table(variables=(2,), batch_size=20, batches=1)
     >>> table.columns, table["estimator"].n_unique()
@@ -320,11 +395,17 @@ FIGURES: dict[int, tuple[Kind, Parts]] = {
 }
 
 
-@register("gallery")
+@register("gallery", title="polarised regime of iVAE", references=("Bonheme2023iVAE",))
 def polarised_ivae(material: Material) -> Drawings:
     """Draw figures 1 to 4, a passive and an active variable beside their priors [Bonheme2023iVAE], and types.
 
     The model is the iVAE with most variables of the rarer of both types.
+
+    Args:
+        material: The folder of the study.
+
+    Yields:
+        The name of each figure with the figure.
     """
     point = material.richest("iVAE", kinds=("active", "passive"))
     encodings, regime = material.encodings(point), material.regime(point)
@@ -338,9 +419,16 @@ def polarised_ivae(material: Material) -> Drawings:
         yield f"types_{rule}", scores_by_method(material.table, metric=f"count_{rule}", label=f"variables, {rule} rule")
 
 
-@register("gallery")
+@register("gallery", title="nonlinear ICA", references=("Khemakhem2020",))
 def nonlinear_ica(material: Material) -> Drawings:
-    """Draw the mean correlation coefficient of each method over seeds, and the types of an iVAE [Khemakhem2020]."""
+    """Draw the mean correlation coefficient of each method over seeds, and the types of an iVAE [Khemakhem2020].
+
+    Args:
+        material: The folder of the study.
+
+    Yields:
+        The name of each figure with the figure.
+    """
     yield "mcc", scores_by_method(material.table, metric="mcc", label="MCC")
     yield "mcc_spearman", scores_by_method(material.table, metric="mcc_spearman", label="MCC, Spearman")
     point = material.point("iVAE")
@@ -348,7 +436,16 @@ def nonlinear_ica(material: Material) -> Drawings:
 
 
 def scores_by_method(table: polars.DataFrame, *, metric: str, label: str) -> "Figure":
-    """Draw a score of every seed in a row for each method, the average as a line; a panel a representation or type.
+    """Draw a score of every seed, a column for each method, its average as a line.
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+        metric: The metric.
+        label: How the axis names it.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
 
     >>> row = {"method": "iVAE", "metric": "mcc", "representation": "mean", "variables": "full", "value": 0.8}
     >>> len(scores_by_method(polars.DataFrame([row]), metric="mcc", label="MCC").axes)

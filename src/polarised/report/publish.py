@@ -14,13 +14,14 @@ from polarised._io.files import contained, replacing
 from polarised.report.drawing import save
 from polarised.report.material import Material
 from polarised.report.theme import SUBSETS, metric_name
+from polarised.study.claims.check import WORDS
+from polarised.study.claims.verify import PUBLISHED, verify
 from polarised.study.config import read_config
-from polarised.study.run import read_done
 from polarised.study.runner import duration
-from polarised.study.verify import check_claims
+from polarised.study.stages import read_done
 
 if TYPE_CHECKING:
-    from polarised.study.claims.verdict import Verdict
+    from polarised.study.claims import Verification
 
 __all__ = ["publish"]
 
@@ -84,6 +85,17 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
 
     A file ``notes.md`` in `out`, written by hand, is taken into the README. A study without figures of its own gets
     those of any study. Return the README.
+
+    Args:
+        folder: The folder of the study.
+        out: The folder to write.
+        formats: Formats of the figures.
+
+    Returns:
+        The README.
+
+    Raises:
+        DataError: The folder holds no study.
     """
     material, out = Material(Path(folder)), Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -93,30 +105,41 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
         # Some are named after methods, and those come from the study's own file.
         save(figure, contained(out, stem, source=folder), formats=formats, small=True)
         stems.append(stem)
-    verdicts = check_claims(material.table, material.study.claims)
+    found = verify(folder)
     with replacing(out / "results.parquet") as temporary:
         material.table.write_parquet(temporary)
-    with replacing(out / "verdict.json") as temporary:
-        words = [verdict.to_dict() for verdict in verdicts]
-        temporary.write_text(json.dumps(words, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with replacing(out / PUBLISHED) as temporary:
+        temporary.write_text(json.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     with replacing(out / "README.md") as temporary:
         notes = (out / NOTES).read_text(encoding="utf-8").strip() if (out / NOTES).exists() else ""
-        temporary.write_text(_page(material, verdicts, stems, notes), encoding="utf-8")
+        temporary.write_text(_page(material, found, stems, notes), encoding="utf-8")
     return out / "README.md"
 
 
-def _page(material: Material, verdicts: "Sequence[Verdict]", stems: Sequence[str], notes: str) -> str:
+def _page(material: Material, found: "Verification", stems: Sequence[str], notes: str) -> str:
     study = material.study
-    parts = [f"# {study.title}", study.about, _provenance(material)]
+    parts = [f"# {study.title}", study.about]
+    if found.verdicts:
+        parts.append(f"Verdicts: {found.headline}.")
+    parts.append(_provenance(material))
     if notes:
         parts += ["## Notes", notes]
-    if verdicts:
-        head = "| verdict | claim | evidence |\n|---|---|---|"
-        lines = [_line([f"**{v.verdict}**", _in_cell(v.claim), _in_cell(v.evidence)]) for v in verdicts]
-        parts += ["## Claims", "\n".join([head, *lines])]
+    parts += _claims(found)
     parts += ["## Tables", CELLS, *tables(material.table)]
     parts += ["## Figures", FIGURES, *(f"![{stem.replace('_', ' ')}]({stem}.png)" for stem in stems)]
     return "\n\n".join(parts) + "\n"
+
+
+def _claims(found: "Verification") -> list[str]:
+    """Return the verdicts by method, and each that was decided on its own line."""
+    if not found.verdicts:
+        return []
+    counts = [_line([row["method"], *(str(row[word]) for word in WORDS)]) for row in found.summary]
+    head = [_line(["method", *WORDS]), "|---" * (1 + len(WORDS)) + "|"]
+    told = [v for v in found.verdicts if v.verdict != "not testable"]
+    lines = [_line([f"**{v.verdict}**", _in_cell(v.statement), _in_cell(v.evidence)]) for v in told]
+    by_claim = ["| verdict | claim | evidence |", "|---|---|---|", *lines]
+    return ["## Claims", "\n".join([*head, *counts]), "\n".join(by_claim)]
 
 
 def _provenance(material: Material) -> str:
@@ -124,7 +147,7 @@ def _provenance(material: Material) -> str:
     for point in material.done:
         directory = material.root / point.run.name
         made = read_config(directory / "config.yaml").get("made", {})
-        # The folder's place on this machine is nobody's business.
+        # Where the folder lies on this machine is left out.
         commands[str(made.get("command", "")).replace(f"{material.root.resolve().parent}/", "")] = None
         done = read_done(directory)
         seconds += 0.0 if done is None else done.seconds
@@ -147,6 +170,13 @@ def _processor() -> str:
 
 def tables(table: polars.DataFrame) -> list[str]:
     """Return headings and Markdown tables of what was measured, a line for each method and strength.
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+
+    Returns:
+        Headings and tables, in turn.
 
     >>> row = {"method": "VAE", "strength": 1.0, "dataset": "dsprites", "seed": 0, "metric": "sap", "value": 0.5}
     >>> print(tables(polars.DataFrame([row | {"representation": "mean", "variables": "full"}]))[1])

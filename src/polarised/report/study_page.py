@@ -1,4 +1,4 @@
-"""A study's tidy table as plain JSON: a row a run, a column a measurement, compact enough for 1,500 models."""
+"""A study's tidy table as plain JSON, a row for each run, compact enough for 1,500 models."""
 
 import base64
 import math
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised._io import plain
 from polarised.errors import DataError
 from polarised.regime.timeline import THRESHOLD, Timeline, correlated_shares, pairs_by_type
-from polarised.report.page import plain
+from polarised.report.theme import described, strength_name
 
 if TYPE_CHECKING:
     import polars
@@ -25,7 +26,7 @@ IDENTITY = ("run", "seed", "method", "strength", "dataset")
 MEASUREMENT = ("metric", "representation", "variables")
 
 
-VERDICTS = ("confirmed", "not confirmed", "undecided")
+VERDICTS = ("confirmed", "refuted", "undecided", "not testable")
 
 
 MOST_CELLS = 400_000
@@ -40,6 +41,19 @@ def study(
     timelines: "Mapping[str, Timeline] | None" = None,
 ) -> dict[str, Any]:
     """Return what the page shows of a study; numbers of single variables are in its charts over training only.
+
+    Args:
+        table: The tidy table of the study.
+        verdicts: Verdicts on its claims.
+        links: The page of each run, relative to this one.
+        title: The title of the page.
+        timelines: What was seen of each run while it trained.
+
+    Returns:
+        What the scripts of the page read, as plain JSON types.
+
+    Raises:
+        DataError: The table lacks columns or rows, or a verdict is none.
 
     >>> import polars
     >>> row = {"run": "a", "seed": 0, "method": "BetaVAE", "strength": 1.0, "dataset": "dsprites", "metric": "mig"}
@@ -71,7 +85,7 @@ def study(
         measurements = table.select(keys).unique(maintain_order=True)
     columns = {key: i for i, key in enumerate(measurements.iter_rows())}
     rows = {run: i for i, run in enumerate(runs["run"])}
-    values: list[list[float | None]] = [[None] * len(columns) for _ in rows]
+    values: list[list[Any]] = [[None] * len(columns) for _ in rows]
     for run, value, *key in table.select("run", "value", *keys).iter_rows():
         values[rows[run]][columns[tuple(key)]] = _short(value)
     return {
@@ -79,6 +93,8 @@ def study(
         "runs": [
             {**plain(run), "link": _safe((links or {}).get(str(run["run"])))} for run in runs.iter_rows(named=True)
         ],
+        "metrics": described(measurements["metric"]),
+        "strengths": {str(method): strength_name(str(method)) for method in runs["method"].unique(maintain_order=True)},
         "measurements": [dict(zip(keys, plain(key), strict=True)) for key in columns],
         "values": values,
         "verdicts": [_verdict(verdict) for verdict in verdicts],
@@ -97,11 +113,8 @@ def _safe(link: str | None) -> str | None:
     return None if link is None or ":" in link.split("/")[0] else link
 
 
-def _short(value: float | None) -> float | None:
-    if value is None or math.isnan(value):
-        return None
-    short: float = plain(float(f"{value:.4g}"))
-    return short
+def _short(value: float | None) -> Any:
+    return None if value is None or math.isnan(value) else plain(float(f"{value:.4g}"))
 
 
 # A run of 300 moments and ten variables is kept whole; more runs or variables share the same room.
@@ -123,6 +136,12 @@ def learning(timelines: Mapping[str, Timeline]) -> dict[str, Any]:
     Counts and shares of |correlation| > 0.2 are of every moment; what is drawn over time is thinned evenly, and runs
     beyond what a page can hold are left out. Correlations are thousandths, 16-bit little-endian in base64, a moment
     after the other, the pairs (1, 0), (2, 0), (2, 1), ... of the variables shown.
+
+    Args:
+        timelines: What was seen of each run while it trained.
+
+    Returns:
+        What the scripts of the page read, as plain JSON types.
 
     >>> timeline = Timeline()
     >>> for step in (0, 10):
@@ -191,8 +210,8 @@ def _evenly(count: int, most: int) -> list[int]:
     return sorted(set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()))
 
 
-def _numbers(values: NDArray[Any]) -> list[list[float | None]]:
-    return [[None if value is None else float(f"{value:.3g}") for value in plain(row)] for row in values]
+def _numbers(values: NDArray[Any]) -> Any:
+    return plain([[float(f"{value:.3g}") for value in row] for row in values.tolist()])
 
 
 def _rounded(shares: Mapping[str, float]) -> dict[str, float]:

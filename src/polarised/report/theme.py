@@ -6,14 +6,15 @@ differs; nothing rests on colour alone.
 
 import base64
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised import registry
 from polarised.errors import DataError
-from polarised.study.claims.numbers import words
 
 __all__ = [
     "REPRESENTATIONS",
@@ -22,6 +23,7 @@ __all__ = [
     "SUBSET_LOOKS",
     "TYPES",
     "Look",
+    "described",
     "metric_name",
     "png",
     "strength_name",
@@ -33,6 +35,16 @@ __all__ = [
 @dataclass(frozen=True)
 class Look:
     """One mark: colours on light and dark ground, a letter, a text glyph, a matplotlib marker, dash and hatch.
+
+    Args:
+        light: Colour on a light ground.
+        dark: Colour on a dark ground.
+        letter: A letter that stands for it.
+        glyph: A glyph for text.
+        marker: The marker of matplotlib.
+        dash: The line style of matplotlib.
+        hatch: The hatch of matplotlib.
+        hollow: Whether markers are empty.
 
     >>> TYPES["active"].letter, TYPES["passive"].letter
     ('A', 'P')
@@ -109,6 +121,12 @@ SERIES = (
 def style_sheet(ground: str) -> str:
     """Return the CSS variables of every look on a ``"light"`` or ``"dark"`` ground.
 
+    Args:
+        ground: "light" or "dark".
+
+    Returns:
+        Lines of CSS.
+
     >>> "--active: #0b62a8" in style_sheet("light")
     True
     """
@@ -116,53 +134,50 @@ def style_sheet(ground: str) -> str:
     return "\n".join(f"  --{name}: {getattr(look, ground)};" for name, look in looks.items())
 
 
-NATS = (
-    "encoder_entropy",
-    "excess_information",
-    "exclusive_kl",
-    "inclusive_kl",
-    "index_information",
-    "largest_excess_information",
-    "largest_pair_information",
-    "mutual_information",
-    "pair_information",
-    "rate",
-    "reconstruction",
-    "total_correlation",
-)
-
-
-NAMES = {
-    "disintegrated_nmi": "disintegrated factors, by NMI",
-    "disintegrated_r2": "disintegrated factors, by R²",
-    "encoder_std": "encoder standard deviation",
-    "excess_information": "information beyond correlation",
-    "hoyer": "sparsity (Hoyer)",
-    "index_information": "information about the input",
-    "largest_excess_information": "largest information beyond correlation",
-    "largest_pair_information": "largest mutual information of a pair",
-    "mcc": "MCC",
-    "mig": "MIG",
-    "overlap": "overlap of encoders",
-    "pair_information": "mutual information of pairs",
-    "prior_driven": "prior-driven variables",
-    "retyped": "variables retyped by the standard rule",
-    "sap": "SAP",
-    "wasserstein_correlation": "Wasserstein correlation",
-}
-
-
 def metric_name(metric: str, *, unit: bool = True) -> str:
     """Return the name of a metric for an axis or a heading.
+
+    Args:
+        metric: The name in tables.
+        unit: Whether to add the unit.
+
+    Returns:
+        The title from its record.
 
     >>> metric_name("total_correlation"), metric_name("sap"), metric_name("exclusive_kl", unit=False)
     ('total correlation, nats', 'SAP', 'KL(q ‖ p)')
     """
-    return NAMES.get(metric, words(metric)) + (", nats" if unit and metric in NATS else "")
+    output = registry.output(metric)
+    return output.label if unit else output.title
+
+
+def described(metrics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return how a page names and explains metrics, from their records, those of the catalogue in its order.
+
+    Args:
+        metrics: Names of metrics, as often as they come.
+
+    Returns:
+        Title, unit and reading by name.
+
+    >>> list(described(["rate", "mig", "total_correlation", "rate"]))
+    ['total_correlation', 'mig', 'rate']
+    """
+    known = [output.name for record in registry.records("metric") for output in record.outputs]
+    asked = dict.fromkeys(metrics)
+    names = [*(name for name in known if name in asked), *(name for name in asked if name not in known)]
+    outputs = {name: registry.output(name) for name in names}
+    return {name: {"title": of.title, "unit": of.unit, "reading": of.reading} for name, of in outputs.items()}
 
 
 def strength_name(panel: str) -> str:
     """Return what an axis of strengths is called in a panel, whose name begins with the method.
+
+    Args:
+        panel: The title of the panel.
+
+    Returns:
+        The name of its axis.
 
     >>> strength_name("beta-VAE: mean representation"), strength_name("annealed VAE")
     ('strength', 'capacity (larger is weaker)')
@@ -175,6 +190,15 @@ def strip(images: NDArray[Any]) -> str:
 
     One or three channels are shown as they are; of any other number, the first.
 
+    Args:
+        images: Images (m, channels, height, width).
+
+    Returns:
+        A data URI.
+
+    Raises:
+        DataError: These are no images.
+
     >>> strip(np.zeros((3, 1, 2, 2)))[:22]
     'data:image/png;base64,'
     """
@@ -186,6 +210,12 @@ def strip(images: NDArray[Any]) -> str:
 
 def png(image: NDArray[Any]) -> bytes:
     """Return one image (C, H, W) in [0, 1] as the bytes of a PNG.
+
+    Args:
+        image: An image (channels, height, width).
+
+    Returns:
+        The bytes of the file.
 
     >>> png(np.zeros((1, 2, 2)))[1:4]
     b'PNG'

@@ -1,6 +1,28 @@
-"""Runs and studies: from a config to results, resumable at every level."""
+"""Runs and studies: from a config to results, resumable at every level.
 
+``polarised.study.run("be_more_active", scale="laptop")`` does a whole study; `stages` is one run, a statement a stage.
+"""
+
+from polarised.study.claims.verify import verify
 from polarised.study.config import Run
-from polarised.study.run import execute, load_run
+from polarised.study.grid import study_names, study_scales
+from polarised.study.results import collect
+from polarised.study.stages import execute, load_run
+from polarised.study.workflow import StudyOutcome, StudyStatus, plan, retry, run, status, train
 
-__all__ = ["Run", "execute", "load_run"]
+__all__ = [
+    "Run",
+    "StudyOutcome",
+    "StudyStatus",
+    "collect",
+    "execute",
+    "load_run",
+    "plan",
+    "retry",
+    "run",
+    "status",
+    "study_names",
+    "study_scales",
+    "train",
+    "verify",
+]

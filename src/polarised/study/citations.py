@@ -1,77 +1,75 @@
-"""What to cite: the works behind exactly the data, networks, objectives and metrics that a run used.
+"""What to cite: the works behind exactly the data, networks, objectives and metrics that runs used."""
 
-The keys are those of the docstrings, so a catalogue entry is cited from the day it is written: the first reference
-in brackets says whose the entry is. A later one is a remark, unless a setting in quotes stands before it: ``"shared" is
-one number, trained [Dai2018]`` is cited by the runs that choose "shared".
-"""
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
 
-import inspect
-import re
-from collections.abc import Iterable, Mapping
-from functools import cache
-from importlib import resources
-from typing import Any
-
-from polarised import registry
+from polarised.bibliography import cite_specs, entry_of, specs_of_config
+from polarised.errors import ConfigError
 from polarised.study.config import Run
 
-__all__ = ["bibliography", "bibtex", "citation_keys"]
-
-_METRICS = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
+__all__ = ["Citations", "cite", "cite_runs"]
 
 
-@cache
-def bibliography() -> Mapping[str, str]:
-    """Return the library's BibTeX entries by key.
+class Citations(NamedTuple):
+    """The works that some runs rest on.
 
-    >>> "Kingma2014" in bibliography()
-    True
+    Args:
+        keys: Their keys, in order of first use.
+        bibtex: Their BibTeX entries, in the same order.
     """
-    text = (resources.files("polarised") / "references.bib").read_text(encoding="utf-8")
-    entries = re.findall(r"^@\w+\{(\w+),.*?^\}$", text, flags=re.MULTILINE | re.DOTALL)
-    bodies = re.findall(r"^@\w+\{\w+,.*?^\}$", text, flags=re.MULTILINE | re.DOTALL)
-    return dict(zip(entries, bodies, strict=True))
+
+    keys: tuple[str, ...]
+    bibtex: str
 
 
-def citation_keys(runs: Iterable[Run]) -> list[str]:
-    """Return the keys of the works that the runs rest on, in order of first use.
+def cite(target: str | Path) -> Citations:
+    """Return what a run, a folder of runs or a study rests on.
+
+    Args:
+        target: A run directory, a folder of runs, or the name or file of a study.
+
+    Returns:
+        The keys and BibTeX entries, those that a study names itself first.
+
+    Raises:
+        ConfigError: If there is no run and no study of that name.
+
+    >>> cite("be_more_active").keys[0]
+    'Bonheme2023BeMoreActive'
+    """
+    from polarised.study.grid import load_study
+    from polarised.study.stages import load_run
+
+    folder = Path(target)
+    named: dict[str, str] = {}
+    if (folder / "config.yaml").exists():
+        runs = [load_run(folder)]
+    elif folder.is_dir() and (found := sorted(folder.glob("*/config.yaml"))):
+        runs = [load_run(path.parent) for path in found]
+    elif folder.is_dir() or (folder.is_file() and folder.suffix not in (".yaml", ".yml")):
+        raise ConfigError(
+            f"expected a run directory, a folder of runs, or the name or .yaml file of a study, {target} is none: "
+            "a run has a config.yaml"
+        )
+    else:
+        study = load_study(str(target))
+        runs, named = list(study.runs), dict(entry_of(key, f"the study {study.name}") for key in study.references)
+    entries = {**named, **cite_runs(runs)}
+    return Citations(tuple(entries), "\n".join(entries.values()))
+
+
+def cite_runs(runs: Iterable[Run]) -> dict[str, str]:
+    """Return the works that some runs rest on, in order of first use.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        BibTeX entries by their keys.
 
     >>> run = Run.from_config({"objective": {"name": "FactorVAE"}})
-    >>> "Kim2018" in citation_keys([run]), "Kumar2018" in citation_keys([run])
+    >>> "Kim2018" in cite_runs([run]), "Kumar2018" in cite_runs([run])
     (True, False)
     """
-    used: dict[str, None] = {}
-    for run in runs:
-        for page, spec in _specs(run):
-            used.update(dict.fromkeys(_keys(registry.entry(page, spec["name"]), spec)))
-    return ["Bonheme2023BeMoreActive", *(key for key in used if key != "Bonheme2023BeMoreActive")]
-
-
-def bibtex(keys: Iterable[str]) -> str:
-    """Return the entries of the keys as one BibTeX text."""
-    return "\n".join(bibliography()[key] for key in keys)
-
-
-def _specs(run: Run) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Yield each page with what a run takes from it: a name and its settings."""
-    yield "objective", run.objective
-    yield "dataset", run.dataset
-    yield "architecture", run.model["architecture"]
-    yield "prior", run.model["prior"]
-    yield "likelihood", run.model["likelihood"]
-    for metric in _METRICS:
-        yield "metric", {"name": metric}
-    for measure in run.evaluation.further:
-        yield "measure", measure
-
-
-def _keys(entry: Any, settings: Mapping[str, Any]) -> Iterable[str]:
-    text = inspect.getdoc(entry) or ""
-    end, first = 0, True
-    for group in re.finditer(r"\[([^\]]*)\]", text):
-        found = [key for key in re.findall(r"\b[A-Z][A-Za-z]*\d{4}[A-Za-z]*\b", group[1]) if key in bibliography()]
-        if found:
-            quoted = re.findall(r'"([\w-]+)"', text[end : group.start()])
-            if quoted[-1] in settings.values() if quoted else first:
-                yield from found
-            end, first = group.end(), False
+    return cite_specs(spec for run in runs for spec in specs_of_config(run.to_config()))

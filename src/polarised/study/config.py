@@ -13,10 +13,21 @@ from polarised import registry
 from polarised._io.text import parse_yaml, read_small
 from polarised.errors import ConfigError, DataError
 
-__all__ = ["Evaluation", "Run", "Snapshots", "Training", "overridden", "read_config", "read_evaluation"]
+__all__ = [
+    "Evaluation",
+    "Run",
+    "SnapshotSettings",
+    "Training",
+    "overridden",
+    "read_config",
+    "read_evaluation",
+    "read_training",
+]
 
 S = TypeVar("S")
 
+# The schedule of every run that names none, written out.
+CONSTANT = {"name": "constant", "warm_up": 0}
 LARGEST_CONFIG = 1 << 20
 
 # What does not change the weights of a run.
@@ -25,7 +36,12 @@ NOT_IN_NAMES = ("device", "checkpoint_every", "log_every")
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How long and how fast to train; `device`, `checkpoint_every` and `log_every` do not change the result."""
+    """How long and how fast to train; `device`, `checkpoint_every` and `log_every` do not change the result.
+
+    `schedule` names how the learning rate goes, `settling` has the settings of `polarised.training.Settling` where a
+    run is to end when it has settled (`steps` are then the most it takes), `split` is the share of the images trained
+    on, where the others are kept to measure on, and `compiled` lets torch.compile make one kernel of many.
+    """
 
     steps: int = 300_000
     batch_size: int = 64
@@ -33,13 +49,17 @@ class Training:
     betas: tuple[float, float] = (0.9, 0.999)
     amsgrad: bool = False
     precision: Literal["float32", "bfloat16"] = "float32"
+    schedule: Any = field(default_factory=lambda: dict(CONSTANT))
+    settling: Any = None
+    split: float | None = None
+    compiled: bool = False
     device: str = "cpu"
     checkpoint_every: int = 1000
     log_every: int = 50
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshots:
+class SnapshotSettings:
     """Looks at the regime while training: every `every` steps (0: never) on `examples` fixed inputs."""
 
     every: int = 0
@@ -84,7 +104,7 @@ class Run:
     objective: Mapping[str, Any]
     auxiliary: Sequence[str] | None = None
     training: Training = field(default_factory=Training)
-    snapshots: Snapshots = field(default_factory=Snapshots)
+    snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
     evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
 
@@ -114,8 +134,8 @@ class Run:
             },
             objective=_completed("objective", config.get("objective", "BetaVAE")),
             auxiliary=None if auxiliary is None else list(auxiliary),
-            training=_section(Training, config.get("training", {}), "training", TRAINING),
-            snapshots=_section(Snapshots, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
+            training=read_training(config.get("training", {})),
+            snapshots=_section(SnapshotSettings, config.get("snapshots", {}), "snapshots", SNAPSHOTS),
             evaluation=read_evaluation(config.get("evaluation", {})),
             seed=seed,
         )
@@ -150,13 +170,25 @@ class Run:
             },
             "objective": _chosen("objective", self.objective),
             "auxiliary": self.auxiliary,
-            "training": _differing(self.training, Training(), NOT_IN_NAMES),
-            "snapshots": _differing(self.snapshots, Snapshots(), ()),
+            "training": self._training,
+            "snapshots": _differing(self.snapshots, SnapshotSettings()),
             "seed": self.seed,
         }
         digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:10]
         words = "-".join(words_of(self, chosen["model"]["prior"]))
         return re.sub(r"[^A-Za-z0-9.-]+", "_", words) + f"-{digest}"
+
+    @property
+    def _training(self) -> dict[str, Any]:
+        """The settings of the training that differ from the defaults, within its schedule and settling too."""
+        chosen = _differing(self.training, Training(), NOT_IN_NAMES)
+        if "schedule" in chosen:
+            chosen["schedule"] = _chosen("schedule", chosen["schedule"])
+        if "settling" in chosen:
+            from polarised.training.pace import Settling
+
+            chosen["settling"] = _differing(chosen["settling"], Settling())
+        return chosen
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
@@ -176,6 +208,36 @@ def read_config(path: str | Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ConfigError(f"expected a mapping of settings in {path}, got {type(config).__name__}")
     return config
+
+
+def read_training(settings: Any) -> Training:
+    """Check the settings of a training, its schedule and settling included, and write out every default.
+
+    Args:
+        settings: A mapping of settings.
+
+    Returns:
+        The training.
+
+    Raises:
+        ConfigError: If a setting does not exist or makes no sense.
+
+    >>> read_training({"schedule": "cosine"}).schedule
+    {'name': 'cosine', 'warm_up': 0, 'hold': 0, 'end': 0.0}
+    """
+    training = _section(Training, settings, "training", TRAINING)
+    if training.split is not None and not 0 < training.split < 1:
+        raise ConfigError(f"expected training.split above 0 and below 1, got {training.split}; 0.9 is customary")
+    if training.schedule != CONSTANT:
+        training = replace(training, schedule=_completed("schedule", training.schedule))
+        registry.build("schedule", training.schedule, training.steps)
+    if training.settling is not None:
+        from polarised.training.pace import Settling, check_settling
+
+        settling = _section(Settling, training.settling, "training.settling", {})
+        check_settling(settling, training.schedule, training.steps)
+        training = replace(training, settling=asdict(settling))
+    return training
 
 
 def read_evaluation(settings: Any) -> Evaluation:
@@ -310,29 +372,15 @@ def _required(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {name: spec[name] for name, parameter in parameters.items() if parameter.default is parameter.empty}
 
 
-@functools.lru_cache(maxsize=1024)
-def _differing(given: Any, default: Any, left_out: tuple[str, ...]) -> dict[str, Any]:
-    usual, own = (json.loads(json.dumps(asdict(section))) for section in (default, given))
+def _differing(given: Any, default: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the settings, of a section or a mapping, that are not the defaults."""
+    own = json.loads(json.dumps(given if isinstance(given, Mapping) else asdict(given)))
+    usual = json.loads(json.dumps(asdict(default)))
     return {key: value for key, value in own.items() if key not in left_out and value != usual[key]}
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
-
-
-# objective → (method as the studies name it, the settings that tell its models apart; the first is its strength).
-METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ELBO": ("VAE", ()),
-    "BetaVAE": ("beta-VAE", ("beta",)),
-    "AnnealedVAE": ("annealed VAE", ("c_max",)),
-    "FactorVAE": ("FactorVAE", ("gamma",)),
-    "BetaTCVAE": ("beta-TCVAE", ("beta",)),
-    "DIPVAE": ("DIP-VAE", ("lambda_od",)),
-    "RTCVAE": ("RTC-VAE", ("beta",)),
-    # The weight of total correlation; the others tell a VAE from a beta-VAE.
-    "IVAE": ("weighted VAE", ("c", "a", "b", "d")),
-    "Decomposition": ("decomposition", ("alpha", "beta")),
-}
 
 
 def labels_of(run: Run) -> dict[str, Any]:
@@ -364,17 +412,15 @@ def words_of(run: Run, prior: Mapping[str, Any]) -> list[str]:
 
 
 def _method(run: Run) -> tuple[str, tuple[str, ...]]:
-    name = run.objective["name"]
-    if name not in METHODS:
-        numbers = [key for key, value in run.objective.items() if _is_number(value)]
-        return _short(name), tuple(numbers[:1])
-    method, settings = METHODS[name]
-    if name == "DIPVAE":
-        method += f"-{run.objective['variant']}"
+    """Return the method as the studies name it, and the settings that tell its models apart, the strength first."""
+    record = registry.record("objective", run.objective["name"])
+    method, completed_by = record.title, record.facts.get("titled_by")
+    if completed_by:
+        method += f"-{run.objective[completed_by]}"
     # What makes an iVAE is a prior that knows u, whatever the weights of its bound.
-    if name in ("ELBO", "IVAE") and run.model["prior"]["name"] == "Conditional":
-        method = "iVAE"
-    return method, settings
+    if "u" in registry.record("prior", run.model["prior"]["name"]).needs:
+        method = record.facts.get("title_given_u", method)
+    return method, record.strength
 
 
 def _word(name: str, value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Where the runs of a study are done. A page: `__all__` is the catalogue of executors.
+"""Where the runs of a study are done.
 
 Every executor is a generator of events over runs that are idempotent by themselves: a run that is lost is simply
 started again and continues from its checkpoint. There is no scheduler here, only "the next run to the next free core".
@@ -28,7 +28,7 @@ from polarised.errors import ConfigError
 from polarised.registry import register
 from polarised.study.config import Run
 from polarised.study.leases import leased
-from polarised.study.run import checkpoint_step, execute, is_done
+from polarised.study.stages import checkpoint_step, execute, is_done
 from polarised.study.storage import (
     FAILED,
     BusyError,
@@ -52,7 +52,14 @@ State = Literal["started", "done", "failed", "busy", "lost", "full"]
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a run: a reason where it failed, the seconds it took where it is done."""
+    """Something that happened to a run.
+
+    Args:
+        state: What happened.
+        run: The run.
+        reason: Why it failed, where it did.
+        seconds: How long it took, where it is done.
+    """
 
     state: State
     run: Run
@@ -61,21 +68,41 @@ class Event:
 
 
 class Outcome(NamedTuple):
-    """What a worker says of a run."""
+    """What a worker says of a run.
+
+    Args:
+        state: How it ended.
+        reason: Why it failed, where it did.
+        seconds: How long it took, where it is done.
+    """
 
     state: State
     reason: str = ""
     seconds: float = 0.0
 
 
-@register("executor")
+@register("executor", title="this machine", summary="one process for each core", example={"jobs": 1})
 def local(
     runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, attempts: int = 3, patient: bool = True
 ) -> Iterator[Event]:
-    """Do the runs on this machine, one single-threaded process a core (`jobs`; 0: every core).
+    """Do the runs on this machine, in single-threaded processes.
 
-    A worker that is killed is replaced and its run continued, at most `attempts` times; workers end with their parent.
-    A run that another command works on is waited for, in case that command ends, unless not `patient`.
+    A worker that is killed is replaced and its run continued; workers end with their parent.
+
+    Args:
+        runs: The runs to do.
+        root: The folder of the study, in which every run has its own.
+        command: The command that asked for them, written down with every run.
+        jobs: How many run at a time; 0 for as many as there are cores.
+        attempts: How often a run is started before it counts as failed.
+        patient: Whether to wait for a run that another command works on, in case that command ends.
+
+    Yields:
+        What happens to the runs, as it happens.
+
+    Raises:
+        ConfigError: If jobs is negative, or attempts is below 1.
+        DiskFullError: If the disk is full.
     """
     if jobs < 0 or attempts < 1:
         raise ConfigError(f"expected jobs from 0 (every core) and attempts from 1, got {jobs} and {attempts}")
@@ -108,7 +135,7 @@ def local(
             worker.join()
 
 
-@register("executor")
+@register("executor", title="Ray", summary="plain tasks of a Ray cluster", needs=("ray",), example={"jobs": 1})
 def ray(
     runs: Sequence[Run],
     root: str,
@@ -124,12 +151,27 @@ def ray(
 ) -> Iterator[Event]:
     """Do the runs as plain Ray tasks, on the cluster at `address` or on one started here.
 
-    Before the first run every node is asked for its versions and its code; one that differs from here, or has no
-    polarised, gets no run and is named, unless `mixed`. `memory` is what a run takes, in gigabytes (0: not said).
+    Ray does as many at a time as it has room for, and itself starts a task again whose worker or node was lost. Before
+    the first run every node is asked for its versions and its code.
 
-    Ray does as many at a time as it has room for tasks of `num_cpus` and `num_gpus`, at most `jobs` (0: no limit).
-    `root` is a folder every node sees, or an fsspec address such as ``s3://bucket/study``. Ray itself starts
-    a task again whose worker or node was lost.
+    Args:
+        runs: The runs to do.
+        root: A folder every node sees, or an fsspec address such as ``s3://bucket/study``.
+        command: The command that asked for them, written down with every run.
+        address: The cluster's address; without one a cluster is started on this machine.
+        jobs: How many run at a time at most; 0 for no limit.
+        num_cpus: Cores that a run takes.
+        num_gpus: Graphics cards that a run takes.
+        memory: Gigabytes that a run takes; 0 where that is not said.
+        attempts: How often a run is started before it counts as failed.
+        mixed: Whether nodes with other code, or without polarised, get runs too; otherwise they are named.
+
+    Yields:
+        What happens to the runs, as it happens.
+
+    Raises:
+        ConfigError: If a number is out of range, no node can do a run, or the cluster does not answer.
+        DiskFullError: If the disk is full.
     """
     if jobs < 0 or attempts < 1 or num_cpus < 0 or num_gpus < 0:
         raise ConfigError(

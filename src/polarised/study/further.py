@@ -1,4 +1,4 @@
-"""The rows a further measure returns, and how they join the tables of a run."""
+"""Measures a run can ask for in `evaluation.further`: what they score, and how it joins the tables of a run."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,14 +15,18 @@ from polarised.metrics import (
     disintegration,
     factor_vae_score,
     hoyer,
+    linear_r2,
     mcc,
     mig,
     mutual_information_matrix,
+    random_rotation,
     sap,
 )
+from polarised.metrics.evaluation import prior_scale
 from polarised.random import seed_for
 from polarised.regime import Encodings, classify
-from polarised.registry import register
+from polarised.regime.aggregate import log_densities
+from polarised.registry import Output, register
 from polarised.study.config import Run
 from polarised.study.measures import SCORES
 
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from polarised.models import VAE
 
 __all__ = [
-    "Rows",
+    "Measured",
     "axis_alignment",
     "encoder_overlap",
     "factor_information",
@@ -43,20 +47,43 @@ __all__ = [
     "sparsity",
 ]
 
-Rows = list[tuple[str, str | None, str, float]]
+Measured = list[tuple[str, str | None, str, float]]
 
 
 def further_scores(run: Run, vae: "VAE", dataset: Dataset, encodings: Encodings) -> polars.DataFrame:
-    """Return what the run asks for in `evaluation.further`, one row a number, in the columns of every other table."""
-    rows: list[tuple[str | None, str, str | None, str, float]] = []
+    """Return what the run asks for in `evaluation.further`, one row a number, in the columns of every other table.
+
+    Args:
+        run: The run, whose `evaluation.further` names the measures.
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+
+    Returns:
+        One row for each number: rule, metric, representation, variables, value.
+
+    Raises:
+        DataError: A measure needs what the dataset does not have.
+    """
+    tables = [polars.DataFrame(schema=SCORES)]
     for spec in run.evaluation.further:
         found = registry.build("measure", spec, vae, dataset, encodings, run.seed)
-        rows += [(None, *row) for row in found]
-    return polars.DataFrame(rows, schema=SCORES, orient="row")
+        # One that tells variables or rules apart returns a table with those columns.
+        rows = found if isinstance(found, polars.DataFrame) else [(None, *row) for row in found]
+        tables.append(rows if isinstance(rows, polars.DataFrame) else polars.DataFrame(rows, SCORES, orient="row"))
+    return polars.concat(tables, how="diagonal")
 
 
 def representations(encodings: Encodings, seed: int) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the mean and the sampled codes under their names."""
+    """Yield the mean and the sampled codes under their names.
+
+    Args:
+        encodings: The encodings of the model.
+        seed: Seed of the samples.
+
+    Yields:
+        The name of each representation with its codes.
+    """
     yield "mean", encodings.mean
     yield "sampled", encodings.sample(seed=seed)
 
@@ -64,18 +91,50 @@ def representations(encodings: Encodings, seed: int) -> Iterator[tuple[str, NDAr
 BLOCK = 500
 
 
-@register("measure")
-def encoder_overlap(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, inputs: int = 1000) -> Rows:
-    """Measure how wide encoders are and how much they overlap [Mathieu2019, section 4].
+@register(
+    "measure",
+    title="width and overlap of encoders",
+    outputs=(
+        Output(
+            "encoder_entropy",
+            unit="nats",
+            reading="Entropy of q(z|x), averaged over inputs: the wider the encoders, the larger.",
+        ),
+        Output(
+            "encoder_std",
+            "encoder standard deviation",
+            reading="Standard deviation of q(z_j|x), averaged over inputs and variables.",
+        ),
+        Output("index_information"),
+        Output(
+            "overlap",
+            "overlap of encoders",
+            reading="0 if no two encoders meet, 1 if all are the same: 1 - information about the input / log n.",
+        ),
+    ),
+    references=("Mathieu2019",),
+)
+def encoder_overlap(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, inputs: int = 1000) -> Measured:
+    """Measure how wide encoders are and how much they overlap [Mathieu2019, section 3.1].
 
     encoder_entropy = E[H(q(z|x))] in nats; index_information = E[log q(z|x) - log mean_k q(z|x_k)] over `inputs`
     inputs: log n when no two encoders meet, 0 when all are one; overlap = 1 - index_information / log n.
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        inputs: How many inputs to compare with each other.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
     """
     variance = encodings.variance.astype(np.float64)
     entropy = 0.5 * (np.log(2 * np.pi * np.e * variance)).sum(axis=1).mean()
     count = min(inputs, len(encodings))
     mean, variance = encodings.mean[:count].astype(np.float64), variance[:count]
-    log_each = _log_densities(encodings.sample(seed=seed)[:count].astype(np.float64), mean, variance)
+    log_each = log_densities(encodings.sample(seed=seed)[:count].astype(np.float64), mean, variance)
     information = float((np.diag(log_each) - _log_mean(log_each)).mean())
     return [
         ("encoder_entropy", None, "full", float(entropy)),
@@ -85,7 +144,20 @@ def encoder_overlap(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: in
     ]
 
 
-@register("measure")
+@register(
+    "measure",
+    title="distance of the aggregate posterior from the prior",
+    outputs=(
+        Output(
+            "mmd",
+            "MMD",
+            reading="Maximum mean discrepancy of codes and draws of the prior: 0 where both have one distribution.",
+        ),
+        Output("inclusive_kl", "KL(p ‖ q)", unit="nats", reading="Large where the codes miss a part of the prior."),
+        Output("exclusive_kl", "KL(q ‖ p)", unit="nats", reading="Large where codes lie outside the prior."),
+    ),
+    references=("Mathieu2019",),
+)
 def prior_match(
     vae: "VAE",
     dataset: Dataset,
@@ -95,12 +167,27 @@ def prior_match(
     draws: int = 2000,
     per_variable: bool = False,
     divergences: bool = False,
-) -> Rows:
+) -> Measured:
     """Measure the distance of the aggregate posterior from the prior: MMD, and both KL divergences if asked for.
 
     MMD is the mean over blocks of 500 draws, see `objectives.terms.mmd`. inclusive_kl = KL(p(z) || q(z)), large where
     q misses a part of p, and exclusive_kl = KL(q(z) || p(z)) take q(z) as the mixture of up to 2,000 encoders, which
     is exact for small data and meaningless in many dimensions [Mathieu2019, appendix B].
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        draws: How many draws of the prior.
+        per_variable: Whether the MMD is that of each variable, averaged.
+        divergences: Whether to measure both divergences.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
+
+    Raises:
+        DataError: The prior depends on u.
     """
     import torch
 
@@ -114,25 +201,14 @@ def prior_match(
         drawn = vae.prior.sample(min(draws, len(codes)), generator)
         blocks = [slice(start, start + BLOCK) for start in range(0, len(drawn), BLOCK)]
         values = [float(mmd(drawn[b], codes[b], per_variable=per_variable)) for b in blocks if len(drawn[b]) > 1]
-        rows: Rows = [("mmd", None, "full", float(np.mean(values)))]
+        rows: Measured = [("mmd", None, "full", float(np.mean(values)))]
         if divergences:
             mean, variance = (array[:2000].astype(np.float64) for array in (encodings.mean, encodings.variance))
             for metric, sign, z in (("inclusive_kl", 1, drawn), ("exclusive_kl", -1, codes[:2000])):
                 log_prior = vae.prior.log_prob(z).double().numpy()
-                log_aggregate = _log_mean(_log_densities(z.double().numpy(), mean, variance))
+                log_aggregate = _log_mean(log_densities(z.double().numpy(), mean, variance))
                 rows.append((metric, None, "full", sign * float((log_prior - log_aggregate).mean())))
     return rows
-
-
-def _log_densities(
-    z: NDArray[np.float64], mean: NDArray[np.float64], variance: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return log N(z_i; mean_k, variance_k) of every code under every encoder, without an array of (n, n, d)."""
-    precision = 1 / variance
-    squared = z**2 @ precision.T - 2 * z @ (mean * precision).T + (mean**2 * precision).sum(axis=1)
-    constant = np.log(2 * np.pi * variance).sum(axis=1)
-    densities: NDArray[np.float64] = -0.5 * (np.maximum(squared, 0.0) + constant)
-    return densities
 
 
 def _log_mean(log_each: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -141,15 +217,55 @@ def _log_mean(log_each: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(logsumexp(log_each, axis=1) - np.log(log_each.shape[1]))
 
 
-@register("measure")
-def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, bins: int = 20) -> Rows:
+@register(
+    "measure",
+    title="dependence of pairs beyond correlation",
+    outputs=(
+        Output(
+            "pair_information",
+            "mutual information of pairs",
+            unit="nats",
+            reading="What two variables share on average, less what shuffled ones show: zero means zero.",
+        ),
+        Output(
+            "largest_pair_information",
+            "largest mutual information of a pair",
+            unit="nats",
+            reading="The same of the pair that shares most.",
+        ),
+        Output(
+            "excess_information",
+            "information beyond correlation",
+            unit="nats",
+            reading="What two variables share beyond what Gaussian ones of their correlation do.",
+        ),
+        Output(
+            "largest_excess_information",
+            "largest information beyond correlation",
+            unit="nats",
+            reading="The same of the pair in which it is largest.",
+        ),
+    ),
+    references=("Cheng2021",),
+)
+def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, bins: int = 20) -> Measured:
     """Measure dependence of pairs that correlation, and so the Gaussian total correlation, cannot see [Cheng2021].
 
     pair_information is the mutual information of two variables in nats, less what shuffled variables give;
     excess_information is that minus the -log(1 - r^2) / 2 of Gaussian variables of their correlation r. Averages over
     pairs, and the largest pair.
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        bins: Number of equal-width bins of each variable.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
     """
-    rows: Rows = []
+    rows: Measured = []
     for representation, codes in representations(encodings, seed):
         information = mutual_information_matrix(codes, bins=bins, correction="permutation", seed=seed)
         squared = np.minimum(correlation(codes) ** 2, 1 - 1e-12)
@@ -162,11 +278,32 @@ def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed
     return rows
 
 
-@register("measure")
-def sparsity(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Rows:
+@register(
+    "measure",
+    title="sparsity of the means",
+    outputs=(
+        Output("hoyer"),
+        Output(
+            "hoyer_unscaled",
+            "sparsity (Hoyer), unscaled",
+            reading="The same without scaling the variables: one that has collapsed counts as sparse.",
+        ),
+    ),
+    references=("Hoyer2004", "Mathieu2019"),
+)
+def sparsity(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Measured:
     """Measure the Hoyer sparsity of the means, each variable divided by its spread, and as they are [Mathieu2019].
 
     Without the division a collapsed variable counts as sparse.
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
     """
     return [
         ("hoyer", "mean", "full", hoyer(encodings.mean)),
@@ -177,7 +314,20 @@ def sparsity(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> R
 CHUNK = 4096
 
 
-@register("measure")
+@register(
+    "measure",
+    title="alignment of variables with factors",
+    outputs=(
+        Output("factor_vae_score"),
+        Output(
+            "factor_vae_score_transported",
+            "FactorVAE score of transported codes",
+            reading="The same with the codes of a Student-t prior mapped to a normal one first.",
+        ),
+    ),
+    needs=("factors",),
+    references=("Kim2018", "Mathieu2019"),
+)
 def axis_alignment(
     vae: "VAE",
     dataset: Dataset,
@@ -187,12 +337,33 @@ def axis_alignment(
     votes: int = 10_000,
     test_votes: int = 5_000,
     batch_size: int = 64,
-) -> Rows:
+    threshold: float = 0.05,
+    pruned_by: Literal["prior", "reference"] = "prior",
+) -> Measured:
     """Score how well one variable stands for one factor [Kim2018, section 4], on the means and on transported means.
 
     factor_vae_score takes the means as they are; factor_vae_score_transported first maps the codes of a Student-t
     prior to a normal one, z -> Phi^-1(F_t(z)), since heavy tails mislead variances [Mathieu2019, section 6.1]. Under
-    other priors the two are the same. Every image is encoded once.
+    other priors the two are the same. Every image is encoded once. Variables whose means vary by less than `threshold`
+    of the prior's standard deviation do not vote; `pruned_by="reference"` takes the threshold as it stands, as the
+    reference code does, which favours priors of large scale.
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        votes: Votes that choose the rule.
+        test_votes: Votes that test it.
+        batch_size: Images of a batch.
+        threshold: Share of the scale below which a variable does not vote.
+        pruned_by: Whose scale: "prior" or "reference", see above.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
+
+    Raises:
+        DataError: The dataset has no factors.
     """
     if dataset.factor_space is None:
         raise DataError(f"axis_alignment needs a dataset with factors, {dataset.name} has none; leave it out")
@@ -202,21 +373,45 @@ def axis_alignment(
         "test_votes": test_votes,
         "batch_size": batch_size,
         "variance_rows": min(10_000, len(dataset)),
+        "threshold": threshold,
         "seed": seed,
     }
+    scale = prior_scale(encodings) if pruned_by == "prior" else 1.0
     sizes = dataset.factor_space.sizes
-    plain = factor_vae_score(codes, sizes, **settings).score
-    degrees = getattr(vae.prior, "df", None)
+    plain = factor_vae_score(codes, sizes, scale=scale, **settings).score
     moved = plain
+    degrees, width = getattr(vae.prior, "df", None), getattr(vae.prior, "scale", 1.0)
     if degrees is not None:
-        moved = factor_vae_score(lambda rows: transported(codes(rows), degrees), sizes, **settings).score
+        # Transported codes are held against a standard normal, whatever the scale they came from.
+        moved = factor_vae_score(
+            lambda rows: transported(codes(rows) / width, degrees), sizes, scale=1.0, **settings
+        ).score
     return [
         ("factor_vae_score", "mean", "full", plain),
         ("factor_vae_score_transported", "mean", "full", moved),
     ]
 
 
-@register("measure")
+@register(
+    "measure",
+    title="what single variables know of factors",
+    outputs=(
+        Output("sap"),
+        Output("mig"),
+        Output(
+            "disintegrated_r2",
+            "disintegrated factors, by R²",
+            reading="How many factors are spread over several independent variables, each with enough R².",
+        ),
+        Output(
+            "disintegrated_nmi",
+            "disintegrated factors, by NMI",
+            reading="How many factors are spread over several independent variables, each with enough information.",
+        ),
+    ),
+    needs=("factors",),
+    references=("Kumar2018", "Chen2018", "Cheng2021"),
+)
 def factor_information(
     vae: "VAE",
     dataset: Dataset,
@@ -225,45 +420,104 @@ def factor_information(
     *,
     threshold: float = 0.1,
     kind: Literal["discrete", "continuous"] = "continuous",
-) -> Rows:
+) -> Measured:
     """Score what single variables know of single factors: SAP, MIG, disintegration [Kumar2018; Chen2018; Cheng2021].
 
-    A factor is disintegrated if several mutually uncorrelated variables each have R^2 (or normalised mutual
-    information) above `threshold` with it [Cheng2021, section 6.3].
+    A factor is disintegrated if several mutually independent variables that are not passive each have R^2 (or
+    normalised mutual information) above `threshold` with it [Cheng2021, section 6.3].
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        threshold: R^2 or information from which a variable carries a factor.
+        kind: How SAP predicts.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
+
+    Raises:
+        DataError: The dataset has no factors.
     """
     if encodings.factors is None:
         raise DataError(f"factor_information needs a dataset with factors, {dataset.name} has none; leave it out")
-    rows: Rows = []
+    rows: Measured = []
     for representation, codes in representations(encodings, seed):
         rows.append(("sap", representation, "full", sap(codes, encodings.factors, kind=kind).score))
         rows.append(("mig", representation, "full", mig(codes, encodings.factors)))
+    used = classify(encodings, seed=seed).alive
     for measure in ("r2", "nmi"):
-        spread = disintegration(encodings.mean, encodings.factors, measure=measure, threshold=threshold)
+        spread = disintegration(encodings.mean, encodings.factors, measure=measure, threshold=threshold, used=used)
         rows.append((f"disintegrated_{measure}", "mean", "full", float(spread["disintegrated"].sum())))
     return rows
 
 
-@register("measure")
-def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Rows:
+@register(
+    "measure",
+    title="recovery of true sources",
+    outputs=(
+        Output("mcc"),
+        Output(
+            "mcc_spearman",
+            "MCC by rank correlation",
+            reading="The same by rank correlation: 1 recovers all sources up to a monotone map.",
+        ),
+        Output(
+            "linear_r2",
+            "R² of a linear map",
+            reading="How much of the sources a linear map of the codes explains: high with a low MCC, only axes are lost.",
+        ),
+        Output(
+            "random_rotation",
+            "MCC of a random rotation",
+            reading="The MCC of randomly rotated true sources: the floor for a model that finds them all but not the axes.",
+        ),
+    ),
+    needs=("sources",),
+    references=("Khemakhem2020",),
+)
+def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Measured:
     """Score how well the true sources are found up to order and scale, MCC by Pearson and by Spearman correlation.
 
-    On the mean, the sample, and the mean without passive variables [Khemakhem2020, section 5].
+    On the mean, the sample, and the mean without passive variables [Khemakhem2020, section 5]. Beside them stand the
+    share of the sources that a linear map of the codes explains, and the MCC of a random rotation of the sources.
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
+
+    Raises:
+        DataError: The dataset has no known sources.
     """
     if dataset.sources is None:
         raise DataError(f"source_recovery needs a dataset with known sources, {dataset.name} has none; leave it out")
     true = dataset.sources[dataset.sample(len(encodings), seed).indices]
-    rows: Rows = []
+    rows: Measured = []
     for representation, codes in representations(encodings, seed):
         rows.append(("mcc", representation, "full", mcc(codes, true).score))
         rows.append(("mcc_spearman", representation, "full", mcc(codes, true, method="spearman").score))
+        rows.append(("linear_r2", representation, "full", linear_r2(codes, true)))
     regime = classify(encodings, seed=seed)
     if alive := sorted([*regime.active, *regime.mixed]):
         rows.append(("mcc", "mean", "active_mixed", mcc(encodings.mean[:, alive], true).score))
-    return rows
+    return [*rows, ("random_rotation", None, "full", random_rotation(true, seed=seed))]
 
 
 def transported(codes: NDArray[Any], degrees: float) -> NDArray[np.float64]:
     """Map codes of a Student-t law to a normal one by their distribution functions, tails included.
+
+    Args:
+        codes: Codes (n, d).
+        degrees: Degrees of freedom of the Student-t law.
+
+    Returns:
+        The mapped codes.
 
     >>> transported(np.array([[0.0, 1e6]]), 3.0).round(1)
     array([[0. , 8.7]])
@@ -299,20 +553,75 @@ class _Codes:
 KINDS = ("active", "mixed", "passive", "prior_driven")
 
 
-@register("measure")
+@register(
+    "measure",
+    title="variables beside their own prior",
+    outputs=(
+        Output(
+            "count_relative",
+            "variables, relative rule",
+            reading="How many variables of each type there are by the relative rule.",
+        ),
+        Output(
+            "count_standard",
+            "variables, standard rule",
+            reading="How many variables of each type there are by the standard rule.",
+        ),
+        Output(
+            "retyped",
+            "variables retyped by the standard rule",
+            reading="How many variables the standard rule types otherwise than the relative one.",
+        ),
+        Output(
+            "prior_driven",
+            "prior-driven variables",
+            reading="How many variables follow a prior that itself follows the input.",
+        ),
+        Output(
+            "miscalibration",
+            reading="Mean over variables of |E[r] + E[shift] - 1|: 0 where the prior variance is learned well.",
+        ),
+        Output("prior_variance", reading="Median over the variables of a type of the prior variance."),
+        Output("posterior_variance", reading="Median over the variables of a type of the posterior variance."),
+        Output(
+            "permuting",
+            "cost of permuting a variable",
+            unit="nats",
+            reading="How much reconstruction loses when a variable is shuffled over inputs.",
+        ),
+        Output(
+            "redrawing",
+            "cost of redrawing a variable",
+            unit="nats",
+            reading="How much reconstruction loses when a variable is drawn from its prior.",
+        ),
+    ),
+    references=("Bonheme2023iVAE",),
+)
 def prior_relation(
     vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, alpha: float = 0.1, decoder_examples: int = 300
-) -> Rows:
+) -> Measured:
     """Compare each variable with its own prior [Bonheme2023iVAE].
 
     count_relative and count_standard are the types by both rules; retyped counts the variables on which they differ;
-    prior_driven those that seem passive but follow u. miscalibration = mean_j |E[r_j] + E[s_j] - 1|, nil when the prior
+    prior_driven those that seem passive but follow u. miscalibration = mean_j |E[r_j] + E[s_j] - 1|, 0 when the prior
     variance is learned well. prior_variance and posterior_variance are medians over variables of a type; permuting and
     redrawing say what replacing such a variable costs the decoder, in nats (`decoder_examples` 0: not measured).
+
+    Args:
+        vae: The trained model.
+        dataset: What it was trained on.
+        encodings: The encodings of the run.
+        seed: Seed of what is drawn.
+        alpha: Threshold of the types.
+        decoder_examples: Inputs on which the decoder is asked; 0 for not at all.
+
+    Returns:
+        A row for each number: metric, representation, variables, value.
     """
     relative = classify(encodings, alpha=alpha, seed=seed)
     standard = relative.at(alpha, rule="standard")
-    rows: Rows = []
+    rows: Measured = []
     for kind in KINDS[:3]:
         rows.append(("count_relative", None, kind, float(len(getattr(relative, kind)))))
         rows.append(("count_standard", None, kind, float(len(getattr(standard, kind)))))
@@ -341,5 +650,5 @@ def _decoder_costs(vae: "VAE", dataset: Dataset, examples: int, seed: int) -> di
 
     if not examples:
         return {}
-    table = decoder_use(vae, dataset, examples=examples, seed=seed)
-    return {"permuting": table["permuted"].to_numpy(), "redrawing": table["redrawn"].to_numpy()}
+    use = decoder_use(vae, dataset, examples=examples, most=examples, seed=seed)
+    return {"permuting": use.permuted, "redrawing": use.redrawn}

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from polarised.errors import ConfigError
-from polarised.regime.classify import Rule
+from polarised.regime.classify import RULES, Rule
 from polarised.registry import nearest
 from polarised.study.config import Run, labels_of, overridden, read_config
 
@@ -50,7 +50,7 @@ class Study:
     points: tuple[Point, ...]
     about: str = ""
     references: tuple[str, ...] = ()
-    rule: Rule = "relative"
+    rule: Rule = "used"
     claims: tuple[Any, ...] = field(default=())
 
     @property
@@ -130,7 +130,7 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
         points=tuple(points),
         about=str(config.get("about", "")),
         references=tuple(config.get("references", ())),
-        rule=_rule(config.get("rule", "relative")),
+        rule=_rule(config.get("rule", "used")),
         claims=tuple(config.get("claims", ())),
     )
 
@@ -138,7 +138,7 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
 def study_claims(name: str | Path) -> tuple[Any, ...]:
     """Return the claims of a study without making its runs.
 
-    >>> "active_codes_agree" in study_claims("be_more_active")
+    >>> "be_more_active" in study_claims("be_more_active")
     True
     """
     config = _read(name)
@@ -188,9 +188,10 @@ def _check_sections(config: Mapping[str, Any], name: str | Path) -> None:
 
 
 def _rule(value: Any) -> Rule:
-    if value not in ("relative", "standard"):
-        raise ConfigError(f"expected the rule of a study as relative or standard, got {value!r}")
-    return "standard" if value == "standard" else "relative"
+    for rule in RULES:
+        if value == rule:
+            return rule
+    raise ConfigError(f"expected the rule of a study as used, relative or standard, got {value!r}")
 
 
 def _expanded(axes: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:

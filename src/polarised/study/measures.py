@@ -13,19 +13,22 @@ from polarised import registry
 from polarised._io.tables import read_table
 from polarised.data.dataset import Dataset
 from polarised.errors import DataError
-from polarised.metrics.comparison import compare, subsets
+from polarised.metrics.evaluation import compare, subsets
 from polarised.random import seed_for
 from polarised.regime import Encodings, Regime, classify
-from polarised.regime.classify import Rule
+from polarised.regime.classify import RULES, Rule
+from polarised.regime.decoder import DecoderUse
 from polarised.regime.timeline import THRESHOLD, Timeline, load_timeline
+from polarised.registry import Output
 from polarised.study.config import Run
 
 if TYPE_CHECKING:
     from polarised.models import VAE
+    from polarised.training import History
 
 __all__ = [
     "BINS",
-    "NUMBERS",
+    "OVER_TRAINING",
     "SCORE_COLUMNS",
     "downstream",
     "dynamics_of",
@@ -36,15 +39,13 @@ __all__ = [
     "reconstruction",
     "save_histograms",
     "scores",
+    "settling",
     "snapshot_hooks",
     "timeline_of",
     "types",
 ]
 
 BINS = 20
-
-
-RULES: tuple[Rule, ...] = ("relative", "standard")
 
 
 TYPES = ("active", "mixed", "passive")
@@ -59,19 +60,71 @@ SCORES = {
 }
 
 
+registry.describe(
+    Output(
+        "reconstruction",
+        unit="nats",
+        reading="E[-log p(x|z)], summed over pixels and averaged over inputs: smaller is closer.",
+    ),
+    Output("rate", unit="nats", reading="E[KL(q(z|x) ‖ p(z))], summed over variables and averaged over inputs."),
+    Output("count", "variables", reading="How many variables of each type there are."),
+    Output(
+        "accuracy",
+        reading="Test accuracy of predicting the factors, averaged over them; compare with that of guessing at random.",
+    ),
+)
 # What a file of scores must have to be one.
 SCORE_COLUMNS = dict.fromkeys(("rule", "metric", "representation", "variables"), "text") | {"value": "number"}
 
 
 def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
-    """Encode the evaluation images of a run."""
+    """Encode the evaluation images of a run.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        The encodings.
+    """
     from polarised.adapters import from_vae
 
-    return from_vae(vae, dataset, examples=run.evaluation.examples, seed=run.seed, device=run.training.device)
+    settings = {
+        "seed": run.seed,
+        "device": run.training.device,
+        "objective": registry.build("objective", run.objective),
+    }
+    return from_vae(vae, dataset, examples=run.evaluation.examples, **settings)
+
+
+def decoder_of(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
+    """Return what the decoder of a run loses when a variable is exchanged or redrawn, see `decoder_use`.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        One row for each variable.
+    """
+    from polarised.adapters import decoder_use
+
+    return decoder_use(vae, dataset, seed=run.seed).table()
 
 
 def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
-    """Encode the inputs that predicted factors are tested on, of a draw of their own."""
+    """Encode the inputs that predicted factors are tested on, of a draw of their own.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        The encodings.
+    """
     from polarised.adapters import from_vae
 
     seed = seed_for(run.seed, "downstream test")
@@ -79,12 +132,31 @@ def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
 
 
 def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
-    """Return what looks at the regime while a run trains, if it asks for that."""
+    """Return what looks at the regime while a run trains, if it asks for that.
+
+    Args:
+        run: The run.
+        dataset: What it was trained on.
+
+    Returns:
+        Hooks for `train`, none if the run does not ask for them.
+    """
     if not run.snapshots.every:
         return ()
     from polarised.training.snapshots import Snapshots
 
-    return (Snapshots(dataset, alpha=run.evaluation.alpha, seed=run.seed, **asdict(run.snapshots)),)
+    objective = registry.build("objective", run.objective)
+    settings = {"alpha": run.evaluation.alpha, "seed": run.seed, **asdict(run.snapshots)}
+    return (Snapshots(dataset, objective=objective, **settings),)
+
+
+def settling(history: "History") -> polars.DataFrame:
+    """Return whether a run settled (`settled`, 1 or 0) and, if it did, after how many steps (`settled_step`)."""
+    step = history.settled_step
+    rows = [(None, "settled", None, "full", float(step is not None))]
+    if step is not None:
+        rows.append((None, "settled_step", None, "full", float(step)))
+    return polars.DataFrame(rows, schema=SCORES, orient="row")
 
 
 def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
@@ -92,6 +164,14 @@ def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
 
     Every value of x counts once here, also where training counted it more often (`weight` of the likelihood).
     The rate is that to the model's own prior; where that has no closed form, it is estimated from the sample.
+
+    Args:
+        run: The run.
+        vae: The trained model.
+        dataset: What it was trained on.
+
+    Returns:
+        One row for each number: rule, metric, representation, variables, value.
     """
     import torch
 
@@ -118,20 +198,57 @@ def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
     return polars.DataFrame(found, schema=SCORES, orient="row")
 
 
-def types(run: Run, encodings: Encodings) -> polars.DataFrame:
-    """Return a row for each variable: its type by the relative rule with all evidence, and by the standard rule."""
-    relative, standard = _regimes(run, encodings).values()
-    return relative.table().with_columns(polars.Series("standard_type", standard.types))
+def types(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> polars.DataFrame:
+    """Return a row for each variable: its type and why, with all evidence, and its types by the other two rules.
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        decoder: What its decoder makes of the variables.
+
+    Returns:
+        One row for each variable.
+    """
+    first, *others = _regimes(run, encodings, decoder).values()
+    return first.table().with_columns(polars.Series(f"{other.rule}_type", other.types) for other in others)
 
 
-def scores(run: Run, encodings: Encodings) -> polars.DataFrame:
+def regime_of(directory: str | Path, run: Run, *, rule: Rule = "used", alpha: float | None = None) -> Regime:
+    """Return the types of a measured run's variables on all that is kept of it: encodings, and the decoder's use.
+
+    Args:
+        directory: The directory of the run.
+        run: The run.
+        rule: The rule of the types.
+        alpha: Their threshold; that of the run if not given.
+
+    Returns:
+        The types with their evidence.
+    """
+    directory = Path(directory)
+    encodings = Encodings.load(directory / "encodings.npz")
+    used = directory / "decoder_use.parquet"
+    decoder = DecoderUse.of_table(polars.read_parquet(used, glob=False)) if used.exists() else None
+    alpha = run.evaluation.alpha if alpha is None else alpha
+    return classify(encodings, alpha=alpha, rule=rule, decoder=decoder, seed=run.seed)
+
+
+def scores(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> polars.DataFrame:
     """Return the number of variables of each type, the rate by type, and the scores of both representations by subset.
 
     Columns: rule (none where the whole code is scored), metric, representation, variables, value; the subset ``alive``
     is what is left without passive variables, in every run.
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        decoder: What its decoder makes of the variables.
+
+    Returns:
+        One row for each number: rule, metric, representation, variables, value.
     """
     tables, counts = [], []
-    for rule, regime in _regimes(run, encodings).items():
+    for rule, regime in _regimes(run, encodings, decoder).items():
         compared = compare(encodings, regime, without_passive=True, seed=run.seed)
         tables.append(compared.with_columns(polars.lit(rule).alias("rule")))
         counts += [(rule, "count", None, kind, float(regime.types.count(kind))) for kind in TYPES]
@@ -143,7 +260,13 @@ def scores(run: Run, encodings: Encodings) -> polars.DataFrame:
 
 
 def save_histograms(run: Run, encodings: Encodings, path: Path) -> None:
-    """Write 20-bin histograms of each variable: counts (3, d, 20) and edges (3, d, 21) of mean, variance, sample."""
+    """Write 20-bin histograms of each variable: counts (3, d, 20) and edges (3, d, 21) of mean, variance, sample.
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        path: The file to write.
+    """
     tables = (encodings.mean, encodings.variance, encodings.sample(seed=run.seed))
     drawn = [[np.histogram(column, bins=BINS) for column in table.T] for table in tables]
     counts = np.array([[count for count, _ in table] for table in drawn], dtype=np.int32)
@@ -151,11 +274,22 @@ def save_histograms(run: Run, encodings: Encodings, path: Path) -> None:
     np.savez(path, allow_pickle=False, counts=counts, edges=edges, of=np.array(["mean", "variance", "sampled"]))
 
 
-def downstream(run: Run, encodings: Encodings, unseen: Encodings | None = None) -> polars.DataFrame:
+def downstream(
+    run: Run, encodings: Encodings, unseen: Encodings | None = None, decoder: DecoderUse | None = None
+) -> polars.DataFrame:
     """Return the accuracy with which each subset of variables predicts the factors, on inputs it was not fitted to.
 
     Those are `unseen`, or the last third where there is none. Metrics: accuracy (mean over factors) and
     accuracy_<factor>; variables ``random`` is guessing uniformly [Bonheme2023BeMoreActive, section 4.2].
+
+    Args:
+        run: The run.
+        encodings: The encodings of the run.
+        unseen: Encodings of inputs to test on.
+        decoder: What its decoder makes of the variables.
+
+    Returns:
+        One row for each number: rule, metric, representation, variables, value.
     """
     from polarised.metrics.downstream import logistic_regression
 
@@ -168,7 +302,7 @@ def downstream(run: Run, encodings: Encodings, unseen: Encodings | None = None) 
         factors = np.asarray(whole.factors)
         for representation, codes in (("mean", whole.mean), ("sampled", whole.sample(seed=run.seed))):
             known: dict[tuple[int, ...], list[float]] = {}
-            for rule, regime in _regimes(run, encodings).items():
+            for rule, regime in _regimes(run, encodings, decoder).items():
                 for variables, indices in {**subsets(regime), "alive": regime.alive}.items():
                     key = tuple(sorted(indices))
                     if key and key not in known:
@@ -205,44 +339,109 @@ def _without_rule_of_whole(table: polars.DataFrame) -> polars.DataFrame:
     return table.with_columns(whole.alias("rule")).unique(maintain_order=True)
 
 
-def _regimes(run: Run, encodings: Encodings) -> dict[Rule, Regime]:
+def _regimes(run: Run, encodings: Encodings, decoder: DecoderUse | None) -> dict[Rule, Regime]:
     alpha = run.evaluation.alpha
-    first = classify(encodings, alpha=alpha, rule=RULES[0], seed=run.seed)
-    return {RULES[0]: first, RULES[1]: first.at(alpha, rule=RULES[1])}
+    first = classify(encodings, alpha=alpha, rule=RULES[0], decoder=decoder, seed=run.seed)
+    return {RULES[0]: first} | {rule: first.at(alpha, rule=rule) for rule in RULES[1:]}
 
 
 # Of each variable, over its partners and the moments of training; "with" names the type of the partners.
-NUMBERS = (
-    "correlated_share",
-    "correlated_share_with_active",
-    "late_correlated_share_with_active",
-    "correlation_with_active",
-    "correlation_with_passive",
-    "correlation_spread",
-    "correlation_spread_with_active",
-    "strongest_correlation",
-    "strongest_correlation_with_alive",
+OVER_TRAINING = (
+    Output(
+        "correlated_share",
+        "share of correlated moments",
+        reading="How often during training |correlation| with another variable exceeds 0.2.",
+    ),
+    Output(
+        "correlated_share_with_active",
+        "share of moments correlated with active variables",
+        reading="The same with active variables only.",
+    ),
+    Output(
+        "late_correlated_share_with_active",
+        "share of late moments correlated with active variables",
+        reading="The same in the second half of training.",
+    ),
+    Output(
+        "correlation_with_active",
+        "|correlation| with active variables",
+        reading="Average over active partners and moments of training.",
+    ),
+    Output(
+        "correlation_with_passive",
+        "|correlation| with passive variables",
+        reading="Average over passive partners and moments of training.",
+    ),
+    Output(
+        "correlation_spread",
+        "standard deviation of correlations over training",
+        reading="How much correlations with other variables change while training.",
+    ),
+    Output(
+        "correlation_spread_with_active",
+        "standard deviation of correlations with active variables",
+        reading="The same with active variables only.",
+    ),
+    Output(
+        "strongest_correlation",
+        "strongest |correlation|",
+        reading="The largest |correlation| with another variable at the end of training.",
+    ),
+    Output(
+        "strongest_correlation_with_alive",
+        "strongest |correlation| without passive variables",
+        reading="The same among variables that are not passive.",
+    ),
 )
+registry.describe(*OVER_TRAINING)
 
 
-def timeline_of(directory: str | Path, *, rule: Rule = "relative") -> Timeline | None:
-    """Return what was seen of a run's variables while it trained, with the types of the trained model by a rule."""
+def timeline_of(directory: str | Path, *, rule: Rule = "used") -> Timeline | None:
+    """Return what was seen of a run's variables while it trained, with the types of the trained model by a rule.
+
+    Args:
+        directory: The directory of the run.
+        rule: The rule of the final types.
+
+    Returns:
+        The moments of training, or None if the run was not watched.
+    """
     directory = Path(directory)
     if not (directory / "snapshots.npz").exists():
         return None
-    column = "type" if rule == "relative" else "standard_type"
-    table = read_table(directory / "regime.parquet", columns={"variable": "number", column: "text"})
-    types = table.sort("variable")[column].to_list()
+    table = read_table(directory / "regime.parquet", columns={"variable": "number"}).sort("variable")
+    types = table[type_column(table, rule)].to_list()
     if not set(types) <= set(TYPES):
         raise DataError(f"expected the types {', '.join(TYPES)} in regime.parquet of {directory}, got others")
     return load_timeline(directory / "snapshots.npz", final_types=types)
 
 
+def type_column(table: polars.DataFrame, rule: Rule) -> str:
+    """Return the column of a run's ``regime.parquet`` with the types by a rule.
+
+    Runs measured before there was the rule "used" have the relative types in its place.
+
+    Args:
+        table: The types of a run.
+        rule: The rule.
+
+    Returns:
+        The name of the column.
+    """
+    return "type" if rule == "used" or f"{rule}_type" not in table.columns else f"{rule}_type"
+
+
 def dynamics_of(directory: str | Path) -> Iterator[polars.DataFrame]:
-    """Yield the `NUMBERS` of each variable of a run by either rule; nothing of a run that was not watched.
+    """Yield the numbers `OVER_TRAINING` of each variable of a run by either rule; nothing if it was not watched.
 
     correlated_share is how often |correlation| > 0.2, correlation its average size, spread its standard deviation
     over the moments, late the second half of training, strongest the largest at the end.
+
+    Args:
+        directory: The directory of the run.
+
+    Yields:
+        One table for each rule.
     """
     for rule in RULES:
         timeline = timeline_of(directory, rule=rule)
@@ -275,7 +474,7 @@ def _numbers(timeline: Timeline) -> dict[str, NDArray[Any]]:
         np.where(others, size[-1], -np.inf).max(axis=1),
         np.where(alive, size[-1], -np.inf).max(axis=1),
     )
-    return dict(zip(NUMBERS, found, strict=True))
+    return dict(zip((output.name for output in OVER_TRAINING), found, strict=True))
 
 
 def _over(values: NDArray[Any], partners: NDArray[np.bool_]) -> NDArray[Any]:
@@ -288,6 +487,14 @@ def _over(values: NDArray[Any], partners: NDArray[np.bool_]) -> NDArray[Any]:
 
 def plane_density(prior: Any, *, extent: float = 3.0, resolution: int = 200) -> NDArray[np.float64]:
     """Return the density of a prior of the catalogue over the square of two latents, rows the second coordinate.
+
+    Args:
+        prior: A prior of the catalogue, by name or with settings.
+        extent: Half the side of the square.
+        resolution: Points along a side.
+
+    Returns:
+        The density (resolution, resolution).
 
     >>> plane_density("GaussianMixture", resolution=3).shape
     (3, 3)
@@ -305,6 +512,14 @@ def plane_density(prior: Any, *, extent: float = 3.0, resolution: int = 200) -> 
 
 def images_of_prior(vae: "VAE", *, count: int = 16, seed: int = 0) -> NDArray[np.float32]:
     """Return images decoded from draws of an unconditional prior, (count, C, H, W) in [0, 1].
+
+    Args:
+        vae: The model.
+        count: How many images.
+        seed: Seed of what is drawn.
+
+    Returns:
+        The images.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 16, 16))

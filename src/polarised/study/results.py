@@ -12,8 +12,8 @@ from polarised.errors import DataError
 from polarised.regime.classify import Rule
 from polarised.study.grid import Point
 from polarised.study.measures import SCORE_COLUMNS, dynamics_of
-from polarised.study.run import read_done
 from polarised.study.runner import read_study
+from polarised.study.stages import read_done
 from polarised.study.storage import at_hand, is_address, naming_full_disk
 
 __all__ = [
@@ -40,7 +40,7 @@ KINDS = {
 COLUMNS = tuple(KINDS)
 
 
-TABLES = ("scores.parquet", "reconstruction.parquet", "downstream.parquet", "further.parquet")
+TABLES = ("scores.parquet", "reconstruction.parquet", "settling.parquet", "downstream.parquet", "further.parquet")
 
 
 # Runs whose tables are in memory at a time.
@@ -74,13 +74,14 @@ def results_of(
     points: Sequence[Point],
     root: str | Path,
     *,
-    rule: Rule = "relative",
+    rule: Rule | None = "used",
     named: str | Path | None = None,
     mixed: bool = False,
 ) -> polars.DataFrame:
     """Return the tidy table of the runs that are done; `named` is what an error calls the folder.
 
-    Runs made by different code are refused unless `mixed`: their difference would be taken for the method's.
+    `rule` is the one by which variables have their types; None keeps all, with a column `rule`. Runs made by different
+    code are refused unless `mixed`: their difference would be taken for the method's.
     """
     found = [(point, read_done(Path(root) / point.run.name)) for point in points]
     done = [point for point, about in found if about is not None and about.evaluation == point.run.evaluation]
@@ -102,7 +103,7 @@ def results_of(
     return joined.select(*COLUMNS, *others).with_columns(polars.col("seed").cast(polars.Int64))
 
 
-def _scores_of(points: Sequence[Point], root: Path, rule: Rule) -> polars.DataFrame:
+def _scores_of(points: Sequence[Point], root: Path, rule: Rule | None) -> polars.DataFrame:
     """Return the scores of some runs by a rule, run after run, with a column `run`."""
     files = [
         (number, root / point.run.name / name)
@@ -118,9 +119,16 @@ def _scores_of(points: Sequence[Point], root: Path, rule: Rule) -> polars.DataFr
     for number, point in enumerate(points):
         tables += [table.with_columns(number=polars.lit(number)) for table in dynamics_of(root / point.run.name)]
     together = polars.concat(tables, how="diagonal_relaxed").sort("number", maintain_order=True)
-    mine = polars.col("rule").is_null() | (polars.col("rule") == rule)
     names = polars.Series("run", [point.run.name for point in points])
-    return together.filter(mine).with_columns(run=names.gather(together.filter(mine)["number"])).drop("rule", "number")
+    together = together.with_columns(run=names.gather(together["number"])).drop("number")
+    if rule is None:
+        return together
+    own = polars.lit(rule)
+    if rule == "used":
+        # Runs measured before there was the rule "used" were typed by the relative one.
+        known = (polars.col("rule") == rule).any().over("run")
+        own = polars.when(known).then(polars.lit(rule)).otherwise(polars.lit("relative"))
+    return together.filter(polars.col("rule").is_null() | (polars.col("rule") == own)).drop("rule")
 
 
 def _labels(points: Sequence[Point]) -> polars.DataFrame:

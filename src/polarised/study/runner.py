@@ -13,12 +13,13 @@ from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.text import parse_json
 from polarised.errors import ConfigError, DataError
+from polarised.regime.classify import RULES
 from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.grid import Point, Study, titled
 from polarised.study.leases import LEASE, read_lease
 from polarised.study.queue import Shard
-from polarised.study.run import checkpoint_step, finished_at
+from polarised.study.stages import checkpoint_step, finished_at
 from polarised.study.storage import (
     FAILED,
     LOCK,
@@ -327,7 +328,7 @@ def _parsed(text: str, root: str | Path) -> dict[str, Any]:
         "scale": (str | None, "a scale or nothing", None),
         "about": (str, "a sentence", ""),
         "references": (list, "a list", []),
-        "rule": (str, "relative or standard", "relative"),
+        "rule": (str, "the name of a rule", "relative"),
         "claims": (list, "a list", []),
         "executor": (str | dict | None, "a name or its settings", None),
         "models": (str | None, "a folder or nothing", None),
@@ -336,8 +337,8 @@ def _parsed(text: str, root: str | Path) -> dict[str, Any]:
         known.setdefault(key, default)
         if not isinstance(known[key], kind):
             raise DataError(f"expected {words} as {key!r} in {where}, got {known[key]!r}; {REPAIR.format(root)}")
-    if known["rule"] not in ("relative", "standard"):
-        raise DataError(f"expected relative or standard as 'rule' in {where}, got {known['rule']!r}")
+    if known["rule"] not in RULES:
+        raise DataError(f"expected one of {', '.join(RULES)} as 'rule' in {where}, got {known['rule']!r}")
     for name, one in known["runs"].items():
         fits = isinstance(one, dict) and isinstance(one.get("labels"), dict) and isinstance(one.get("config"), dict)
         if not fits or not all(isinstance(value, PLAIN) for value in one["labels"].values()):

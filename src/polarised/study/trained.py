@@ -9,8 +9,8 @@ from polarised.adapters._published import literal, read_config
 from polarised.errors import DataError, PolarisedError
 from polarised.study.config import Evaluation, Run, labels_of
 from polarised.study.grid import Point, Study
-from polarised.study.run import load_run, measure, write_config
 from polarised.study.runner import FILE, enrol, read_study
+from polarised.study.stages import load_run, measure, write_config
 from polarised.study.storage import locked, recording_failure
 
 __all__ = ["measure_models", "published_point"]

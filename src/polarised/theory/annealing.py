@@ -28,6 +28,14 @@ def gaussian_kl(mean: Array, covariance: Array, prior_covariance: Array) -> floa
 
     KL = (tr(P^-1 S) + m' P^-1 m - d + log|P| - log|S|) / 2
 
+    Args:
+        mean: The mean m, (d,).
+        covariance: The covariance S, (d, d).
+        prior_covariance: The covariance P of the prior, (d, d).
+
+    Returns:
+        The divergence in nats.
+
     >>> gaussian_kl(np.ones(2), np.eye(2), np.eye(2))
     1.0
     """
@@ -38,6 +46,12 @@ def gaussian_kl(mean: Array, covariance: Array, prior_covariance: Array) -> floa
 
 def gaussian_entropy(covariance: Array) -> float:
     """Return H[N(m, S)] = (d (1 + log 2 pi) + log|S|) / 2.
+
+    Args:
+        covariance: The covariance S, (d, d).
+
+    Returns:
+        The entropy in nats.
 
     >>> round(gaussian_entropy(np.eye(1)), 4)
     1.4189
@@ -51,6 +65,13 @@ def annealed_gaussian(prior_covariance: Array, beta: float) -> tuple[Array, floa
 
     f = N(0, S / beta), log F = (1 - beta)/2 (d log 2 pi + log|S|) - d/2 log beta, and
     distortion + beta KL(q || p) = distortion + KL(q || f) - (beta - 1) H[q] - log F.
+
+    Args:
+        prior_covariance: The covariance S, (d, d).
+        beta: The weight of the rate.
+
+    Returns:
+        The covariance of f, and log F.
 
     >>> covariance, log_normaliser = annealed_gaussian(np.eye(2), 1.0)
     >>> log_normaliser
@@ -66,6 +87,16 @@ def rescaled(vae: VAE, beta: float) -> VAE:
 
     mean' = sqrt(beta) mean, S' = beta S, decoder'(z) = decoder(z / sqrt(beta)). Under the standard normal prior
     L_beta of the given VAE is, image by image, L_1 of this one + (beta - 1)/2 log|S'| + `rescaling_constant`.
+
+    Args:
+        vae: The model, which is left as it is.
+        beta: The weight of the rate.
+
+    Returns:
+        A new model.
+
+    Raises:
+        ConfigError: If beta is not positive, or the encoder's second head is not the log-variance.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": "mlp", "latents": 2}, shape=(3,))
@@ -93,6 +124,13 @@ def rescaled(vae: VAE, beta: float) -> VAE:
 def rescaling_constant(latents: int, beta: float) -> float:
     """Return c = d (beta - 1)/2 (1 + log(2 pi / beta)) + log F of corollary 1, for the standard normal prior.
 
+    Args:
+        latents: The number d of latent variables.
+        beta: The weight of the rate.
+
+    Returns:
+        The constant c in nats.
+
     >>> rescaling_constant(10, 1.0)
     0.0
     """
@@ -104,6 +142,15 @@ def entropy_regularised_elbo(vae: VAE, x: Tensor, *, beta: float, noise: Tensor)
     """Return L_1 + (beta - 1)/2 log|S| of every image, shape (B,) [Mathieu2019, eq. 5].
 
     The stationary points of L_beta are those of this, stretched by sqrt(beta) [Mathieu2019, corollary 2].
+
+    Args:
+        vae: The model.
+        x: The images, (B, *shape).
+        beta: The weight of the rate.
+        noise: The noise of the samples, (B, d).
+
+    Returns:
+        The bound of every image in nats, (B,).
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": "mlp", "latents": 2}, shape=(3,))

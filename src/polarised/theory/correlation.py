@@ -7,6 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from polarised.regime._moments import scaled_to_correlation
+from polarised.regime.aggregate import importance_weights, log_densities_by_variable
+
 __all__ = [
     "HiddenCorrelation",
     "averaged_mutual_information",
@@ -27,6 +30,12 @@ Array = NDArray[np.float64]
 def gaussian_total_correlation(covariance: Array) -> float:
     """Return TC of N(0, S) = (log|diag S| - log|S|) / 2 [Cheng2021, proposition 1].
 
+    Args:
+        covariance: The covariance S, (d, d).
+
+    Returns:
+        The total correlation in nats.
+
     >>> round(gaussian_total_correlation(np.array([[1.0, 0.6], [0.6, 1.0]])), 4)
     0.2231
     """
@@ -36,12 +45,17 @@ def gaussian_total_correlation(covariance: Array) -> float:
 def averaged_mutual_information(covariance: Array) -> float:
     """Return the mean over ordered pairs of -log(1 - rho_ij^2) / 2, the mutual information of two Gaussians.
 
+    Args:
+        covariance: The covariance, (d, d).
+
+    Returns:
+        The average in nats.
+
     >>> round(averaged_mutual_information(np.array([[1.0, 0.6], [0.6, 1.0]])), 4)
     0.2231
     """
     size = len(covariance)
-    scale = np.sqrt(np.diag(covariance))
-    correlation = covariance / np.outer(scale, scale)
+    correlation = scaled_to_correlation(covariance)
     pairs = -0.5 * np.log1p(-(correlation[~np.eye(size, dtype=bool)] ** 2))
     return float(pairs.sum() / (size * (size - 1)))
 
@@ -51,6 +65,14 @@ def with_passive(covariance: Array, count: int, *, variance: float = 1.0) -> Arr
 
     Their total correlation is that without them [Bonheme2023BeMoreActive, theorem 7]; the averaged mutual information
     shrinks by k (k - 1) / ((k + p) (k + p - 1)) for p of them beside k [Bonheme2023BeMoreActive, theorem 8].
+
+    Args:
+        covariance: The covariance of the variables there are, (k, k).
+        count: The number p of passive variables to add.
+        variance: The variance of each of them.
+
+    Returns:
+        The covariance, (k + p, k + p).
 
     >>> with_passive(np.array([[2.0]]), 1).tolist()
     [[2.0, 0.0], [0.0, 1.0]]
@@ -66,6 +88,13 @@ def noisy_total_correlation_limit(latents: int, std: float) -> float:
 
     (d log(1 + s^2) - (d - 1) log s^2 - log(s^2 + d)) / 2: finite, while TC(mean) goes to infinity.
 
+    Args:
+        latents: The number d of variables.
+        std: The standard deviation s of the noise.
+
+    Returns:
+        The limit in nats.
+
     >>> round(noisy_total_correlation_limit(2, 0.1), 4)
     1.9635
     """
@@ -74,7 +103,14 @@ def noisy_total_correlation_limit(latents: int, std: float) -> float:
 
 
 class HiddenCorrelation(NamedTuple):
-    """A code whose mean is as good as degenerate while its sample looks independent."""
+    """A code whose mean is as good as degenerate while its sample looks independent.
+
+    Args:
+        covariance_of_mean: The covariance of the mean, (2, 2).
+        covariance_of_sample: The covariance of the sample, (2, 2).
+        total_correlation_of_mean: The total correlation of the mean in nats.
+        total_correlation_of_sample: The total correlation of the sample in nats.
+    """
 
     covariance_of_mean: Array
     covariance_of_sample: Array
@@ -86,6 +122,12 @@ def hidden_correlation(*, margin: float = 1e-6) -> HiddenCorrelation:
     """Return the example of Cheng's figure 1, with the off-diagonal times sqrt(1 - margin) so that TC(mean) is finite.
 
     mean ~ N(0, [[1, 0.1], [0.1, 0.01]]), z_1|mean ~ N(mean_1, 0.01), z_2|mean ~ N(mean_2, 1) [Cheng2021, figure 1].
+
+    Args:
+        margin: How far the means are from being one variable.
+
+    Returns:
+        The example.
 
     >>> example = hidden_correlation()
     >>> round(example.total_correlation_of_mean, 4), round(example.total_correlation_of_sample, 6)
@@ -103,20 +145,33 @@ def entropy_estimate(z: Array, mean: Array, std: Array | float, *, dataset_size:
     H = -mean_b log(q(z_b|x_b)/n + (n - 1)/(n (B - 1)) sum_{b' != b} q(z_b|x_b')). The density inside is unbiased, its
     logarithm is low by Var/(2 q^2): for B far below n the estimate tends to log n + H[q(z|x)].
 
+    Args:
+        z: Codes, one for each encoder, (B, d).
+        mean: The means of the encoders, (B, d).
+        std: Their standard deviations, (B, d) or one number.
+        dataset_size: The number n of encoders in the dataset.
+
+    Returns:
+        The estimate in nats.
+
     >>> round(entropy_estimate(np.zeros((2, 1)), np.zeros((2, 1)), 1.0, dataset_size=100), 4)
     0.9189
     """
-    std = np.broadcast_to(np.asarray(std, dtype=float), mean.shape)
-    scaled = (z[:, None] - mean[None]) / std[None]
-    log_each = (-0.5 * (scaled**2 + math.log(2 * math.pi)) - np.log(std)[None]).sum(2)
-    batch, n = len(z), dataset_size
-    log_weight = np.full((batch, batch), math.log((n - 1) / (n * (batch - 1))))
-    np.fill_diagonal(log_weight, -math.log(n))
-    return float(-np.mean(logsumexp(log_each + log_weight, axis=1)))
+    variance = np.broadcast_to(np.asarray(std, dtype=float) ** 2, mean.shape)
+    log_each = log_densities_by_variable(z, mean, variance).sum(2)
+    weights = importance_weights(len(z), dataset_size, estimator="eq10b")
+    return float(-np.mean(logsumexp(log_each, b=weights, axis=1)))
 
 
 def no_overlap_entropy(*, dataset_size: int, conditional_entropy: float) -> float:
     """Return log n + H[q(z|x)], the entropy of n encoders that do not overlap [Mathieu2019, appendix C].
+
+    Args:
+        dataset_size: The number n of encoders.
+        conditional_entropy: The entropy H[q(z|x)] of one of them, in nats.
+
+    Returns:
+        The entropy in nats.
 
     >>> round(no_overlap_entropy(dataset_size=20_000, conditional_entropy=0.0), 4)
     9.9035
@@ -132,6 +187,16 @@ def no_overlap_total_correlation(
     For independent unit-normal means it is d log(1 + 1/std^2)/2 + log w, w = 1/B (mws, mss0) or 1/N (mss1, eq10b), and
     (d - 1) log N more for mws, whose weights do not sum to one. It grows with every active variable
     [Cheng2021, appendix 1].
+
+    Args:
+        latents: The number d of variables.
+        std: The standard deviation of the encoders.
+        batch: The size B of the batch.
+        dataset_size: The number N of images in the dataset.
+        estimator: The weights of the estimate.
+
+    Returns:
+        The estimate in nats.
 
     >>> round(no_overlap_total_correlation(10, 0.1, batch=500, dataset_size=50_000, estimator="mss1"), 2)
     12.26
@@ -149,6 +214,15 @@ def optimal_posterior_covariance(
     S = (P^-1 + J'J / (beta gamma))^-1, J the decoder's Jacobian (pixels, d), P the prior's covariance, gamma the
     decoder's variance [Bonheme2023iVAE, eq. 11]; beta multiplies gamma.
 
+    Args:
+        jacobian: The decoder's Jacobian J, (pixels, d).
+        prior_covariance: The prior's covariance P, (d, d).
+        decoder_variance: The decoder's variance gamma.
+        beta: The weight of the rate.
+
+    Returns:
+        The covariance S, (d, d).
+
     >>> optimal_posterior_covariance(np.array([[3.0, 0.0]]), prior_covariance=np.eye(2), decoder_variance=1.0).tolist()
     [[0.1, 0.0], [0.0, 1.0]]
     """
@@ -164,6 +238,15 @@ def variance_ratio(
     sigma / sigma+ = 1 / (1 + sigma+ |J_j|^2 / (beta gamma))  [Bonheme2023iVAE, eq. 11, diagonal case]
 
     It does not change when z_j is rescaled together with its prior, which is why types are told by this ratio.
+
+    Args:
+        squared_slope: |J_j|^2, how strongly the decoder's output changes with each variable.
+        prior_variance: The variance sigma+ of each variable's prior.
+        decoder_variance: The decoder's variance gamma.
+        beta: The weight of the rate.
+
+    Returns:
+        The ratio of each variable.
 
     >>> variance_ratio([0.0, 9.0, 99.0]).tolist()
     [1.0, 0.1, 0.01]

@@ -1,7 +1,7 @@
 """What training recorded: the mean of every named term over windows of steps."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +22,14 @@ __all__ = ["History", "Records"]
 class History:
     """The loss and its terms (nats, mean over a window of steps); `steps` holds the last step of each window.
 
-    `seconds` is how long training took, the time before it was stopped and taken up again included.
+    `seconds` is how long training took, the time before it was stopped and taken up again included. `settled_step` is
+    the step at which a run that waits for that had settled, None if it did not, or did not wait.
     """
 
     steps: NDArray[np.int64]
     terms: Mapping[str, NDArray[np.float64]]
     seconds: float = 0.0
+    settled_step: int | None = None
 
     @property
     def loss(self) -> NDArray[np.float64]:
@@ -61,12 +63,12 @@ class Records:
         """How long training has taken so far, without the pauses between two attempts."""
         return self._earlier + time.monotonic() - self._began
 
-    def take(self, step: int, terms: dict[str, Tensor]) -> None:
-        """Note the terms of one step."""
+    def take(self, step: int, names: Sequence[str], terms: Tensor) -> None:
+        """Note the terms of one step, one number a name."""
         if not self.names:
-            self.names = list(terms)
+            self.names = list(names)
         # Kept on the device until the window closes, so that a GPU is not made to wait at every step.
-        self._open.append(torch.stack([value.detach() for value in terms.values()]))
+        self._open.append(terms)
         self._last = step
         if step % self.every == 0:
             self.flush()
@@ -109,7 +111,7 @@ class Records:
         self._values = arrays["history.window"]
         self._earlier, self._began = float(arrays.get("history.seconds", np.zeros(1))[0]), time.monotonic()
 
-    def history(self) -> History:
+    def history(self, settled_step: int | None = None) -> History:
         """Return the means so far, those of the open window last."""
         means, steps = list(self.means), list(self.steps)
         if len(self._values):
@@ -117,4 +119,4 @@ class Records:
             steps.append(self._last)
         table = np.array(means, dtype=np.float64).reshape(-1, len(self.names))
         terms = {name: table[:, i] for i, name in enumerate(self.names)}
-        return History(np.array(steps, dtype=np.int64), terms, self.seconds)
+        return History(np.array(steps, dtype=np.int64), terms, self.seconds, settled_step)

@@ -9,14 +9,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, get_args
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from polarised import registry
 from polarised.data.dataset import Batch, Dataset
 from polarised.errors import ConfigError, TrainingError
 from polarised.models.networks import seeded_weights
@@ -25,6 +27,7 @@ from polarised.objectives.step import Objective, Precision, take_step
 from polarised.random import seed_for
 from polarised.training import checkpoint
 from polarised.training.history import History, Records
+from polarised.training.pace import Pace, Settling, check_settling
 
 __all__ = ["Hook", "Reporter", "keep_freed_memory", "reporting", "train"]
 
@@ -57,6 +60,9 @@ def train(
     seed: int = 0,
     device: str = "cpu",
     precision: Precision = "float32",
+    schedule: registry.Spec = "constant",
+    settling: Settling | None = None,
+    compiled: bool = False,
     directory: str | Path | None = None,
     checkpoint_every: int = 1000,
     log_every: int = 50,
@@ -65,10 +71,38 @@ def train(
 ) -> History:
     """Minimise the sum of the objective's terms over `steps` batches with Adam; `vae` is trained in place.
 
-    Batch t and noise t are pure functions of (seed, t). With a `directory`, a checkpoint is written every
-    `checkpoint_every` steps, on Ctrl-C and at the end, and the same call continues from the one it finds: on a CPU
-    with bit-identical weights to a run that was never stopped. `precision` "bfloat16" lets the layers multiply in
-    half the bits, which is faster where the processor can; weights and loss stay in single precision.
+    Batch t and noise t are pure functions of (seed, t), so that a run that was stopped continues exactly: on a CPU with
+    bit-identical weights to one that was never stopped. Between two log points nothing is asked of the device.
+
+    Args:
+        vae: The model.
+        objective: What a step costs.
+        dataset: The images, drawn with replacement.
+        steps: The number of updates; with `settling` the most of them.
+        batch_size: How many images a batch has.
+        learning_rate: The rate of Adam before the schedule.
+        betas: The decay rates of Adam's moments.
+        amsgrad: Whether Adam keeps the largest second moment.
+        seed: The seed of batches, noise and critic.
+        device: Where to train, as torch names it.
+        precision: "bfloat16" lets the layers multiply in half the bits, which is faster where the processor can;
+            weights and loss stay in single precision.
+        schedule: How the learning rate goes, a name of the catalogue or a mapping with its settings.
+        settling: When to end a run before its last step: see `Settling`.
+        compiled: Whether torch.compile makes fewer kernels of the two networks, for a minute at the start; the numbers
+            then differ in their last digits.
+        directory: Where a checkpoint is written, and the same call continues from the one it finds.
+        checkpoint_every: After how many steps one is written, beside those on Ctrl-C and at the end.
+        log_every: The length of the windows of steps over which the terms are averaged.
+        hooks: What looks at the model while it trains.
+        progress: Whether a terminal shows a bar.
+
+    Returns:
+        The terms over the run, how long it took, and when it settled.
+
+    Raises:
+        ConfigError: If a setting makes no sense.
+        TrainingError: If a term is not finite any more, or the checkpoint is of another run.
 
     >>> from polarised.data import dsprites
     >>> from polarised.models import build_vae
@@ -92,15 +126,28 @@ def train(
     with seeded_weights(seed, "critic"):
         critic = objective.critic(vae.latents)
     modules: dict[str, nn.Module] = {"vae": vae} if critic is None else {"vae": vae, "critic": critic.to(device)}
+    memory = objective.memory()
+    if memory is not None:
+        modules["memory"] = memory.to(device)
     optimiser = _adam(modules, objective, learning_rate, betas, amsgrad)
     records = Records(log_every)
-    identity = {
+    plan = registry.complete("schedule", schedule)
+    if settling is not None:
+        check_settling(settling, plan, steps)
+    pace = Pace(registry.build("schedule", plan, steps), settling, dataset, steps=steps, seed=seed)
+    # What depends on the length of the run is bound to it; at a constant rate more steps may be asked for later.
+    bound = settling is not None or plan != registry.complete("schedule", "constant")
+    identity: dict[str, Any] = {
         "objective": repr(objective),
         "dataset": dataset.name,
         "batch size": batch_size,
         "learning rate": learning_rate,
         "seed": seed,
         "precision": precision,
+        "schedule": plan if bound else None,
+        "settling": None if settling is None else asdict(settling),
+        "steps": steps if bound else None,
+        "compiled": compiled or None,
     }
     folder = Path(directory) if directory is not None else None
     start = 0
@@ -110,12 +157,11 @@ def train(
         if found is not None:
             start = found.step
             records.restore(found.arrays, start)
+            pace.restore(_below("pace.", found.arrays), device)
             for i, hook in enumerate(hooks):
-                prefix = f"hooks.{i}."
-                own = {k.removeprefix(prefix): v for k, v in found.arrays.items() if k.startswith(prefix)}
-                hook.restore(own)
-    if start >= steps:
-        return records.history()
+                hook.restore(_below(f"hooks.{i}.", found.arrays))
+    if start >= pace.end:
+        return records.history(pace.settled_step)
     if start == 0:
         for hook in hooks:
             hook(0, vae)
@@ -126,22 +172,24 @@ def train(
         nonlocal kept
         records.flush()
         if folder is not None:
-            arrays = records.state() | {f"hooks.{i}.{k}": v for i, h in enumerate(hooks) for k, v in h.state().items()}
+            arrays = records.state() | {f"pace.{k}": v for k, v in pace.state().items()}
+            arrays |= {f"hooks.{i}.{k}": v for i, h in enumerate(hooks) for k, v in h.state().items()}
             checkpoint.save(folder, checkpoint.Checkpoint(step, identity, arrays), modules, optimiser)
             kept = step
 
     generator = torch.Generator(device)
+    groups = [(group, float(group["lr"])) for group in optimiser.param_groups]
     with (
         _interruptible() as interrupted,
         _saying_what_is_kept(lambda: kept),
+        _compiling(vae, wanted=compiled),
         reporting(start, steps, visible=progress) as report,
     ):
         # On a CPU the threads of the step are busy on every core: a batch drawn beside them would hold them up.
-        for step, batch in _batches(
-            dataset, range(start, steps), batch_size, seed, ahead=generator.device.type != "cpu"
-        ):
-            x = torch.from_numpy(batch.images).to(device, memory_format=_layout(batch.images), non_blocking=True)
-            u = None if batch.u is None else torch.from_numpy(batch.u).to(device)
+        drawn = dataset.batches(range(start, pace.end), batch_size, seed)
+        for step, batch in enumerate(drawn if generator.device.type == "cpu" else _ahead(drawn), start):
+            x = _placed(batch.images, generator.device)
+            u = None if batch.u is None else _placed(batch.u, generator.device)
             generator.manual_seed(seed_for(seed, "noise", step))
             taken = take_step(
                 vae,
@@ -149,27 +197,38 @@ def train(
                 u,
                 number=step,
                 dataset_size=len(dataset),
+                steps=steps,
                 generator=generator,
                 critic=critic,
+                memory=memory,
                 precision=precision,
             )
             terms = objective(taken)
+            stacked = torch.stack(list(terms.values()))
+            loss = stacked.sum()
             optimiser.zero_grad(set_to_none=True)
-            torch.autograd.backward(torch.stack(list(terms.values())).sum())
+            torch.autograd.backward(loss)
+            factor = pace.factor(step)
+            for group, rate in groups:
+                group["lr"] = factor * rate
             optimiser.step()
             done = step + 1
-            records.take(done, terms)
+            records.take(done, list(terms), stacked.detach())
+            pace.take(done, loss, vae)
             report(done, records.latest)
+            end = pace.end
             for hook in hooks:
-                if done % hook.every == 0 or done == steps:
+                if done % hook.every == 0 or done == end:
                     hook(done, vae)
-            if done % checkpoint_every == 0 or done == steps or interrupted.is_set():
+            if done % checkpoint_every == 0 or done == end or interrupted.is_set():
                 save(done)
+            if done == end:
+                break
             if interrupted.is_set():
                 where = f"; {folder} holds step {done}, the same command continues" if folder else ""
                 raise Interrupted(f"stopped after step {done} of {steps}{where}", interrupted.number)
     vae.eval()
-    return records.history()
+    return records.history(pace.settled_step)
 
 
 def _announce(vae: VAE, objective: Objective, dataset: Dataset, steps: int, batch_size: int, seed: int) -> None:
@@ -194,23 +253,42 @@ def _adam(
     return torch.optim.Adam(groups, lr=learning_rate, amsgrad=amsgrad, fused=True)
 
 
-def _batches(dataset: Dataset, steps: range, batch_size: int, seed: int, *, ahead: bool) -> Iterator[tuple[int, Batch]]:
-    """Yield (step, batch); `ahead` draws the next batch while the current one is used."""
-    if not ahead:
-        for step in steps:
-            yield step, dataset.batch(step, batch_size, seed)
-        return
+def _ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Draw the next batch while the current one is used."""
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as worker:
-        coming = worker.submit(dataset.batch, steps.start, batch_size, seed)
-        for step in steps:
-            batch = coming.result()
-            if step + 1 < steps.stop:
-                coming = worker.submit(dataset.batch, step + 1, batch_size, seed)
-            yield step, batch
+        coming = worker.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = worker.submit(next, batches, None)
+            yield batch
 
 
-def _layout(images: np.ndarray[Any, Any]) -> torch.memory_format:
-    return torch.channels_last if images.ndim == 4 else torch.contiguous_format
+def _placed(values: np.ndarray[Any, Any], device: torch.device) -> Tensor:
+    """Bring an array to where the model is, images with their channels last; a GPU is not waited for."""
+    tensor = torch.from_numpy(values)
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    if values.ndim == 4 and values.shape[1] == 1:
+        # One channel is last as it lies: nothing is copied.
+        return tensor.reshape(*values.shape[:1], *values.shape[2:], 1).permute(0, 3, 1, 2).to(device, non_blocking=True)
+    layout = torch.channels_last if values.ndim == 4 else torch.contiguous_format
+    return tensor.to(device, memory_format=layout, non_blocking=True)
+
+
+def _below(prefix: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+@contextmanager
+def _compiling(vae: VAE, *, wanted: bool) -> Iterator[None]:
+    """Compile the two networks for a while; their weights keep their names."""
+    networks = (vae.encoder, vae.decoder) if wanted else ()
+    for network in networks:
+        network.compile()
+    try:
+        yield
+    finally:
+        for network in networks:
+            network._compiled_call_impl = None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""p(z|u): what the latent variables are before an image is seen. A page: `__all__` is the catalogue of priors.
+"""p(z|u): what the latent variables are before an image is seen.
 
 Every entry is called with the number of latents and of auxiliary variables. A pruned prior loads into the same entry
 with fewer latents, so what belongs to a variable is kept in the state, not in the settings.

@@ -15,13 +15,28 @@ from polarised.registry import register
 __all__ = ["Conditional"]
 
 
-@register("prior")
+@register(
+    "prior",
+    title="conditional normal",
+    summary="a Gaussian whose variance, and mean if learned, depends on u",
+    needs=("u",),
+    references=("Khemakhem2020",),
+    example=({}, {"mean": "learned"}),
+)
 class Conditional(Prior):
     """Place p(z|u) = N(mean(u), diag(variance(u))) on the codes: the prior of the iVAE [Khemakhem2020, eq. 7].
 
-    A network of `widths` (leaky ReLU, slope 0.1) gives the log-variance; the mean is zero, or with `mean="learned"` a
-    second network. With a learned mean passive variables move with u, and Theorem 7 of [Bonheme2023BeMoreActive]
-    does not hold for them.
+    With a learned mean passive variables move with u, and Theorem 7 of [Bonheme2023BeMoreActive] does not hold for
+    them.
+
+    Args:
+        latents: The number of variables.
+        auxiliary_size: The number of auxiliary variables u.
+        widths: Units of the hidden layers (leaky ReLU, slope 0.1) of the network that gives the log-variance.
+        mean: "zero", or "learned" by a second network of the same widths.
+
+    Raises:
+        ConfigError: If there are no auxiliary variables, or no hidden layer.
 
     >>> prior = Conditional(30, 5)
     >>> sum(p.numel() for p in prior.parameters())

@@ -16,9 +16,18 @@ from polarised.registry import register
 __all__ = ["Anisotropic", "StandardNormal", "StudentT"]
 
 
-@register("prior")
+@register(
+    "prior",
+    title="standard normal",
+    summary="independent variables of mean 0 and variance 1",
+    references=("Kingma2014",),
+)
 class StandardNormal(Prior):
     """Place p(z) = N(0, I) on the codes [Kingma2014, section 2.3].
+
+    Args:
+        latents: The number of variables.
+        auxiliary_size: The number of auxiliary variables, which this prior ignores.
 
     >>> prior = StandardNormal(2)
     >>> prior.kl(DiagonalGaussian(torch.ones(1, 2), torch.zeros(1, 2)), torch.zeros(1, 2)).tolist()
@@ -46,14 +55,27 @@ class StandardNormal(Prior):
         return StandardNormal(len(keep))
 
 
-@register("prior")
+@register(
+    "prior",
+    summary="independent Gaussians of unequal variances",
+    references=("Mathieu2019",),
+    example=({"variances": (2.0, 0.7, 0.3)}, {"variances": (2.0, 0.7, 0.3), "learned": True}),
+)
 class Anisotropic(Prior):
-    """Place p(z) = prod_j N(0, s_j), s = v d softmax(l), so that the variances sum to v d [Mathieu2019, section 5].
+    """Place p(z) = prod_j N(0, s_j), s = v d softmax(l), so that the variances sum to v d [Mathieu2019, section 6.1].
 
-    `variances` sets s; without it `fit` takes l = log of the squared largest singular values of the flattened,
-    uncentred images. `learned` trains l, which the softmax holds to the same sum.
-    `compatibility="released-code"` takes the smallest of the 20 largest singular values instead: scipy's
-    truncated decomposition, used there, sorts them upwards.
+    Args:
+        latents: The number of variables.
+        auxiliary_size: The number of auxiliary variables, which this prior ignores.
+        variances: The variances s; without them `fit` takes l = log of the squared largest singular values of the
+            flattened, uncentred images.
+        learned: Whether l is trained; the softmax holds the variances to the same sum.
+        scale: The mean variance v where `fit` sets them.
+        compatibility: "released-code" takes the smallest of the 20 largest singular values instead: scipy's truncated
+            decomposition, used there, sorts them upwards.
+
+    Raises:
+        ConfigError: If there is not one positive variance a latent, or the scale is not positive.
 
     >>> Anisotropic(2, variances=(3.0, 1.0)).moments(1)[1].tolist()
     [[3.0, 1.0]]
@@ -78,6 +100,7 @@ class Anisotropic(Prior):
         if not scale > 0:
             raise ConfigError(f"Anisotropic.scale must be positive, got {scale}; 1 makes the mean variance 1")
         self.compatibility = compatibility
+        self._scaled = False
         log_weight = torch.tensor(variances or [math.nan] * latents).log()
         mean_variance = scale if variances is None else sum(variances) / latents
         self.register_buffer("mean_variance", torch.tensor(float(mean_variance)))
@@ -89,7 +112,10 @@ class Anisotropic(Prior):
 
     @property
     def awaits_data(self) -> bool:
-        return not bool(torch.isfinite(self.log_weight).all())
+        # Asked at every step of a training: once they are there, the scales are not looked at again.
+        if not self._scaled:
+            self._scaled = bool(torch.isfinite(self.log_weight).all())
+        return not self._scaled
 
     @property
     def log_variance(self) -> Tensor:
@@ -136,42 +162,70 @@ class Anisotropic(Prior):
         self.log_weight.copy_((singular[: self.latents] ** 2).clamp_min(1e-12).log())
 
 
-@register("prior")
+@register(
+    "prior",
+    title="Student-t",
+    summary="independent variables with heavy tails",
+    references=("Mathieu2019",),
+    example=({}, {"df": 3.0}),
+)
 class StudentT(Prior):
-    """Place p(z) = prod_j t_df(z_j), location 0, scale 1: heavy tails break the rotation [Mathieu2019, section 5].
+    """Place p(z) = prod_j t_df(z_j / scale) / scale: heavy tails break the rotation [Mathieu2019, section 6.1].
+
+    Args:
+        latents: The number of variables.
+        auxiliary_size: The number of auxiliary variables, which this prior ignores.
+        df: The degrees of freedom: the fewer, the heavier the tails.
+        scale: The scale of every variable.
+
+    Raises:
+        ConfigError: If the degrees of freedom or the scale are not positive.
 
     >>> round(StudentT(1, df=1.0).log_prob(torch.zeros(1, 1)).exp().item() * math.pi, 4)
     1.0
+    >>> round(StudentT(1, df=1.0, scale=2.0).log_prob(torch.zeros(1, 1)).exp().item() * math.pi, 4)
+    0.5
     """
 
-    def __init__(self, latents: int, auxiliary_size: int = 0, *, df: float = 9.0) -> None:
+    def __init__(self, latents: int, auxiliary_size: int = 0, *, df: float = 9.0, scale: float = 1.0) -> None:
         super().__init__(latents)
-        if not df > 0:
-            raise ConfigError(f"StudentT.df must be positive, got {df}; 9 is the released example")
-        self.df = df
+        if not (df > 0 and scale > 0):
+            raise ConfigError(
+                f"StudentT needs positive df and scale, got df {df} and scale {scale}; 9 and 1 are the released example"
+            )
+        self.df, self.scale = df, scale
 
     def log_density(self, z: Tensor) -> Tensor:
         df = self.df
-        constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
-        return constant - (df + 1) / 2 * torch.log1p(z**2 / df)
+        constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi) - math.log(self.scale)
+        return constant - (df + 1) / 2 * torch.log1p((z / self.scale) ** 2 / df)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw n codes by Bailey's polar formula, z = sqrt(df (a^(-2/df) - 1)) cos(2 pi b), a and b uniform."""
+        """Draw codes by Bailey's polar formula, z = sqrt(df (a^(-2/df) - 1)) cos(2 pi b), a and b uniform.
+
+        Args:
+            n: The number of codes.
+            generator: The source of the draws; torch's own if none.
+
+        Returns:
+            The codes, (n, d).
+        """
         a, b = 1 - uniform(n, self.latents, generator), uniform(n, self.latents, generator)
-        return (self.df * torch.expm1(-2 / self.df * a.log())).sqrt() * torch.cos(2 * math.pi * b)
+        return self.scale * (self.df * torch.expm1(-2 / self.df * a.log())).sqrt() * torch.cos(2 * math.pi * b)
 
     def moments(self, n: int) -> tuple[Tensor, Tensor]:
-        variance = nearest_gaussian_variance(self.log_density)
+        # The search is made at scale 1, where its grid is fine enough whatever the scale.
+        variance = self.scale**2 * nearest_gaussian_variance(StudentT(1, df=self.df).log_density)
         return torch.zeros(n, self.latents), torch.full((n, self.latents), variance)
 
     def deviation(self, n: int) -> Tensor:
         # Tails of df <= 2 are too heavy for a variance.
         if self.df <= 2:
             return super().deviation(n)
-        return torch.full((n, self.latents), math.sqrt(self.df / (self.df - 2)))
+        return torch.full((n, self.latents), self.scale * math.sqrt(self.df / (self.df - 2)))
 
     def kept(self, keep: list[int]) -> "StudentT":
-        return StudentT(len(keep), df=self.df)
+        return StudentT(len(keep), df=self.df, scale=self.scale)
 
 
 def _singular_values(rows: Tensor, count: int) -> Tensor:

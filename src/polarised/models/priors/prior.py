@@ -25,6 +25,9 @@ class Prior(nn.Module, ABC):
 
     `factorised`: p(z) is a product over variables; `exchangeable`: permuting the variables leaves p(z) as it is;
     `conditional`: p depends on u; `gaussian`: every p(z_j|u) is a Gaussian, and `moments` are its own.
+
+    Args:
+        latents: The number of variables d.
     """
 
     gaussian: bool = False
@@ -43,43 +46,98 @@ class Prior(nn.Module, ABC):
 
     @abstractmethod
     def log_density(self, z: Tensor) -> Tensor:
-        """Return log p(z_j) of every variable, shape (B, d), or log p(z), shape (B, 1), if not factorised."""
+        """Return the log-density of every variable, or of the whole code if it is not factorised.
+
+        Args:
+            z: Codes, (B, d).
+
+        Returns:
+            log p(z_j), shape (B, d), or log p(z), shape (B, 1).
+        """
 
     @abstractmethod
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw n codes, shape (n, d), differentiable in the prior's parameters."""
+        """Draw codes, differentiable in the prior's parameters.
+
+        Args:
+            n: The number of codes.
+            generator: The source of the draws; torch's own if none.
+
+        Returns:
+            The codes, (n, d).
+        """
 
     @abstractmethod
     def moments(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return mean and variance, each (n, d), of the Gaussian on which a passive variable's posterior settles.
+        """Return mean and variance of the Gaussian on which a passive variable's posterior settles.
 
         It is argmin_q KL(q || p) over Gaussians q: for a Gaussian prior the prior itself.
+
+        Args:
+            n: The number of rows.
+
+        Returns:
+            Mean and variance, each (n, d).
         """
 
     def deviation(self, n: int) -> Tensor:
-        """Return the standard deviation of every variable, (n, d); where it has none, that of `moments`."""
+        """Return the standard deviation of every variable; where it has none, that of `moments`.
+
+        Args:
+            n: The number of rows.
+
+        Returns:
+            The standard deviations, (n, d).
+        """
         return self.moments(n)[1].sqrt()
 
     @abstractmethod
     def kept(self, keep: list[int]) -> "Prior":
-        """Return the marginal prior of the variables in `keep`, in that order."""
+        """Return the marginal prior of some variables.
+
+        Args:
+            keep: The variables, in the order they shall have.
+
+        Returns:
+            A prior of those variables alone.
+        """
 
     def log_prob(self, z: Tensor) -> Tensor:
-        """Return log p(z), shape (B,)."""
+        """Return the log-density of whole codes.
+
+        Args:
+            z: Codes, (B, d).
+
+        Returns:
+            log p(z), shape (B,).
+        """
         return self.log_density(z).sum(1)
 
     def kl(self, posterior: DiagonalGaussian, z: Tensor) -> Tensor:
-        """Return KL(q(z|x) || p), shape (B, d), or (B, 1) if the prior is not factorised.
+        """Return KL(q(z|x) || p) of every image.
 
         Without a closed form it is log q(z|x) - log p(z) at the step's own sample z, one per image.
+
+        Args:
+            posterior: q(z|x) of a batch.
+            z: One sample of it for each image, (B, d).
+
+        Returns:
+            The KL of every variable, (B, d), or of the whole code, (B, 1), if the prior is not factorised.
         """
         log_q = posterior.log_prob(z)
         return (log_q if self.factorised else log_q.sum(1, keepdim=True)) - self.log_density(z)
 
     def marginal_kl(self, posterior: DiagonalGaussian) -> Tensor:
-        """Return KL(q(z_j|x) || p(z_j)) of every variable alone, shape (B, d), by quadrature.
+        """Return KL(q(z_j|x) || p(z_j)) of every variable alone, by quadrature.
 
         Where the prior is factorised their sum is the KL.
+
+        Args:
+            posterior: q(z|x) of a batch.
+
+        Returns:
+            The KL of every variable, (B, d).
         """
         nodes = _NODES.to(posterior.mean)
         places = posterior.sample(noise=nodes[:, None, None]).flatten(0, 1)
@@ -93,33 +151,80 @@ class Prior(nn.Module, ABC):
         return -posterior.entropy() - expected
 
     def given(self, u: Tensor | None) -> "Prior":
-        """Return p(z|u); an unconditional prior is its own."""
+        """Return p(z|u); an unconditional prior is its own.
+
+        Args:
+            u: The auxiliary variables of a batch, (B, k), or none.
+
+        Returns:
+            The prior of that batch.
+        """
         return self
 
     def fit(self, images: Tensor) -> None:
-        """Set what the prior takes from a sample of the data before training; most take nothing."""
+        """Set what the prior takes from a sample of the data before training; most take nothing.
+
+        Args:
+            images: A sample of the data, (n, *shape).
+        """
 
 
 def device_of(generator: torch.Generator | None, home: Tensor | None = None) -> torch.device:
-    """Return where a generator draws; if there is none, where `home` is, or the CPU."""
+    """Return where a generator draws.
+
+    Args:
+        generator: The generator, or none.
+        home: A tensor whose place counts where there is no generator.
+
+    Returns:
+        The generator's device, else that of `home`, else the CPU.
+    """
     if generator is not None:
         return generator.device
     return torch.device("cpu") if home is None else home.device
 
 
 def normal(n: int, latents: int, generator: torch.Generator | None, home: Tensor | None = None) -> Tensor:
-    """Draw N(0, 1) numbers, shape (n, latents), where the generator lives, and bring them to where `home` is."""
+    """Draw N(0, 1) numbers where the generator lives, and bring them to where `home` is.
+
+    Args:
+        n: The number of rows.
+        latents: The number of columns.
+        generator: The source of the draws; torch's own if none.
+        home: A tensor beside which the result shall lie.
+
+    Returns:
+        The draws, (n, latents).
+    """
     draws = torch.randn(n, latents, generator=generator, device=device_of(generator, home))
     return draws if home is None else draws.to(home.device)
 
 
 def uniform(n: int, latents: int, generator: torch.Generator | None) -> Tensor:
-    """Draw uniform numbers in [0, 1), shape (n, latents), where the generator lives."""
+    """Draw uniform numbers in [0, 1) where the generator lives.
+
+    Args:
+        n: The number of rows.
+        latents: The number of columns.
+        generator: The source of the draws; torch's own if none.
+
+    Returns:
+        The draws, (n, latents).
+    """
     return torch.rand(n, latents, generator=generator, device=device_of(generator))
 
 
-def nearest_gaussian_variance(log_density: Callable[[Tensor], Tensor]) -> float:
+def nearest_gaussian_variance(
+    log_density: Callable[[Tensor], Tensor], *, inclusive: tuple[float, float] | None = None
+) -> float:
     """Return argmin_s KL(N(0, s) || p) for a symmetric density of one variable, by quadrature.
+
+    Args:
+        log_density: From values (n, 1) to log p of each, (n, 1).
+        inclusive: (a, v) with v the variance of p, to minimise KL(N(0, s) || p) + a KL(p || N(0, s)) instead.
+
+    Returns:
+        The variance s of the nearest Gaussian.
 
     >>> round(nearest_gaussian_variance(lambda z: -(z**2) / 8), 4)
     4.0
@@ -128,7 +233,11 @@ def nearest_gaussian_variance(log_density: Callable[[Tensor], Tensor]) -> float:
     weight = torch.softmax(-(noise**2) / 2, 0)
 
     def divergence(log_std: float) -> float:
-        return -log_std - (weight * log_density(noise[:, None] * math.exp(log_std))[:, 0]).sum().item()
+        own = -log_std - (weight * log_density(noise[:, None] * math.exp(log_std))[:, 0]).sum().item()
+        if inclusive is None:
+            return own
+        share, variance = inclusive
+        return own + share * (0.5 * variance * math.exp(-2 * log_std) + log_std)
 
     grid = np.linspace(math.log(1e-3), math.log(1e2), 101)
     best = int(np.argmin([divergence(log_std) for log_std in grid]))

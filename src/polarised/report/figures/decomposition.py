@@ -31,13 +31,26 @@ __all__ = [
 OFFSETS = ((4, 4), (4, -10), (-4, 4), (-4, -10))
 
 
-@register("figure")
+@register("figure", title="reconstruction against a score", references=("Mathieu2019",), figures="2")
 def reconstruction_against_score(
     table: "polars.DataFrame", *, score: str = "factor_vae_score", symbols: Mapping[str, str] | None = None
 ) -> "Figure":
-    """Draw reconstruction against a disentanglement score, a curve a prior, a point a strength, bands over seeds.
+    """Draw reconstruction against a disentanglement score: a curve for each prior, a point for each strength.
 
-    `symbols` are what the strength of a method is called at its points, such as ν. [Mathieu2019, figure 2]
+    In the bands lie 95 % of the seeds. `symbols` are what the strength of a method is called at its points, such as ν.
+    [Mathieu2019, figure 2]
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+        score: The metric of the upright axis.
+        symbols: The symbol of each method's strength.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The table lacks columns, or has no rows to draw.
 
     >>> import polars
     >>> run = {"method": "isotropic", "strength": 1.0, "representation": "mean", "variables": "full"}
@@ -72,7 +85,7 @@ def reconstruction_against_score(
     return figure
 
 
-@register("figure")
+@register("figure", title="density of the aggregate posterior", references=("Mathieu2019",), figures="3")
 def aggregate_posterior_density(
     encodings: Mapping[str, Encodings],
     *,
@@ -81,10 +94,23 @@ def aggregate_posterior_density(
     columns: int = 5,
     top: float | None = None,
 ) -> "Figure":
-    """Draw the density of q(z) = E_x[N(mean, variance)] of two-dimensional codes, a panel a model.
+    """Draw the density of q(z) = E_x[N(mean, variance)] of two-dimensional codes, a panel for each model.
 
     `top` is the density that is drawn brightest, 1 in the authors' code; without it each panel has its own.
     [Mathieu2019, figure 3]
+
+    Args:
+        encodings: Encodings of two variables, by the title of their panel.
+        extent: Half the side of the square shown.
+        resolution: Points along a side.
+        columns: Panels beside each other.
+        top: The density drawn brightest.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The codes do not have two variables.
 
     >>> code = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> len(aggregate_posterior_density({"beta 1": code}, resolution=20).axes)
@@ -99,9 +125,19 @@ def aggregate_posterior_density(
     return figure
 
 
-@register("figure")
+@register("figure", title="density of priors", references=("Mathieu2019",), figures="5 and 6")
 def prior_density(priors: Mapping[str, NDArray[Any]], *, extent: float = 3.0) -> "Figure":
     """Draw two-dimensional densities given on a square grid from -extent to extent [Mathieu2019, figures 5 and 6].
+
+    Args:
+        priors: Densities (m, m) by the title of their panel.
+        extent: Half the side of the square shown.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: A density is not on a square grid.
 
     >>> len(prior_density({"nu = 3": np.ones((4, 4))}).axes)
     1
@@ -115,13 +151,24 @@ def prior_density(priors: Mapping[str, NDArray[Any]], *, extent: float = 3.0) ->
     return figure
 
 
-@register("figure")
+@register("figure", title="sparsity against alpha", references=("Mathieu2019",), figures="4")
 def sparsity_by_regularisation(
     table: "polars.DataFrame", *, metrics: tuple[str, ...] = ("hoyer", "reconstruction", "mmd")
 ) -> "Figure":
-    """Draw sparsity, reconstruction and the mismatch to the prior against alpha, a curve a setting, bands over seeds.
+    """Draw sparsity, reconstruction and the mismatch to the prior against alpha, a curve for each setting.
 
-    [Mathieu2019, figure 4]
+    In the bands lie 95 % of the seeds. [Mathieu2019, figure 4]
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+        metrics: The metrics, one panel for each.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The table lacks columns, or has no rows to draw.
 
     >>> import polars
     >>> run = {"method": "gamma 0.8", "strength": 1.0, "representation": "mean", "variables": "full", "value": 0.6}
@@ -140,13 +187,24 @@ def sparsity_by_regularisation(
     return figure
 
 
-@register("figure")
+@register("figure", title="magnitude by class", references=("Mathieu2019",), figures="4")
 def magnitude_by_class(
     encodings: Encodings, *, factor: str | None = None, class_names: Sequence[str] | None = None
 ) -> "Figure":
     """Draw the mean magnitude E[|mean_j|] of every latent for each class: who is used by whom [Mathieu2019, figure 4].
 
     `class_names` are the names of the classes 0, 1, ...
+
+    Args:
+        encodings: The encodings of the model.
+        factor: The factor whose classes are shown; the first if not given.
+        class_names: Names of the classes.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The encodings have no such factors.
 
     >>> code = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=np.ones((2, 2)), factors=[0, 1], factor_names=["class"])
     >>> len(magnitude_by_class(code, class_names=["cat", "dog"]).axes)
@@ -174,14 +232,23 @@ def magnitude_by_class(
     return figure
 
 
-@register("figure")
+@register("figure", title="metrics over two strengths", references=("Mathieu2019",))
 def plane_of_strengths(
     table: "polars.DataFrame", *, metrics: tuple[str, ...], across: str = "beta", up: str = "alpha"
 ) -> "Figure":
-    """Draw metrics over two strengths at once, a heat map each, with the mean over seeds written into every cell.
+    """Draw metrics over two strengths at once, each as a heat map, with the mean over seeds written into every cell.
 
     Columns: the two strengths, metric, value. Colours follow ranks, so that one extreme cell does not hide the rest.
     [Mathieu2019, section 6.2]
+
+    Args:
+        table: Results with the columns above.
+        metrics: The metrics, one panel for each.
+        across: Column of the strength across.
+        up: Column of the strength upwards.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
 
     >>> import polars
     >>> rows = {"beta": [0.0, 1.0], "alpha": [1.0, 1.0], "metric": ["mmd"] * 2, "value": [0.3, 0.1]}

@@ -35,13 +35,23 @@ __all__ = [
 ]
 
 
-@register("figure")
+@register("figure", title="bias of estimators", references=("Cheng2021",), figures="2")
 def estimator_bias(table: "polars.DataFrame", *, top: float | None = None) -> "Figure":
-    """Draw estimates of total correlation against the determinant of the code's correlation, a panel a dimension.
+    """Draw estimates of total correlation against the determinant of the code's correlation.
 
-    Columns: dimension, determinant, estimator, value; rows of the estimator "truth" are the true TC. Estimates by
-    minibatch weighting are right for two or three dimensions and grow with every further one, whatever the truth;
-    MWS with the printed 1 / (N M) is far above them all. [Cheng2021, figure 2]
+    A panel for each number of variables. Columns: dimension, determinant, estimator, value; rows of the estimator
+    "truth" are the true TC. Estimates by minibatch weighting are right for two or three dimensions and grow with every
+    further one, whatever the truth; MWS with the printed 1 / (N M) is far above them all. [Cheng2021, figure 2]
+
+    Args:
+        table: Estimates with the columns above.
+        top: Upper end of the upright axis.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: A column is missing.
 
     >>> import polars
     >>> rows = {"dimension": [2, 2], "determinant": [0.5, 1.0], "estimator": ["truth"] * 2, "value": [0.3, 0.0]}
@@ -77,13 +87,26 @@ def estimator_bias(table: "polars.DataFrame", *, top: float | None = None) -> "F
     return figure
 
 
-@register("figure")
+@register("figure", title="pairs of latents", references=("Cheng2021",), figures="5 to 7 and 14 to 16")
 def latent_pairs(
     encodings: Encodings, regime: Regime, *, factor: str | None = None, most: int = 5, points: int = 2000
 ) -> "Figure":
     """Draw every pair of the most informative latents' means, coloured by a factor where one is named.
 
     A factorised code fills boxes; one that is merely uncorrelated shows curves. [Cheng2021, figures 5 to 7, 14 to 16]
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+        factor: The factor that colours the points.
+        most: Most latents to show.
+        points: Most inputs to show.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The encodings have no such factors.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
@@ -125,11 +148,23 @@ def latent_pairs(
     return figure
 
 
-@register("figure")
+@register("figure", title="factors against latents", references=("Cheng2021",), figures="6")
 def factor_against_latent(encodings: Encodings, regime: Regime, *, most: int = 6, points: int = 2000) -> "Figure":
     """Draw each factor's value against the most informative latents: rows factors, columns latents.
 
     Several columns that each follow one factor, independent of each other, are its disintegration. [Cheng2021, fig. 6]
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+        most: Most latents to show.
+        points: Most inputs to show.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The encodings have no such factors.
 
     >>> encodings = Encodings([[0.3], [-1.1]], variance=[[0.02], [0.01]], factors=[[0], [1]], factor_names=["size"])
     >>> from polarised import classify
@@ -168,11 +203,22 @@ def factor_against_latent(encodings: Encodings, regime: Regime, *, most: int = 6
     return figure
 
 
-@register("figure")
+@register("figure", title="what latents know of factors", references=("Cheng2021",), figures="8 and 9")
 def factor_matrices(r2: NDArray[Any], nmi: NDArray[Any], factor_names: Sequence[str]) -> "Figure":
     """Draw how well each latent alone explains each factor: R^2 and normalised mutual information, (d, factors).
 
     [Cheng2021, figures 8 and 9]
+
+    Args:
+        r2: R^2 (d, factors), as `metrics.r2_matrix` makes it.
+        nmi: Normalised mutual information (d, factors), as `metrics.nmi_matrix` makes it.
+        factor_names: Names of the factors.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: Matrices and names do not fit.
 
     >>> len(factor_matrices(np.eye(2), np.eye(2), ["shape", "scale"]).axes)
     2
@@ -200,7 +246,7 @@ def factor_matrices(r2: NDArray[Any], nmi: NDArray[Any], factor_names: Sequence[
     return figure
 
 
-@register("figure")
+@register("figure", title="scores against each other", references=("Cheng2021",), figures="10 and 11")
 def scores_against(
     table: "polars.DataFrame",
     *,
@@ -208,9 +254,22 @@ def scores_against(
     x: tuple[str, ...] = ("reconstruction", "total_correlation"),
     representation: str = "mean",
 ) -> "Figure":
-    """Draw one score against others, then against strength: a line a method, bands over seeds, dots single runs.
+    """Draw one score against others, then against strength: a line for each method, bands over seeds, dots single runs.
 
     A line joins the means at growing strengths. [Cheng2021, figures 10 and 11]
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+        y: The metric of the upright axis.
+        x: The metrics of the other axes, one panel for each.
+        representation: Whose scores.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The table lacks columns, or has no rows to draw.
 
     >>> import polars
     >>> run = {"run": "a", "method": "RTCVAE", "strength": 1.0, "representation": "mean", "variables": "full"}
@@ -243,12 +302,19 @@ def scores_against(
     return figure
 
 
-@register("figure")
+@register("figure", title="latents of each factor", references=("Cheng2021",))
 def latents_by_factor(table: "polars.DataFrame", *, threshold: float = 0.1) -> "Figure":
-    """Draw how many latents each factor is spread over against strength, a panel a method, bands over seeds.
+    """Draw how many latents each factor is spread over against strength, a panel for each method, bands over seeds.
 
     Columns: method, strength, factor, value. One latent is what one hopes for; several that are independent of each
     other are a disintegrated factor. `threshold` is for the label. [Cheng2021, section 6.3]
+
+    Args:
+        table: Counts with the columns above.
+        threshold: R^2 above which a latent was counted.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
 
     >>> import polars
     >>> rows = {"method": ["RTC-VAE"], "strength": [2.0], "factor": ["shape"], "value": [1]}

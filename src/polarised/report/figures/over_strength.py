@@ -1,4 +1,4 @@
-"""Figures of a study's tidy table against the strength of regularisation, a panel a method, bands over seeds."""
+"""Figures of a study's tidy table against the strength of regularisation, a panel for each method, bands over seeds."""
 
 import textwrap
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,17 +23,28 @@ __all__ = [
     "types_by_strength",
 ]
 
-Rule = Literal["relative", "standard"]
+Rule = Literal["used", "relative", "standard"]
 
 
 Values = list[NDArray[np.float64]]
 
 
-@register("figure")
+@register("figure", title="types against strength", references=("Bonheme2023BeMoreActive",), figures="7 and 14")
 def types_by_strength(table: "polars.DataFrame", *, rule: Rule = "standard") -> "Figure":
     """Stack the mean numbers of active, mixed and passive variables against strength.
 
     [Bonheme2023BeMoreActive, figures 7 and 14]
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+        rule: Whose types to count: "relative" or "standard".
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The table lacks columns, or has no rows to draw.
 
     >>> len(types_by_strength(_example()).axes)
     1
@@ -77,13 +88,27 @@ def types_by_strength(table: "polars.DataFrame", *, rule: Rule = "standard") -> 
     return figure
 
 
-@register("figure")
+@register(
+    "figure", title="a metric over passive variables", references=("Bonheme2023BeMoreActive",), figures="8 and 15 to 17"
+)
 def metric_over_passive(
     table: "polars.DataFrame", *, metric: str = "total_correlation", rule: Rule = "standard"
 ) -> "Figure":
     """Draw a metric of both representations over bars of the mean number of passive variables.
 
     [Bonheme2023BeMoreActive, figures 8 and 15 to 17]
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+        metric: The metric of the lines.
+        rule: Whose types to count: "relative" or "standard".
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The table lacks columns, or has no rows to draw.
 
     >>> len(metric_over_passive(_example()).axes)
     2
@@ -121,7 +146,9 @@ def metric_over_passive(
     return figure
 
 
-@register("figure")
+@register(
+    "figure", title="a metric by subset of variables", references=("Bonheme2023BeMoreActive",), figures="9, 10 and 18"
+)
 def metric_by_subset(
     table: "polars.DataFrame",
     *,
@@ -131,8 +158,21 @@ def metric_by_subset(
 ) -> "Figure":
     """Draw a metric of both representations on all variables, without the passive ones, and on the active ones.
 
-    A row a method; where the passive variables are gone, the gap is. A subset no run was scored on has no column.
+    A row for each method; without passive variables the gap closes. A subset no run was scored on has no column.
     [Bonheme2023BeMoreActive, figures 9, 10 and 18]
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+        metric: The metric to draw.
+        subsets: The subsets, one column for each.
+        rule: Whose types to count: "relative" or "standard".
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The table lacks columns, or has no rows to draw.
 
     >>> len(metric_by_subset(_example(), subsets=("full",)).axes)
     1
@@ -156,13 +196,26 @@ def metric_by_subset(
     return figure
 
 
-@register("figure")
+@register("figure", title="prediction of factors by subset", references=("Bonheme2023BeMoreActive",), figures="6")
 def downstream_by_subset(
     table: "polars.DataFrame", *, metric: str = "accuracy", method: str | None = None, rule: Rule = "standard"
 ) -> "Figure":
     """Draw the accuracy of predicting factors from subsets of variables, mean beside sampled, with random guessing.
 
     [Bonheme2023BeMoreActive, figure 6]
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+        metric: The accuracy to draw, such as that of one factor.
+        method: The one method to draw; all if not given.
+        rule: Whose types to count: "relative" or "standard".
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The table lacks columns, or has no rows to draw.
 
     >>> len(downstream_by_subset(_example(metric="accuracy")).axes)
     2
@@ -192,11 +245,22 @@ def downstream_by_subset(
     return figure
 
 
-@register("figure")
+@register("figure", title="total correlation against strength", references=("Cheng2021",), figures="3 and 4")
 def total_correlation_by_strength(table: "polars.DataFrame", *, metric: str = "total_correlation") -> "Figure":
     """Draw total correlation of mean and sample for each method, and of the means of all methods in one panel.
 
     FactorVAE's two curves part, those of RTC-VAE do not. [Cheng2021, figures 3 and 4]
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+        metric: Another metric to draw the same way.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: The table lacks columns, or has no rows to draw.
 
     >>> len(total_correlation_by_strength(_example()).axes)
     2
@@ -222,7 +286,21 @@ def total_correlation_by_strength(table: "polars.DataFrame", *, metric: str = "t
 def chosen(
     table: "polars.DataFrame", metric: str, *, variables: str | None = None, rule: str | None = None
 ) -> "polars.DataFrame":
-    """Return the rows of one metric, of some variables, typed by one rule (rows without a rule always belong)."""
+    """Return the rows of one metric, of some variables, typed by one rule (rows without a rule always belong).
+
+    Args:
+        table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
+            value.
+        metric: The metric.
+        variables: The subset of variables; all if not given.
+        rule: The rule of the types; any if not given.
+
+    Returns:
+        The rows.
+
+    Raises:
+        DataError: The table lacks columns, or has no rows to draw.
+    """
     import polars
 
     needed = {"method", "strength", "metric", "representation", "variables", "value"}
@@ -239,7 +317,14 @@ def chosen(
 
 
 def by_method(frame: "polars.DataFrame") -> "dict[str, polars.DataFrame]":
-    """Return the rows of each method, and of each dataset where there are several."""
+    """Return the rows of each method, and of each dataset where there are several.
+
+    Args:
+        frame: Rows of a tidy table.
+
+    Returns:
+        The rows by the name of the method.
+    """
     several = "dataset" in frame.columns and frame["dataset"].n_unique() > 1
     keys = ["method", "dataset"] if several else ["method"]
     parts = frame.partition_by(keys, as_dict=True, maintain_order=True)
@@ -247,12 +332,28 @@ def by_method(frame: "polars.DataFrame") -> "dict[str, polars.DataFrame]":
 
 
 def strengths_of(frame: "polars.DataFrame") -> list[Any]:
-    """Return the strengths in order."""
+    """Return the strengths in order.
+
+    Args:
+        frame: Rows of a tidy table.
+
+    Returns:
+        The strengths, smallest first.
+    """
     return sorted(frame["strength"].unique().to_list(), key=order_of)
 
 
 def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> Values:
-    """Return the values of all seeds at each strength."""
+    """Return the values of all seeds at each strength.
+
+    Args:
+        frame: Rows of a tidy table.
+        strengths: The strengths wanted.
+        **where: Values that columns must have.
+
+    Returns:
+        An array of values for each strength, empty where there is none.
+    """
     import polars
 
     for column, value in where.items():
@@ -262,12 +363,26 @@ def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> V
 
 
 def seeds_of(frame: "polars.DataFrame") -> int:
-    """Return how many seeds a table has; 0 where it does not tell them apart."""
+    """Return how many seeds a table has; 0 where it does not tell them apart.
+
+    Args:
+        frame: Rows of a tidy table.
+
+    Returns:
+        The number of seeds.
+    """
     return frame["seed"].n_unique() if "seed" in frame.columns else 0
 
 
 def order_of(strength: Any) -> tuple[int, float, str]:
-    """Return what sorts strengths: numbers before names, runs without one last."""
+    """Return what sorts strengths: numbers before names, runs without one last.
+
+    Args:
+        strength: A number, a name or None.
+
+    Returns:
+        A key for sorting.
+    """
     return (0, float(strength), "") if isinstance(strength, int | float) else (1, 0.0, str(strength))
 
 
@@ -280,12 +395,23 @@ def _two_lines(axis: Any, frame: "polars.DataFrame", strengths: list[Any], **whe
 
 
 def name_upright(axis: Any, metric: str) -> None:
-    """Name the upright axis after a metric, in lines that a panel has room for."""
+    """Name the upright axis after a metric, in lines that a panel has room for.
+
+    Args:
+        axis: The panel.
+        metric: The metric.
+    """
     axis.set_ylabel(textwrap.fill(metric_name(metric), 26))
 
 
 def strength_axis(axis: Any, strengths: list[Any], title: str) -> None:
-    """Give a panel an axis of strengths at equal distances, and its title."""
+    """Give a panel an axis of strengths at equal distances, and its title.
+
+    Args:
+        axis: The panel.
+        strengths: The strengths, in order.
+        title: The title of the panel.
+    """
     labels = ["–" if s is None else f"{s:g}" if isinstance(s, int | float) else str(s) for s in strengths]
     axis.set_xticks(range(len(strengths)), labels)
     axis.set_xlim(-0.6, len(strengths) - 0.4)

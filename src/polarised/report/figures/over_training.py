@@ -24,13 +24,24 @@ __all__ = [
 ]
 
 
-@register("figure")
+@register("figure", title="correlated variables over training", references=("Bonheme2023BeMoreActive",), figures="12")
 def correlation_counts(timeline: Timeline, *, threshold: float = 0.2, since: float = 0.5) -> "Figure":
     """Draw how often each variable's mean correlates with another one's, and the rate by pair of types.
 
     Left, pairs and moments with |correlation| > threshold for each variable, its type that of the trained model. Right,
     the share of moments from the fraction `since` of training on, by the types of both: early on, everything is
     correlated, and a variable's own count includes its partners. [Bonheme2023BeMoreActive, figure 12]
+
+    Args:
+        timeline: What was seen of the variables while a model trained.
+        threshold: |correlation| from which a pair counts.
+        since: Fraction of training after which the shares on the right begin.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: Fewer than two moments were seen.
 
     >>> len(correlation_counts(_example()).axes)
     2
@@ -60,12 +71,22 @@ def correlation_counts(timeline: Timeline, *, threshold: float = 0.2, since: flo
     return figure
 
 
-@register("figure")
+@register("figure", title="correlations over training", references=("Bonheme2023BeMoreActive",), figures="13")
 def correlations_over_training(timeline: Timeline, *, variable: int | None = None) -> "Figure":
     """Draw the correlation of one variable's mean with every other one's over training.
 
     A panel for each type of partner; by default of the active variable with the most information at the end.
     [Bonheme2023BeMoreActive, figure 13]
+
+    Args:
+        timeline: What was seen of the variables while a model trained.
+        variable: The variable to show.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: Fewer than two moments were seen, or there is no such variable.
 
     >>> len(correlations_over_training(_example()).axes)
     2
@@ -89,9 +110,18 @@ def correlations_over_training(timeline: Timeline, *, variable: int | None = Non
     return figure
 
 
-@register("figure")
+@register("figure", title="types over training", references=("Bonheme2023BeMoreActive",))
 def types_over_training(timeline: Timeline) -> "Figure":
     """Draw the type of every variable over training, and how many there are of each.
+
+    Args:
+        timeline: What was seen of the variables while a model trained.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: Fewer than two moments were seen.
 
     >>> len(types_over_training(_example()).axes)
     2
@@ -138,9 +168,19 @@ def types_over_training(timeline: Timeline) -> "Figure":
     return figure
 
 
-@register("figure")
+@register("figure", title="KL over training", references=("Bonheme2023BeMoreActive",))
 def kl_over_training(timeline: Timeline, *, scale: Literal["linear", "log"] = "linear") -> "Figure":
     """Draw KL(q(z_j|x) || p(z_j)) of every variable over training, by final type.
+
+    Args:
+        timeline: What was seen of the variables while a model trained.
+        scale: Scale of the upright axis.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: Fewer than two moments were seen.
 
     >>> len(kl_over_training(_example()).axes)
     1
@@ -153,9 +193,19 @@ def kl_over_training(timeline: Timeline, *, scale: Literal["linear", "log"] = "l
     return figure
 
 
-@register("figure")
+@register("figure", title="variance ratio over training", references=("Bonheme2023BeMoreActive",))
 def ratio_over_training(timeline: Timeline, *, alpha: float = 0.1) -> "Figure":
     """Draw E[posterior variance / prior variance] of every variable over training, with the thresholds of alpha.
+
+    Args:
+        timeline: What was seen of the variables while a model trained.
+        alpha: Threshold of the types, drawn as bands.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: Fewer than two moments were seen.
 
     >>> len(ratio_over_training(_example()).axes)
     1

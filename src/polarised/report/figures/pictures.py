@@ -20,9 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["latent_walks", "reconstructions", "samples"]
 
 
-@register("figure")
+@register("figure", title="reconstructions", references=("Cheng2021",), figures="12")
 def reconstructions(pictures: Pictures, *, most: int = 10) -> "Figure":
     """Draw inputs above and their reconstructions below [Cheng2021, figure 12].
+
+    Args:
+        pictures: Images and their reconstructions.
+        most: Most images to show.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: These are no images.
 
     >>> images = np.zeros((3, 1, 4, 4), np.float32)
     >>> len(reconstructions(Pictures(images, images, images[:, None], np.zeros(1))).axes)
@@ -38,9 +48,20 @@ def reconstructions(pictures: Pictures, *, most: int = 10) -> "Figure":
     return figure
 
 
-@register("figure")
+@register("figure", title="latent walks", references=("Cheng2021",), figures="5 and 13")
 def latent_walks(pictures: Pictures, regime: Regime, *, most: int = 10) -> "Figure":
     """Draw the decoder's image as each variable moves, active ones first [Cheng2021, figures 5 and 13].
+
+    Args:
+        pictures: Images decoded along each variable.
+        regime: The types of the same variables.
+        most: Most variables to show.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: These are no images.
 
     >>> from polarised import Encodings, classify
     >>> regime = classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]]))
@@ -60,9 +81,19 @@ def latent_walks(pictures: Pictures, regime: Regime, *, most: int = 10) -> "Figu
     return figure
 
 
-@register("figure")
+@register("figure", title="samples of the prior", references=("Cheng2021",), figures="13")
 def samples(images: NDArray[Any], *, columns: int = 8) -> "Figure":
     """Draw images (m, C, H, W) in a grid, as decoded from draws of the prior [Cheng2021, figure 13].
+
+    Args:
+        images: Images (m, channels, height, width) in [0, 1].
+        columns: Images beside each other.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: These are no images.
 
     >>> len(samples(np.zeros((5, 1, 4, 4)), columns=4).axes)
     2

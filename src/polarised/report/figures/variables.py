@@ -1,6 +1,7 @@
-"""Figures of one model's variables: histograms by type, posterior against prior, correlations."""
+"""Figures of one model's variables: histograms by type, posterior against prior, correlations, how many it needs."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -8,15 +9,29 @@ from numpy.typing import NDArray
 
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
+from polarised.regime.dimensions import Fondue, OneShot
+from polarised.regime.forecast import Forecast
 from polarised.registry import register
-from polarised.report.drawing import MUTED, SMALL, TEXT, clean, colour_bar, diverging, legend, panels
+from polarised.report.drawing import (
+    MUTED,
+    SMALL,
+    TEXT,
+    band,
+    clean,
+    colour_bar,
+    diverging,
+    legend,
+    panels,
+    series,
+    shown_correlations,
+)
 from polarised.report.theme import REPRESENTATIONS, TYPES, Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["correlation_heatmap", "histograms_by_type", "overview", "posterior_and_prior"]
+__all__ = ["alive_curve", "correlation_heatmap", "histograms_by_type", "overview", "posterior_and_prior", "sizes"]
 
 MOST_NUMBERS = 16
 LARGEST_MARK = 4.5
@@ -24,12 +39,21 @@ CORRELATIONS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 Parts = Literal["parameters", "samples"]
 
 
-@register("figure")
+@register("figure", title="histograms by type", references=("Bonheme2023BeMoreActive",), figures="4 and 5")
 def histograms_by_type(encodings: Encodings, regime: Regime, *, bins: int = 20, seed: int = 0) -> "Figure":
     """Draw a passive, a mixed and an active variable, means above and samples below.
 
     A passive one is a spike of means and a normal of samples, an active one alike in both, a mixed one a spike within
     a wide shape. Of each type the clearest is shown. [Bonheme2023BeMoreActive, figures 4 and 5]
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+        bins: Bins of a histogram.
+        seed: Seed of the samples.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
@@ -52,7 +76,7 @@ def histograms_by_type(encodings: Encodings, regime: Regime, *, bins: int = 20, 
     return figure
 
 
-@register("figure")
+@register("figure", title="posterior beside prior", references=("Bonheme2023iVAE",), figures="1 to 4")
 def posterior_and_prior(
     encodings: Encodings,
     regime: Regime,
@@ -67,6 +91,20 @@ def posterior_and_prior(
     "parameters": the mean μ, the variance σ and the prior's variance σ†, the two variances on one scale. "samples": of
     an active variable z, the prior's z† and μ, of another z and z†, on one scale. A passive variable follows its prior,
     an active one has a small variance and samples that are its means. [Bonheme2023iVAE, figures 1 to 4]
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+        kind: The type to show.
+        of: "parameters" or "samples", see above.
+        bins: Bins of a histogram.
+        seed: Seed of the samples.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: There is no variable of that type.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
@@ -99,11 +137,20 @@ def posterior_and_prior(
     return figure
 
 
-@register("figure")
+@register("figure", title="correlations of variables", references=("Bonheme2023BeMoreActive",), figures="11")
 def correlation_heatmap(
     encodings: Encodings, regime: Regime, *, representation: Literal["mean", "sampled"] = "mean", seed: int = 0
 ) -> "Figure":
     """Draw the correlation of every pair of variables, types marked on both axes [Bonheme2023BeMoreActive, figure 11].
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+        representation: Whose correlations.
+        seed: Seed of the samples.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
@@ -122,9 +169,17 @@ def correlation_heatmap(
     return figure
 
 
-@register("figure")
+@register("figure", title="a model at a glance", references=("Bonheme2023BeMoreActive",))
 def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure":
     """Draw a model at a glance: information of each variable with its type, and both correlation matrices.
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+        seed: Seed of the samples.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
@@ -152,8 +207,65 @@ def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure"
     return figure
 
 
+@register("figure", title="search for the number of latents", references=("Bonheme2023FONDUE",))
+def sizes(regimes: Sequence[Regime], count: OneShot, search: Fondue | None = None, *, seed: int = 0) -> "Figure":
+    """Draw the KL of each variable of the over-sized runs, largest first, and what FONDUE measured at each size.
+
+    The dashed line is the number found. [Bonheme2023FONDUE]
+
+    Args:
+        regimes: The types of the variables of each over-sized run.
+        count: How many variables are alive in them.
+        search: What FONDUE measured, if it ran.
+        seed: Seed of the first run, for its name.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    >>> from polarised.regime import Encodings, classify
+    >>> from polarised.regime.dimensions import one_shot_count
+    >>> regime = classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]]))
+    >>> len(sizes([regime], one_shot_count([regime])).axes)
+    1
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = panels(1 if search is None else 2, width=3.3, height=2.6)
+    for i, regime in enumerate(regimes):
+        costs = np.sort(regime.statistics.kl)[::-1]
+        label = f"seed {seed + i}"
+        band(
+            axes[0],
+            np.arange(1.0, len(costs) + 1).tolist(),
+            [costs[[j]] for j in range(len(costs))],
+            series(i),
+            label=label,
+        )
+    axes[0].axvline(count.latents + 0.5, color="0.4", linestyle="--", linewidth=0.9)
+    axes[0].set(xlabel="latent variables, by KL", ylabel="KL (nats)", title=f"One shot: {count.latents} are alive")
+    if search is not None:
+        visits = sorted(search.visits)
+        tried = [float(visit.latents) for visit in visits]
+        for name, look in REPRESENTATIONS.items():
+            band(axes[1], tried, [np.array([getattr(visit, name)]) for visit in visits], look, label=name)
+        axes[1].axvline(search.latents, color="0.4", linestyle="--", linewidth=0.9)
+        axes[1].set(xlabel="latents", ylabel="estimate on the codes", title=f"FONDUE: {search.latents}")
+    for axis in axes:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        clean(axis)
+    legend(figure, axes)
+    return figure
+
+
 def ranked(regime: Regime) -> list[int]:
-    """Return the variables active first, then mixed, then passive, the most informative of each first."""
+    """Return the variables active first, then mixed, then passive, the most informative of each first.
+
+    Args:
+        regime: The types of the same variables.
+
+    Returns:
+        The indices of the variables.
+    """
     kinds = list(TYPES)
     return sorted(range(len(regime.types)), key=lambda j: (kinds.index(regime.types[j]), -regime.statistics.kl[j]))
 
@@ -163,6 +275,16 @@ def clearest(regime: Regime, kind: str) -> int:
 
     The least noisy active one, the noisiest passive one, and the mixed one whose ratio of variances changes most from
     input to input: relative to its possible spread, a ratio near 1 would win that is all but passive.
+
+    Args:
+        regime: The types of the same variables.
+        kind: One of active, mixed, passive.
+
+    Returns:
+        Its index.
+
+    Raises:
+        DataError: There is no variable of that type.
     """
     variables: list[int] = getattr(regime, kind)
     if not variables:
@@ -174,10 +296,18 @@ def clearest(regime: Regime, kind: str) -> int:
 
 
 def heatmap(axis: "Axes", codes: NDArray[Any], regime: Regime) -> Any:
-    """Draw one correlation matrix, ordered by type, with the types' marks on both axes."""
+    """Draw one correlation matrix, ordered by type, with the types' marks on both axes.
+
+    Args:
+        axis: The panel to draw in.
+        codes: Codes (n, d).
+        regime: The types of the same variables.
+
+    Returns:
+        The image, for a colour bar.
+    """
     order = ranked(regime)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        correlations = np.corrcoef(codes[:, order].astype(np.float64), rowvar=False).reshape(len(order), len(order))
+    correlations = shown_correlations(codes[:, order])
     clean(axis, grid="none")
     axis.set_facecolor("#e9e7e1")
     image = axis.imshow(correlations, cmap=diverging(), vmin=-1, vmax=1, interpolation="nearest")
@@ -226,3 +356,48 @@ def _histogram(
 def _range(*columns: NDArray[Any]) -> tuple[float, float]:
     low, high = min(float(c.min()) for c in columns), max(float(c.max()) for c in columns)
     return (low, high) if high - low > 1e-9 * max(1.0, abs(high)) else (low - 0.5, high + 0.5)
+
+
+@register("figure", title="forecast of used variables", references=("Tipping1999", "Lucas2019"))
+def alive_curve(forecast: Forecast) -> "Figure":
+    """Draw how many variables a linear model keeps at each beta, and where the setting of the forecast is.
+
+    Args:
+        forecast: The forecast, at the setting to mark.
+
+    Returns:
+        The figure: variables alive and active over beta, which is logarithmic.
+
+    >>> from polarised import forecast
+    >>> from polarised.data import linear_gaussian
+    >>> len(alive_curve(forecast(linear_gaussian(), variance=0.3, latents=8)).axes)
+    1
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = panels(1, width=4.6, height=2.8)
+    (axis,) = axes
+    curve = forecast.curve
+    for name, kind, counts in (("active or mixed", "mixed", curve.alive), ("active", "active", curve.active)):
+        look = TYPES[kind]
+        axis.step(curve.beta, counts, where="mid", color=look.light, linestyle=look.dash, linewidth=1.6, label=name)
+    axis.axvline(forecast.beta, color="0.4", linestyle="--", linewidth=0.9)
+    axis.annotate(
+        f"beta {forecast.beta:g}: {forecast.alive} alive",
+        (forecast.beta, forecast.latents),
+        xytext=(4, -2),
+        textcoords="offset points",
+        va="top",
+        fontsize=8,
+    )
+    variance = "" if forecast.variance is None else f", decoder variance {forecast.variance:.3g}"
+    axis.set(
+        xscale="log",
+        xlabel=f"beta{variance}",
+        ylabel="variables of a linear model",
+        title=f"Forecast for {forecast.latents} latents",
+    )
+    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+    clean(axis)
+    legend(figure, axes)
+    return figure

@@ -1,0 +1,631 @@
+"""From a collapsed model to one whose sampled code is useful: the cause, short trials of cures in order, and the proof.
+
+The order is what measurements support: weights that ignore the code hardly ever learn to use it again, so fresh ones
+with the forecast's setting and a slow rise of beta come first and continuing comes last.
+"""
+
+import copy
+import hashlib
+import json
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from torch import nn
+
+from polarised._causes import CAUSES, Cause, Evidence, Measurement, examine, measure, name_cause
+from polarised._io.files import replacing
+from polarised._patient import (
+    Images,
+    Scale,
+    as_vae,
+    copy_decoder,
+    principal_cross_entropy,
+    read_inputs,
+    split_inputs,
+    tell_factors,
+    unwrapped,
+    with_fresh_weights,
+)
+from polarised.data.dataset import Dataset
+from polarised.diagnosis import Diagnosis, diagnose
+from polarised.errors import ConfigError, DataError, TrainingError
+from polarised.models.likelihoods import Gaussian, Likelihood
+from polarised.models.priors import StandardNormal
+from polarised.models.vae import VAE, build_vae, load_vae, save_vae
+from polarised.objectives import GECO, BetaVAE, Objective
+from polarised.random import seed_for
+from polarised.regime import Encodings
+from polarised.regime.forecast import Forecast, Reduction, forecast
+from polarised.study.outlook import forecast_run, forecast_settings
+from polarised.study.stages import dataset_of, load_run
+from polarised.training import train
+
+__all__ = ["Cure", "Outcome", "Trial", "cure", "cure_run"]
+
+Weights = Literal["fresh", "decoder", "none"]
+
+# What the loss must gain over the collapsed model, in standard errors, to count.
+SURE = 3.0
+PROBE = 0.1
+STARTS: tuple[tuple[str, Weights, str], ...] = (
+    ("fresh weights", "fresh", "start from fresh weights"),
+    ("new decoder", "decoder", "start the decoder afresh"),
+    ("continued", "none", "train on"),
+)
+# The share of the variance that is noise where the forecast has no optimum of its own.
+LEAST_NOISE = 0.05
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a model is worth on inputs it was not trained on.
+
+    `explained` is the share of their variance reconstructed through a *sample* of the code, `bound` the negative
+    evidence lower bound in nats with the decoder variance fitted to the training data, `score` how well 15 neighbours
+    among sampled codes tell the factors, where there are any.
+    """
+
+    active: int
+    mixed: int
+    passive: int
+    explained: float
+    rate: float
+    bound: float
+    score: float | None
+
+    def __str__(self) -> str:
+        told = "" if self.score is None else f", factors told {self.score:.2f}"
+        return (
+            f"{self.active} active, {self.mixed} mixed, {self.passive} passive; explained through a sample "
+            f"{self.explained:.2f}{told}; rate {self.rate:.1f}, negative bound {self.bound:.1f} nats"
+        )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One cure that was tried: its name, what it changes in words, and what came of it on the validation data.
+
+    `gain` is how much better its bound is than that of the collapsed model, `gain_error` the standard error of that.
+    A trial that diverged has no outcome and `failure` says why.
+    """
+
+    name: str
+    change: str
+    outcome: Outcome | None = None
+    gain: float = -math.inf
+    gain_error: float = math.inf
+    failure: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Cure:
+    """What was found and what was done: cause, trials, the winner and its proof on test data.
+
+    `change` says what to change in one's own code, `recipe` the same as settings of ours. `refusal` is the reason
+    where nothing was done or nothing helped; `model` is then None. Nothing of the model that was given is changed.
+    """
+
+    cause: Cause
+    evidence: Evidence
+    forecast: Forecast
+    before: Outcome | None
+    after: Outcome | None = None
+    trials: tuple[Trial, ...] = ()
+    winner: str = ""
+    change: str = ""
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    refusal: str = ""
+    model: nn.Module | None = field(default=None, repr=False)
+    diagnoses: tuple[Diagnosis, ...] = field(default=(), repr=False)
+
+    @property
+    def cured(self) -> bool:
+        """Whether a trial gave a model with a useful code."""
+        return self.model is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but models as plain numbers, lists and texts."""
+        return {
+            "cause": self.cause,
+            "because": CAUSES[self.cause],
+            "evidence": asdict(self.evidence),
+            "before": None if self.before is None else asdict(self.before),
+            "after": None if self.after is None else asdict(self.after),
+            "trials": [asdict(trial) for trial in self.trials],
+            "winner": self.winner,
+            "change": self.change,
+            "recipe": dict(self.recipe),
+            "refusal": self.refusal,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"Cause: {CAUSES[self.cause]}.", f"Before: {self.before or 'not finite'}"]
+        for trial in self.trials:
+            said = trial.failure or f"gains {trial.gain:.2f} ± {trial.gain_error:.2f} nats; {trial.outcome}"
+            lines.append(f"  {trial.name}: {said}")
+        if self.refusal:
+            return "\n".join([*lines, f"Left alone: {self.refusal}"])
+        return "\n".join([*lines, f"After ({self.winner}): {self.after}", f"Change: {self.change}"])
+
+
+def cure(
+    model: nn.Module,
+    data: Any,
+    *,
+    beta: float = 1.0,
+    variance: float | None = None,
+    likelihood: Literal["gaussian", "bernoulli"] = "gaussian",
+    reduction: Reduction = "likelihood",
+    factors: NDArray[Any] | None = None,
+    second: Scale = "log_variance",
+    fresh: Callable[[int], nn.Module] | None = None,
+    steps: int = 2000,
+    learning_rate: float = 1e-3,
+    batch_size: int = 64,
+    directory: str | Path | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Cure:
+    """Find out why a model collapsed and bring its code back, or say why that is not to be done.
+
+    Trials, in this order, each of `steps` steps with beta rising linearly over the first half: fresh weights at the
+    forecast's decoder variance (or beta); the old encoder under a new decoder; the old weights; fresh weights at the
+    setting as it is, where a code could pay there; GECO with a capped multiplier [Rezende2018]. They end with the
+    first that explains 0.95 of what the forecast expects and whose bound beats the old one by 3 standard errors. The
+    winner is the best bound on validation data among those that explain 0.9 of the best; the proof is on test data.
+
+    Args:
+        model: A VAE of ours, or any module with ``encode(x) -> (mean, second)`` and ``decode(z)``; never changed.
+        data: Inputs (n, ...), a `Dataset`, or an iterable of batches, as the model sees them.
+        beta: The weight of the KL it was trained with.
+        variance: The variance of its Gaussian decoder; 1 unless given.
+        likelihood: What its reconstruction term is; for "bernoulli" the decoder gives logits, or values in [0, 1].
+        reduction: How its loss adds up, see `forecast`.
+        factors: What the codes ought to tell, (n,) or (n, F) whole numbers or measurements; those of a `Dataset` are
+            used by themselves.
+        second: What ``encode`` returns beside the mean.
+        fresh: Makes the same module with new weights from a seed; without it every layer resets its own.
+        steps: The steps of each trial; at least as many as the model had is fair.
+        learning_rate: The learning rate it was trained with.
+        batch_size: Inputs in a step.
+        directory: Where trials are kept, one folder each, so that a call that was stopped goes on; none if not given.
+        seed: Of the split, the new weights and every draw.
+        progress: Whether to show a progress bar for each trial.
+
+    Returns:
+        The cause with its evidence, the trials, and the cured model with its proof, or the reason there is none.
+
+    Raises:
+        ConfigError: Where a setting makes no sense.
+        DataError: Where the model has no encoder or decoder that fits the data, or the data are not numbers.
+
+    >>> from polarised.data import linear_gaussian
+    >>> from polarised.models import build_vae
+    >>> config = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 2, "likelihood": "Gaussian"}
+    >>> found = cure(build_vae(config, (8,)), linear_gaussian(points=400), variance=20.0, steps=40)
+    >>> found.cause
+    'spectrum'
+    """
+    if steps < 20 or batch_size < 2 or not learning_rate > 0:
+        raise ConfigError(
+            f"expected at least 20 steps, a batch of 2 and a positive learning rate, got {steps}, {batch_size} and "
+            f"{learning_rate}"
+        )
+    images, known = read_inputs(data, factors, seed)
+    vae = as_vae(model, images, likelihood, second, variance)
+    if isinstance(model, VAE):
+        likelihood = "gaussian" if isinstance(vae.likelihood, Gaussian) else "bernoulli"
+    parts = split_inputs(len(images), seed)
+    expected = forecast(
+        images[parts[0]],
+        beta=beta,
+        variance=variance,
+        latents=vae.latents,
+        likelihood=likelihood,
+        reduction=reduction,
+        seed=seed,
+    )
+    clinic = _Clinic(
+        vae=vae,
+        images=images,
+        factors=known,
+        parts=parts,
+        expected=expected,
+        fresh=partial(with_fresh_weights, vae, fresh, second),
+        steps=steps,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        directory=None if directory is None else Path(directory),
+        seed=seed,
+        progress=progress,
+    )
+    return clinic.treat()
+
+
+def cure_run(
+    run_directory: str | Path,
+    *,
+    steps: int | None = None,
+    directory: str | Path | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Cure:
+    """Cure the model of a run of ours: its config says how it was trained, see `cure`.
+
+    With a `directory`, the cured model is written there as ``model.safetensors`` with the settings that make it in
+    ``recipe.yaml``, and what was found in ``result.json``. The run itself is only read.
+
+    Args:
+        run_directory: The directory of a trained run.
+        steps: The steps of each trial; those of the run, but at least 1,000, unless given.
+        directory: Where to keep the trials, so that a call that was stopped goes on, and the result.
+        seed: Of the split, the new weights and every draw.
+        progress: Whether to show a progress bar for each trial.
+
+    Returns:
+        The cause with its evidence, the trials, and the cured model with its proof, or the reason there is none.
+
+    Raises:
+        ConfigError: Where there is no forecast for the run's objective, prior or likelihood.
+        DataError: Where the directory holds no trained run.
+    """
+    place = Path(run_directory)
+    if not (place / "config.yaml").is_file():
+        raise DataError(f"expected the directory of a trained run, {place} has no config.yaml; check the path")
+    if directory is not None and Path(directory).resolve() == place.resolve():
+        raise ConfigError(f"expected another folder than the run's own for its cure, got {place}; it is left as it is")
+    run = load_run(place)
+    vae = load_vae(place / "model.safetensors")
+    dataset = dataset_of(run)
+    settings = forecast_settings(run)
+    if settings.pop("learned"):
+        settings["variance"] = forecast_run(run).variance
+    found = cure(
+        vae,
+        dataset,
+        **settings,
+        fresh=lambda own: build_vae(run.model, dataset.shape, dataset.auxiliary_size, own),
+        steps=max(run.training.steps, 1000) if steps is None else steps,
+        learning_rate=run.training.learning_rate,
+        batch_size=run.training.batch_size,
+        directory=directory,
+        seed=seed,
+        progress=progress,
+    )
+    if directory is not None:
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        if isinstance(found.model, VAE):
+            config = {**run.model, "likelihood": found.recipe["likelihood"]}
+            save_vae(found.model, folder / "model.safetensors", config=config, auxiliary_size=dataset.auxiliary_size)
+            recipe = {"dataset": run.dataset, "model": config, **found.recipe, "seed": seed}
+            with replacing(folder / "recipe.yaml") as temporary:
+                temporary.write_text(yaml.safe_dump(json.loads(json.dumps(recipe)), sort_keys=False), encoding="utf-8")
+        with replacing(folder / "result.json") as temporary:
+            temporary.write_text(json.dumps(found.to_dict(), indent=2), encoding="utf-8")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Clinic:
+    """One model with its data and its forecast, under treatment."""
+
+    vae: VAE
+    images: Images
+    factors: NDArray[Any] | None
+    parts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+    expected: Forecast
+    fresh: Callable[..., VAE]
+    steps: int
+    learning_rate: float
+    batch_size: int
+    directory: Path | None
+    seed: int
+    progress: bool
+
+    def treat(self) -> Cure:
+        """Name the cause, try the cures in order, choose, and prove."""
+        training = self.images[self.parts[0]][:2000]
+        found, evidence = examine(self.vae, training, self.expected, seed=self.seed)
+        cause = name_cause(evidence, self.expected)
+        if cause is None:
+            evidence = replace(evidence, falling=self._still_falling(training))
+            cause = name_cause(evidence, self.expected) or "unclear"
+        noise = found.noise if found.finite else 1.0
+        before = self._outcome(self.vae, noise, 2) if found.finite else None
+        known = Cure(cause, evidence, self.expected, before)
+        if reason := self._reason_to_refuse(cause):
+            return replace(known, refusal=reason)
+        if self.directory is not None:
+            self._claim_directory()
+        old = measure(self.vae, self.images[self.parts[1]], seed=self.seed) if found.finite else None
+        collapsed = self._constant_bound() if old is None else old.bound(noise)
+        trials: list[tuple[Trial, VAE | None]] = []
+        for plan in self._plans(cause):
+            trials.append(self._try(plan, collapsed))
+            done = trials[-1][0]
+            if done.outcome and done.outcome.explained >= 0.95 * self.hoped and done.gain > SURE * done.gain_error:
+                break
+        known = replace(known, trials=tuple(trial for trial, _ in trials))
+        helpful = [
+            (trial, vae) for trial, vae in trials if trial.outcome and vae and trial.gain > SURE * trial.gain_error
+        ]
+        if not helpful:
+            return replace(known, refusal="no trial improved the bound on validation data by 3 standard errors.")
+        most = max(trial.outcome.explained for trial, _ in helpful if trial.outcome)
+        useful = [(t, vae) for t, vae in helpful if t.outcome and t.outcome.explained >= 0.9 * most]
+        winner, vae = max(useful, key=lambda pair: pair[0].gain)
+        if winner.outcome is None or winner.outcome.explained < 0.05:
+            return replace(known, refusal="the best trial explains less than 0.05 of the data through a sample.")
+        assert vae is not None
+        fitted = measure(vae, training, seed=self.seed).noise
+        after = self._outcome(vae, fitted, 2)
+        return replace(
+            known,
+            after=after,
+            winner=winner.name,
+            change=winner.change,
+            recipe=self._recipe(winner.name, cause),
+            model=unwrapped(vae),
+            diagnoses=(self._diagnosis(self.vae, "before"), self._diagnosis(vae, "after")),
+        )
+
+    def _recipe(self, name: str, cause: Cause) -> dict[str, Any]:
+        plan = next(plan for plan in self._plans(cause) if plan.name == name)
+        likelihood: dict[str, Any] = {"name": type(plan.likelihood).__name__}
+        if isinstance(plan.likelihood, Gaussian):
+            variance = float(plan.likelihood.log_variance.exp())
+            likelihood |= {"variance": variance, "activation": plan.likelihood.activation}
+        return {
+            "weights": plan.weights,
+            "likelihood": likelihood,
+            "objective": {"name": type(plan.objective).__name__, **vars(plan.objective)},
+            "training": {"steps": self.steps, "learning_rate": plan.learning_rate, "batch_size": self.batch_size},
+        }
+
+    @property
+    def best(self) -> Forecast:
+        """The forecast at the setting that the cures use: the best decoder variance, or a beta at which codes pay."""
+        expected = self.expected
+        if expected.likelihood == "gaussian":
+            plain = replace(expected, beta=1.0, variance=1.0, reduction="likelihood", threshold=1.0)
+            spectrum = expected.spectrum
+            full = expected.latents >= int((spectrum.eigenvalues > 1e-9 * spectrum.eigenvalues[0]).sum())
+            least = LEAST_NOISE * spectrum.total / len(spectrum.eigenvalues)
+            return plain.at(variance=max(plain.optimal_variance or 0.0, least if full else 0.0))
+        weakest = expected.spectrum.eigenvalues[min(expected.latents, len(expected.spectrum.eigenvalues)) - 1]
+        beta = min(expected.threshold, float(weakest) / 10, 1.0)
+        return replace(expected, reduction="likelihood", beta=max(beta, 1e-3), threshold=max(beta, 1e-3))
+
+    @property
+    def hoped(self) -> float:
+        """The share of the variance a cured model ought to explain: that of a linear model, or of clusters."""
+        best, total = self.best, self.expected.spectrum.total
+        between = max((each.between for each in self.expected.spectrum.clusters), default=0.0)
+        # A Gaussian code leaves some of what it costs less to leave; that of clusters is told without any noise.
+        return best.explained if best.explained >= 0.2 else max(best.explained, 0.9 * between / total)
+
+    def _reason_to_refuse(self, cause: Cause) -> str:
+        if cause == "healthy":
+            return "the model is healthy: its sampled code explains what is to be expected at this setting."
+        if cause == "free decoder":
+            return (
+                "the decoder needs no code; weaken what it sees besides the code, or raise its noise. A code can be "
+                "forced on it, not made useful."
+            )
+        if self.hoped < 0.05:
+            return "there is nothing to encode: neither a linear code nor clusters explain 0.05 of the data."
+        return ""
+
+    def _plans(self, cause: Cause) -> list["_Plan"]:
+        best, own = self.best, self.expected
+        rate = self.learning_rate
+        if cause in ("learning rate", "diverged"):
+            rate = max(min(rate / 10, 1e-3), 1e-4)
+        elif cause == "steps":
+            rate = max(rate, 1e-3)
+        slow = f"with beta rising linearly from 0 over the first {self.steps // 2:,} of {self.steps:,} steps"
+        if rate != self.learning_rate:
+            slow += f" and a learning rate of {rate:g}"
+        setting = self._setting_in_words(best)
+        raised = BetaVAE(beta=best.beta, warm_up=self.steps // 2)
+        likelihood = self._likelihood(best.variance)
+        plans = [
+            _Plan(name, weights, raised, likelihood, rate, f"{begin} with {setting}, {slow}.")
+            for name, weights, begin in STARTS
+        ]
+        if cause in ("diverged", "learning rate"):
+            plans = plans[:1]
+        if own.case != "collapse":
+            weight = BetaVAE(beta=own.threshold / (own.variance or 1.0), warm_up=self.steps // 2)
+            words = f"start from fresh weights with your own setting, {slow}."
+            plans.append(_Plan("own setting", "fresh", weight, self._likelihood(own.variance), rate, words))
+        plans.append(
+            _Plan("GECO", "fresh", self._geco(best), likelihood, rate, self._geco_in_words(best)),
+        )
+        return plans
+
+    def _setting_in_words(self, best: Forecast) -> str:
+        own = self.expected
+        if best.variance is not None and own.reduction == "likelihood":
+            was = own.variance if own.beta == 1 else own.threshold
+            return f"a decoder variance of {best.variance:.3g} instead of {was:.3g} and beta 1"
+        factor = best.threshold / own.threshold
+        return f"beta = {own.beta * factor:.3g} instead of {own.beta:g} in your loss"
+
+    def _geco_in_words(self, best: Forecast) -> str:
+        target = self._geco(best).kappa ** 2
+        what = "squared error" if best.likelihood == "gaussian" else "cross-entropy"
+        return f"minimise the KL under the constraint that the summed {what} is at most {target:.3g} (GECO, capped)."
+
+    def _geco(self, best: Forecast) -> GECO:
+        if best.variance is not None:
+            values, spectrum = self.images[0].size, self.expected.spectrum
+            noise = best.variance
+            if best.explained < 0.2 and best.gain > 0:
+                between = max(each.between for each in spectrum.clusters)
+                noise = max(spectrum.total - between, 0.1 * spectrum.total) / values
+            return GECO(kappa=math.sqrt(values * noise), start=0.5 / noise, cap=1 / noise)
+        target = principal_cross_entropy(self.images[self.parts[0]], best.latents)
+        return GECO(kappa=math.sqrt(target), start=1 / best.beta, cap=2 / best.beta, constraint="distortion")
+
+    def _likelihood(self, variance: float | None) -> Likelihood:
+        own = self.vae.likelihood
+        if isinstance(own, Gaussian):
+            return Gaussian(variance=1.0 if variance is None else variance, activation=own.activation)
+        return own
+
+    def _start(self, plan: "_Plan") -> VAE:
+        old = copy.deepcopy(self.vae)
+        if plan.weights != "none":
+            new = self.fresh(seed_for(self.seed, "fresh weights"))
+            if plan.weights == "decoder":
+                copy_decoder(new, old)
+            else:
+                old = new
+        return VAE(old.encoder, old.decoder, StandardNormal(old.latents), plan.likelihood)
+
+    def _train(self, plan: "_Plan", vae: VAE, steps: int, folder: Path | None) -> None:
+        rows = self.images[self.parts[0]]
+        dataset = Dataset("training data", rows.shape[1:], len(rows), rows.__getitem__)
+        with warnings.catch_warnings():
+            # A probe is shorter than a warm-up on purpose.
+            warnings.simplefilter("ignore")
+            train(
+                vae,
+                plan.objective,
+                dataset,
+                steps=steps,
+                batch_size=self.batch_size,
+                learning_rate=plan.learning_rate,
+                seed=self.seed,
+                directory=folder,
+                checkpoint_every=500,
+                progress=self.progress,
+            )
+
+    def _try(self, plan: "_Plan", collapsed: NDArray[np.float64]) -> tuple[Trial, VAE | None]:
+        trial = Trial(plan.name, plan.change)
+        folder = None if self.directory is None else self.directory / plan.name.replace(" ", "-")
+        try:
+            vae = self._start(plan)
+            self._train(plan, vae, self.steps, folder)
+        except TrainingError as error:
+            return replace(trial, failure=f"diverged: {error}"), None
+        fitted = measure(vae, self.images[self.parts[0]][:2000], seed=self.seed)
+        found = measure(vae, self.images[self.parts[1]], seed=self.seed)
+        if not (fitted.finite and found.finite):
+            return replace(trial, failure="diverged: the model gives numbers that are not finite"), None
+        gain = collapsed - found.bound(fitted.noise)
+        spread = max(float(gain.std() / math.sqrt(len(gain))), 1e-9)
+        outcome = self._outcome(vae, fitted.noise, 1)
+        done = replace(trial, outcome=outcome, gain=float(gain.mean()), gain_error=spread)
+        if folder is not None:
+            with replacing(folder / "trial.json") as temporary:
+                temporary.write_text(json.dumps(asdict(done), indent=2), encoding="utf-8")
+        return done, vae
+
+    def _still_falling(self, training: Images) -> bool:
+        """Train a copy on for a tenth of the steps, as it was trained, and see whether its loss falls."""
+        own = self.expected
+        objective = BetaVAE(beta=own.threshold / (own.variance or 1.0))
+        plan = _Plan("probe", "none", objective, self._likelihood(own.variance), self.learning_rate, "")
+        vae = self._start(plan)
+        before = self._loss(vae, training)
+        try:
+            self._train(plan, vae, max(10, int(PROBE * self.steps)), None)
+        except TrainingError:
+            return False
+        fall = before - self._loss(vae, training)
+        return bool(fall.mean() > 2 * fall.std() / math.sqrt(len(fall)))
+
+    def _loss(self, vae: VAE, images: Images) -> NDArray[np.float64]:
+        """Return the loss of every input as it is minimised, divided by beta."""
+        found = measure(vae, images, seed=self.seed)
+        return (found.error / 2 if found.misfit is None else found.misfit) / self.expected.threshold + found.rate
+
+    def _constant_bound(self) -> NDArray[np.float64]:
+        """Return the bound of the best constant on the validation data, in place of a model that is not finite."""
+        rows = self.images.reshape(len(self.images), -1).astype(np.float64)
+        mean = rows[self.parts[0]].mean(axis=0)
+        seen = rows[self.parts[1]]
+        if self.expected.likelihood == "bernoulli" and bool(np.isin(self.images, (0.0, 1.0)).all()):
+            p = mean.clip(1e-6, 1 - 1e-6)
+            return -np.asarray(seen @ np.log(p) + (1 - seen) @ np.log(1 - p))
+        noise = float(((rows[self.parts[0]] - mean) ** 2).mean())
+        error = ((seen - mean) ** 2).sum(axis=1)
+        return np.asarray(error / (2 * noise) + 0.5 * rows.shape[1] * math.log(2 * math.pi * noise))
+
+    def _outcome(self, vae: VAE, noise: float, part: int) -> Outcome | None:
+        found = measure(vae, self.images[self.parts[part]], seed=self.seed)
+        if not found.finite:
+            return None
+        regime = found.regime
+        return Outcome(
+            active=len(regime.active),
+            mixed=len(regime.mixed),
+            passive=len(regime.passive),
+            explained=found.explained,
+            rate=float(found.rate.mean()),
+            bound=float(found.bound(noise).mean()),
+            score=self._score(vae, found, part),
+        )
+
+    def _score(self, vae: VAE, found: Measurement, part: int) -> float | None:
+        if self.factors is None:
+            return None
+        rows = self.parts[0][:4000]
+        codes = measure(vae, self.images[rows], seed=self.seed + 1).codes
+        return tell_factors(codes, self.factors[rows], found.codes, self.factors[self.parts[part]])
+
+    def _diagnosis(self, vae: VAE, name: str) -> Diagnosis:
+        found = measure(vae, self.images[self.parts[2]], seed=self.seed)
+        if not found.finite:
+            vae = self.fresh(self.seed)
+            found = measure(vae, self.images[self.parts[2]], seed=self.seed)
+        return diagnose(Encodings(found.mean, variance=found.variance), name=name, seed=self.seed)
+
+    def _claim_directory(self) -> None:
+        """Refuse a folder that holds the trials of another model or other data."""
+        assert self.directory is not None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        digest = hashlib.sha256()
+        for name, value in self.vae.state_dict().items():
+            digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(np.ascontiguousarray(self.images).tobytes())
+        settings = [self.steps, self.learning_rate, self.batch_size, self.seed, self.expected.threshold]
+        identity = {"model and data": digest.hexdigest(), "settings": settings}
+        place = self.directory / "cure.json"
+        if not place.exists():
+            with replacing(place) as temporary:
+                temporary.write_text(json.dumps(identity), encoding="utf-8")
+            return
+        try:
+            same = json.loads(place.read_text(encoding="utf-8")) == identity
+        except ValueError:
+            same = False
+        if not same:
+            raise DataError(
+                f"expected the trials of this model with these settings in {self.directory}, it holds others; "
+                "use another folder"
+            )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A trial to come: where its weights come from, what it minimises, and the change in words."""
+
+    name: str
+    weights: Weights
+    objective: Objective
+    likelihood: Likelihood
+    learning_rate: float
+    change: str

@@ -1,0 +1,173 @@
+"use strict";
+// What JSON lacks is written as text: nothing known, and infinity.
+const LACKING = { nan: null, inf: Infinity, "-inf": -Infinity };
+const revive = (key, value) => (Object.hasOwn(LACKING, value) ? LACKING[value] : value);
+const DATA = JSON.parse(document.getElementById("data").textContent, revive);
+const TYPES = ["active", "mixed", "passive"];
+const KINDS = { a: "active", m: "mixed", p: "passive" };
+const REPRESENTATIONS = ["mean", "sampled"];
+const find = (selector, root = document) => root.querySelector(selector);
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+// Elements are built from nodes, never from text: what a user's file says stays text.
+function grow(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+const html = (tag, attributes, ...children) => grow(document.createElement(tag), attributes, children);
+const svg = (tag, attributes, ...children) =>
+  grow(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+const HUGE = 1e300;
+const signed = (text) => text.replace(/-/g, "−");
+function number(value, digits = 3) {
+  if (value === null || value === undefined) return "–";
+  if (Math.abs(value) > HUGE) return value > 0 ? "∞" : "−∞";
+  if (Number.isInteger(value) && Math.abs(value) < 1e6) return signed(String(value));
+  const size = Math.abs(value);
+  if (size < 5e-4) return value > 0 ? "<0.001" : ">−0.001";
+  if (size >= 1e6) return signed(value.toExponential(2));
+  return signed(value.toFixed(size < 0.1 ? 3 : Math.max(0, digits - 1 - Math.max(0, Math.floor(Math.log10(size))))));
+}
+const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(value * 100)} %`);
+const words = (name) => String(name).replace(/_/g, " ");
+const subset = (name) => DATA.subsets[name] || words(name);
+const records = (table) => (table ? table.rows.map((row) => Object.fromEntries(table.columns.map((c, i) => [c, row[i]]))) : []);
+const unique = (values) => [...new Set(values)];
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const extent = (values) => [Math.min(...values), Math.max(...values)];
+
+// A type is a shape and a letter before it is a colour.
+function shape(type, x, y, size) {
+  const own = { class: `shape ${type}` };
+  if (type === "mixed") return svg("path", { ...own, d: `M${x} ${y - size * 1.2}L${x + size * 1.2} ${y}L${x} ${y + size * 1.2}L${x - size * 1.2} ${y}Z` });
+  return svg("circle", { ...own, cx: x, cy: y, r: size });
+}
+function badge(type, text = type) {
+  return html("span", { class: `badge ${type}` }, svg("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, shape(type, 7, 7, 4.6)), text);
+}
+
+// Series beyond types and representations: colour, dash and marker change together.
+const DASHES = ["", "7 3", "2 3", "9 3 2 3", "4 2", "12 4", "1 2"];
+const look = (i) => ({ colour: `var(--series-${i % 7})`, dash: DASHES[i % DASHES.length] });
+function marker(i, x, y, size = 3.4, attributes = {}) {
+  const s = size, paths = [`M${x - s} ${y}a${s} ${s} 0 1 0 ${2 * s} 0a${s} ${s} 0 1 0 ${-2 * s} 0`, `M${x - s} ${y - s}h${2 * s}v${2 * s}h${-2 * s}Z`,
+    `M${x} ${y - 1.2 * s}L${x + 1.15 * s} ${y + s}H${x - 1.15 * s}Z`, `M${x} ${y - 1.3 * s}L${x + 1.3 * s} ${y}L${x} ${y + 1.3 * s}L${x - 1.3 * s} ${y}Z`,
+    `M${x} ${y + 1.2 * s}L${x + 1.15 * s} ${y - s}H${x - 1.15 * s}Z`];
+  return svg("path", { d: paths[i % paths.length], class: "dot", ...attributes });
+}
+
+// Scales and axes.
+const scale = (low, high, from, to) => (value) => from + ((value - low) / (high - low || 1)) * (to - from);
+function ticks(low, high, count = 5) {
+  const span = high - low || 1, raw = span / count, power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => span / s <= count + 0.01) || power * 10;
+  const result = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-6; k++) result.push(Number((k * step).toPrecision(12)));
+  return result;
+}
+const brief = (value) => signed(String(Number(value.toPrecision(6))));
+const short = (value) => (Math.abs(value) >= 1e6 ? `${brief(value / 1e6)}M` : Math.abs(value) >= 1e4 ? `${brief(value / 1e3)}k` : brief(value));
+function canvas(host, width, height, label) {
+  const drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": label });
+  host.replaceChildren(drawing);
+  return drawing;
+}
+function axes(drawing, box, x, y, xTicks, yTicks, { xLabel, yLabel, xText = short, yText = short } = {}) {
+  for (const t of yTicks) {
+    drawing.append(svg("line", { class: "grid-line", x1: box.left, x2: box.right, y1: y(t), y2: y(t) }),
+      svg("text", { x: box.left - 7, y: y(t) + 4, "text-anchor": "end" }, yText(t)));
+  }
+  for (const t of xTicks) drawing.append(svg("text", { x: x(t), y: box.bottom + 16, "text-anchor": "middle" }, xText(t)));
+  drawing.append(svg("line", { class: "axis-line", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
+  if (xLabel) drawing.append(svg("text", { x: box.right, y: box.bottom + 32, "text-anchor": "end" }, xLabel));
+  if (yLabel) drawing.append(svg("text", { x: box.left - 7, y: box.top - 9, "text-anchor": "start" }, yLabel));
+}
+// On paper a chart is about two thirds as wide: drawn so, its letters stay as large as the text.
+let paper = 1;
+const widthOf = (host, least = 280) => Math.round(Math.max(least, host.clientWidth || 640) * paper);
+
+// Anything with data-tip explains itself under the pointer or the focus.
+const tip = html("div", { id: "tip", role: "status", hidden: true });
+document.body.append(tip);
+function hint(text, x, y) {
+  tip.hidden = !text;
+  if (!text) return;
+  tip.textContent = text;
+  tip.style.left = `${Math.max(4, Math.min(x, innerWidth - tip.offsetWidth - 8))}px`;
+  tip.style.top = `${Math.max(4, y + tip.offsetHeight + 8 > innerHeight ? y - tip.offsetHeight - 26 : y)}px`;
+}
+function explain(event) {
+  const target = event.target.closest ? event.target.closest("[data-tip]") : null;
+  if (!target) return hint("");
+  const around = target.getBoundingClientRect();
+  hint(target.dataset.tip, ...(event.type === "focusin" ? [around.right, around.bottom] : [event.clientX + 14, event.clientY + 16]));
+}
+for (const event of ["pointermove", "focusin"]) document.addEventListener(event, explain);
+for (const event of ["pointerleave", "focusout", "scroll"]) document.addEventListener(event, () => { tip.hidden = true; }, true);
+
+// In a chart that has the focus the arrow keys walk over whatever explains itself, unless the chart has keys of its own.
+document.addEventListener("keydown", (event) => {
+  const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Enter: 0 }[event.key], drawing = event.target;
+  if (move === undefined || event.defaultPrevented || !drawing.matches || !drawing.matches("svg.chart")) return;
+  const marks = all("[data-tip]", drawing), before = marks.findIndex((mark) => mark.classList.contains("pointed"));
+  if (!marks.length) return;
+  event.preventDefault();
+  if (!move) return before >= 0 && marks[before].dispatchEvent(new MouseEvent("click"));
+  if (before >= 0) marks[before].classList.remove("pointed");
+  const mark = marks[before < 0 ? 0 : Math.max(0, Math.min(marks.length - 1, before + move))], around = mark.getBoundingClientRect();
+  mark.classList.add("pointed");
+  hint(mark.dataset.tip, around.right + 4, around.bottom + 4);
+});
+document.addEventListener("focusout", (event) => { if (event.target.matches("svg.chart")) for (const mark of all(".pointed", event.target)) mark.classList.remove("pointed"); });
+
+// Tables leave the page as CSV. A text that a spreadsheet would take for a formula is quoted as text.
+function csv(table) {
+  const cell = (value) => {
+    if (value === null || value === undefined) return "";
+    if (typeof value === "number") return Math.abs(value) > HUGE ? (value > 0 ? "inf" : "-inf") : String(value);
+    const text = /^[=+\-@\t\r]/.test(String(value)) ? `'${value}` : String(value);
+    return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+  };
+  return [table.columns, ...table.rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+}
+function download(name, table) {
+  const link = html("a", { href: URL.createObjectURL(new Blob([csv(table)], { type: "text/csv;charset=utf-8" })), download: `${name.replace(/[^\w.-]+/g, "_")}.csv` });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+const downloadButton = (name, label, table) => html("button", { type: "button", "data-table": label, onclick: () => download(name, table()) }, `${label}.csv`);
+
+// Sorting any table by a column of its records; nothing known sorts last either way.
+function sorted(rows, key, descending) {
+  const sign = descending ? -1 : 1;
+  return [...rows].sort((a, b) => {
+    const [u, v] = [key(a), key(b)];
+    if (u === null || u === undefined) return v === null || v === undefined ? 0 : 1;
+    if (v === null || v === undefined) return -1;
+    return sign * (typeof u === "string" ? u.localeCompare(v) : u - v);
+  });
+}
+
+// Charts draw themselves again when the page changes its width.
+const redraws = [];
+let waiting = 0;
+let lastWidth = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth === lastWidth) return;
+  lastWidth = innerWidth;
+  clearTimeout(waiting);
+  waiting = setTimeout(() => redraws.forEach((redraw) => redraw()), 120);
+});
+addEventListener("beforeprint", () => { paper = 0.64; redraws.forEach((redraw) => redraw()); });
+addEventListener("afterprint", () => { paper = 1; redraws.forEach((redraw) => redraw()); });
+function pressed(buttons, chosen) {
+  for (const button of buttons) button.setAttribute("aria-pressed", String(button === chosen));
+}

@@ -1,0 +1,200 @@
+"""One record for each citable item of a paper: its words, what is measured, what would count, or why nothing can."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import polars
+
+from polarised.errors import ConfigError
+from polarised.study.claims.decisions import LEAST_SEEDS, Kind, Region, above
+from polarised.study.claims.expressions import Expression, Number
+
+if TYPE_CHECKING:
+    from polarised.study.claims.check import Verification
+
+__all__ = ["PAPERS", "TYPES", "Claim", "Law", "Share", "Statistic", "ledger_of"]
+
+# How the ledger names the papers, in its order; the key of each is in references.bib.
+PAPERS = {
+    "be_more_active": ("Be More Active!", "Bonheme2023BeMoreActive"),
+    "polarised_ivae": ("The Polarised Regime of Identifiable VAEs", "Bonheme2023iVAE"),
+    "rtc_vae": ("RTC-VAE", "Cheng2021"),
+    "decomposition": ("Disentangling Disentanglement", "Mathieu2019"),
+    "own": ("Beyond the four papers", ""),
+}
+# By which rules for types a paper's claims are decided: its own, and the library's.
+RULES = {"be_more_active": ("standard", "used"), "polarised_ivae": ("relative", "used")}
+TYPES = ("active", "mixed", "passive", "active_mixed", "active_passive", "mixed_passive", "alive", "used")
+
+
+MOST = above(0.5)
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """An effect with one value a seed, at every strength it has, and the region it must lie in.
+
+    Args:
+        words: What the effect is, in words and with its unit.
+        effect: The expression that gives it.
+        needed: The region the claim needs it in.
+        because: Why the margin is what it is.
+        kind: Whether the mean, the median or the sign of most seeds is tested.
+        strengths: Only strengths in this region count.
+        spread: The usual standard deviation between seeds, in the unit of the effect, where one is known.
+    """
+
+    words: str
+    effect: Expression
+    needed: Region
+    because: str
+    kind: Kind = "mean"
+    strengths: Region | None = None
+    spread: float | None = None
+
+    def numbers(self) -> tuple[Number, ...]:
+        """Return the numbers of the table it needs."""
+        return self.effect.numbers()
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of seeds in which several things hold at once, at every strength or at some.
+
+    Args:
+        words: What holds in a seed, in words.
+        holds: Pairs of an expression and the region it lies in where the thing holds.
+        because: Why the margin is what it is.
+        over: Whether one strength with all of it is enough or every strength needs it.
+        needed: The region of the share; more than half of the seeds unless said otherwise.
+        strengths: Only strengths in this region count.
+    """
+
+    words: str
+    holds: tuple[tuple[Expression, Region], ...]
+    because: str
+    over: Literal["every", "some"] = "every"
+    needed: Region = MOST
+    strengths: Region | None = None
+    kind: Kind = "share"
+
+    def numbers(self) -> tuple[Number, ...]:
+        """Return the numbers of the table it needs."""
+        return tuple(name for expression, _ in self.holds for name in expression.numbers())
+
+
+@dataclass(frozen=True)
+class Law:
+    """What holds or fails on arrays, without training, and the test that keeps watch over it."""
+
+    test: str
+    finding: str
+    word: Literal["confirmed", "refuted"] = "confirmed"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the ledger.
+
+    Args:
+        id: The row's name, as in "BMA-F8c-z".
+        paper: A key of `PAPERS`.
+        place: Where in the paper it stands.
+        quotation: Its words, exactly; "…" stands for words left out.
+        scope: What the paper says it of.
+        statistics: What is measured on trained models; all of them are needed.
+        methods: The methods it is said of; none: every method of a study.
+        except_for: Methods it is not said of.
+        together: Whether all methods of a dataset are looked at as one cloud of models.
+        law: What holds without training, and the test that shows it.
+        follows: The claims it sums up: it holds where all of them do.
+        untestable: Why it cannot be tested here.
+        note: What to know before reading its verdict, and where the paper contradicts itself.
+        least_seeds: The fewest seeds that can decide it.
+    """
+
+    id: str
+    paper: str
+    place: str
+    quotation: tuple[str, ...]
+    scope: str
+    statistics: tuple[Statistic | Share, ...] = ()
+    methods: tuple[str, ...] = ()
+    except_for: tuple[str, ...] = ()
+    together: bool = False
+    law: Law | None = None
+    follows: tuple[str, ...] = ()
+    untestable: str = ""
+    note: str = ""
+    least_seeds: int = LEAST_SEEDS
+    unit: str = "seed"
+
+    def __post_init__(self) -> None:
+        if self.paper not in PAPERS:
+            raise ConfigError(f"expected one of the papers {', '.join(PAPERS)}, claim {self.id} names {self.paper!r}")
+        ways = [bool(self.statistics), self.law is not None, bool(self.follows), bool(self.untestable)]
+        if not any(ways) or (self.untestable and sum(ways) > 1):
+            raise ConfigError(
+                f"expected of claim {self.id} statistics, a law, the claims it follows from, or the one reason why it "
+                f"cannot be tested; got {sum(ways)} of these"
+            )
+
+    def __call__(self, table: polars.DataFrame) -> "Verification":
+        """Return its verdicts on a tidy table of results.
+
+        Args:
+            table: The table, as a study collects it.
+
+        Returns:
+            A verdict for each method and dataset it is said of.
+        """
+        from polarised.study.claims.check import check_claims
+
+        return check_claims(table, [self])
+
+    @property
+    def uses_types(self) -> bool:
+        """Whether its numbers depend on the rule that tells the types of variables."""
+        return any(name.variables in TYPES for statistic in self.statistics for name in statistic.numbers())
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules for types it is decided by: the paper's own and the library's."""
+        return RULES.get(self.paper, ("standard", "used"))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics its statistics need."""
+        return tuple(dict.fromkeys(name.metric for statistic in self.statistics for name in statistic.numbers()))
+
+    @property
+    def statistic(self) -> str:
+        """What is measured, in words."""
+        return "; ".join(f"{one.words}: {one.needed}" for one in self.statistics)
+
+    @property
+    def margin(self) -> str:
+        """Why the margins are what they are."""
+        return "; ".join(dict.fromkeys(one.because for one in self.statistics))
+
+    def concerns(self, method: str) -> bool:
+        """Return whether it is said of a method."""
+        return method not in self.except_for and (not self.methods or method in self.methods)
+
+
+def ledger_of(claims: Iterable[Claim]) -> dict[str, Claim]:
+    """Return claims by their ids.
+
+    Raises:
+        ConfigError: If two have one id, or a claim follows from one that is not there.
+    """
+    found: dict[str, Claim] = {}
+    for claim in claims:
+        if claim.id in found:
+            raise ConfigError(f"expected one claim of each id, {claim.id} is there twice")
+        found[claim.id] = claim
+    for claim in found.values():
+        if missing := [name for name in claim.follows if name not in found]:
+            raise ConfigError(f"expected the claims that {claim.id} follows from, {', '.join(missing)} is not there")
+    return found

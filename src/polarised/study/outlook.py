@@ -1,0 +1,143 @@
+"""The forecast of a run before it is trained, from nothing but its config and some of its images."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from polarised.errors import ConfigError, DataError
+from polarised.regime.forecast import Forecast, forecast
+from polarised.study.config import Run
+from polarised.study.stages import dataset_of
+
+__all__ = ["forecast_run", "forecast_settings", "outlook", "outlook_of_runs"]
+
+# Objectives whose rate has one constant weight, and the setting it is; their further terms are not in the forecast.
+WEIGHTS: dict[str, str | None] = {
+    "ELBO": None,
+    "BetaVAE": "beta",
+    "Decomposition": "beta",
+    "FactorVAE": None,
+    "DIPVAE": None,
+    "SigmaVAE": None,
+}
+# Images that the forecast of a run reads: the leading eigenvalues are then good to a few percent.
+EXAMPLES = 2000
+
+
+def forecast_run(run: Run, *, examples: int = EXAMPLES) -> Forecast:
+    """Return the forecast of a run from its dataset, likelihood, objective and number of latents.
+
+    A decoder variance that is learned, or that of `SigmaVAE`, is taken at its optimum for a linear model.
+
+    Args:
+        run: The run, trained or not.
+        examples: The most images to read.
+
+    Returns:
+        The forecast at the run's own setting.
+
+    Raises:
+        ConfigError: Where there is no forecast for the run's objective, prior or likelihood, with the reason.
+        DataError: Where the data do not fit.
+
+    >>> model = {"likelihood": {"name": "Gaussian", "variance": 0.3}, "latents": 8}
+    >>> run = Run.from_config({"dataset": "linear_gaussian", "model": model, "objective": "ELBO"})
+    >>> forecast_run(run).alive
+    4
+    """
+    settings = forecast_settings(run)
+    learned = settings.pop("learned")
+    dataset = dataset_of(run)
+    images = dataset.images if len(dataset) <= examples else dataset.sample(examples, run.seed).images
+    found = forecast(images, latents=run.model["latents"], seed=run.seed, **settings)
+    return found.at(variance=found.optimal_variance) if learned else found
+
+
+def outlook(run: Run, *, examples: int = EXAMPLES) -> str:
+    """Return what is to be expected of a run in one line, or why that cannot be said.
+
+    Args:
+        run: The run, trained or not.
+        examples: The most images to read.
+
+    Returns:
+        One sentence.
+
+    >>> outlook(Run.from_config({"dataset": "pinwheel", "objective": "AnnealedVAE"}))
+    'No forecast: the objective AnnealedVAE has no constant weight of the rate.'
+    """
+    try:
+        return forecast_run(run, examples=examples).line
+    except (ConfigError, DataError) as error:
+        return f"No forecast: {str(error).rstrip('.')}."
+
+
+def outlook_of_runs(runs: Iterable[Run], *, examples: int = EXAMPLES) -> str:
+    """Return in one line how many of some runs are to be expected to collapse; each dataset is read once.
+
+    Args:
+        runs: The runs, such as those of a study.
+        examples: The most images to read of a dataset.
+
+    Returns:
+        One sentence.
+
+    >>> runs = [Run.from_config({"dataset": "pinwheel", "model": {"likelihood": "Gaussian"}, "objective": "ELBO"})]
+    >>> outlook_of_runs(runs)
+    'Forecast: of 1 runs 1 will collapse.'
+    """
+    words = {
+        "collapse": "will collapse",
+        "clusters": "will collapse without warm-up",
+        "linear": "keep variables alive",
+        "none": "have no forecast",
+    }
+    known: dict[str, Forecast] = {}
+    cases: Counter[str] = Counter()
+    for run in runs:
+        try:
+            settings = forecast_settings(run)
+            # All seeds and strengths of a model see the same spectrum.
+            key = json.dumps([run.dataset, run.model["likelihood"], run.model["latents"]], sort_keys=True)
+            if key not in known:
+                known[key] = forecast_run(run, examples=examples)
+            found = known[key].at(beta=settings["beta"])
+            cases[found.at(variance=found.optimal_variance).case if settings["learned"] else found.case] += 1
+        except (ConfigError, DataError):
+            cases["none"] += 1
+    counted = ", ".join(f"{cases[case]} {said}" for case, said in words.items() if cases[case])
+    return f"Forecast: of {sum(cases.values())} runs {counted}."
+
+
+def forecast_settings(run: Run) -> dict[str, Any]:
+    """Return what `forecast` is to be told of a run, and whether its decoder variance is `learned`.
+
+    Args:
+        run: The run, trained or not.
+
+    Returns:
+        The settings `beta`, `variance` or `likelihood`, and `learned`.
+
+    Raises:
+        ConfigError: Where there is no forecast for the run's objective, prior or likelihood, with the reason.
+
+    >>> forecast_settings(Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}}))
+    {'likelihood': 'bernoulli', 'beta': 4.0, 'learned': False}
+    """
+    objective, prior, likelihood = run.objective, run.model["prior"], run.model["likelihood"]
+    name = objective["name"]
+    if name not in WEIGHTS:
+        raise ConfigError(f"the objective {name} has no constant weight of the rate")
+    if prior["name"] != "StandardNormal":
+        raise ConfigError(f"the prior {prior['name']} is not the standard normal one")
+    key = WEIGHTS[name]
+    beta = 1.0 if key is None else float(objective[key])
+    optimal = name == "SigmaVAE"
+    if likelihood["name"] == "Bernoulli" and not optimal:
+        return {"likelihood": "bernoulli", "beta": beta / float(likelihood["weight"]), "learned": False}
+    if likelihood["name"] == "Gaussian" and likelihood["scale"] in ("fixed", "shared"):
+        learned = optimal or likelihood["scale"] == "shared"
+        return {"beta": beta, "variance": float(likelihood["variance"]), "learned": learned}
+    scale = f" with a {likelihood['scale']} variance" if likelihood["name"] == "Gaussian" else ""
+    raise ConfigError(f"the likelihood {likelihood['name']}{scale} has none with the objective {name}")

@@ -1,0 +1,168 @@
+"""What a study will cost, before anything starts: runs, steps, and core-hours from a short calibration here."""
+
+import functools
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from polarised import registry
+from polarised.study import measures
+from polarised.study.claims import chosen_claims
+from polarised.study.claims.power import Power, decidable
+from polarised.study.config import Run
+from polarised.study.further import further_scores
+from polarised.study.grid import Study
+from polarised.study.outlook import outlook_of_runs
+from polarised.study.stages import dataset_of
+
+__all__ = ["Cost", "Plan", "plan"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What runs of one kind cost on one core of this machine; `longest` is the most steps one of them has."""
+
+    kind: str
+    runs: int
+    steps: int
+    longest: int
+    seconds_per_step: float
+    evaluation_seconds: float
+
+    @property
+    def core_seconds(self) -> float:
+        """The time of all these runs on one core."""
+        return self.steps * self.seconds_per_step + self.runs * self.evaluation_seconds
+
+    @property
+    def longest_seconds(self) -> float:
+        """The time of the longest of these runs."""
+        return self.longest * self.seconds_per_step + self.evaluation_seconds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cost of a study by kind of run, what to expect of its runs, and what its seeds can decide."""
+
+    costs: tuple[Cost, ...]
+    title: str = ""
+    outlook: str = ""
+    powers: tuple[Power, ...] = ()
+
+    @property
+    def runs(self) -> int:
+        """How many runs there are."""
+        return sum(cost.runs for cost in self.costs)
+
+    @property
+    def steps(self) -> int:
+        """How many training steps all runs have together."""
+        return sum(cost.steps for cost in self.costs)
+
+    @property
+    def core_hours(self) -> float:
+        """How long one core of this machine would need."""
+        return sum(cost.core_seconds for cost in self.costs) / 3600
+
+    def days(self, workers: int) -> float:
+        """Return how long `workers` cores like this one would need, in days: at least as long as the longest run.
+
+        >>> cost = Cost("mlp", runs=2, steps=86_400, longest=43_200, seconds_per_step=1, evaluation_seconds=0)
+        >>> two = Plan((cost,))
+        >>> two.days(1), two.days(2), two.days(64)
+        (1.0, 0.5, 0.5)
+        """
+        longest = max((cost.longest_seconds for cost in self.costs), default=0.0)
+        return max(self.core_hours / 24 / workers, longest / 86_400)
+
+
+def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
+    """Count the runs and steps of a study and time a few steps and a small evaluation of every kind of run.
+
+    Kinds differ in dataset, network, objective, batch or how often they are looked at. One thread is used, as the
+    workers of a study do.
+    """
+    import torch
+
+    groups: dict[str, list[Run]] = {}
+    for run in study.runs:
+        groups.setdefault(_kind(run), []).append(run)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        measured = {kind: _calibrated(runs[0], calibration_steps) for kind, runs in groups.items()}
+    finally:
+        torch.set_num_threads(threads)
+    steps = {kind: [run.training.steps for run in runs] for kind, runs in groups.items()}
+    costs = tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items())
+    powers = decidable(chosen_claims(study.claims), study.points)
+    return Plan(costs, study.title, outlook_of_runs(study.runs), powers)
+
+
+def _kind(run: Run) -> str:
+    """Return what the time of a step and of an evaluation depends on, in words."""
+    parts = [run.objective["name"], _spec(run.model["architecture"]), _spec(run.dataset)]
+    if (latents := run.model["latents"]) != 10:
+        parts.append(f"{latents} latents")
+    if (batch := run.training.batch_size) != 64:
+        parts.append(f"batches of {batch}")
+    if run.snapshots.every:
+        parts.append(f"snapshots.every={run.snapshots.every}")
+    return " · ".join(parts)
+
+
+def _spec(part: Mapping[str, Any]) -> str:
+    """Return a part by its name and settings.
+
+    >>> _spec({"name": "mlp", "widths": [128, 128]}), _spec({"name": "dsprites"})
+    ('mlp(widths=[128, 128])', 'dsprites')
+    """
+    settings = ", ".join(f"{key}={value}" for key, value in part.items() if key != "name")
+    return f"{part['name']}({settings})" if settings else str(part["name"])
+
+
+def _calibrated(run: Run, steps: int) -> tuple[float, float]:
+    """Return processor seconds a step and an evaluation, which others on this machine do not lengthen.
+
+    The first steps warm caches and are not counted; a look at the regime is shared among the steps between two.
+    """
+    import warnings
+
+    from polarised.models import build_vae
+    from polarised.training import train
+
+    dataset = dataset_of(run)
+    vae = build_vae(run.model, dataset.shape, dataset.auxiliary_size, run.seed)
+    objective = registry.build("objective", run.objective)
+    brief = functools.partial(
+        train, vae, objective, dataset, batch_size=run.training.batch_size, precision=run.training.precision
+    )
+    clock = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for count in (5, 5, 5 + steps):
+            began = time.process_time()
+            brief(steps=count, progress=False)
+            clock.append(time.process_time() - began)
+    looks = 0.0
+    for hook in measures.snapshot_hooks(run, dataset):
+        hook(0, vae)
+        began = time.process_time()
+        hook(hook.every, vae)
+        looks += (time.process_time() - began) / hook.every
+    share = 10
+    asked = run.evaluation
+    fewer = replace(asked, examples=max(200, asked.examples // share), downstream_test=asked.downstream_test // share)
+    small = replace(run, evaluation=fewer)
+    began = time.process_time()
+    encodings = measures.encode(small, vae, dataset)
+    measures.reconstruction(small, vae, dataset)
+    measures.scores(small, encodings)
+    unseen = measures.encode_unseen(small, vae, dataset) if fewer.unseen else None
+    measures.downstream(small, encodings, unseen)
+    per_example = (time.process_time() - began) / fewer.examples
+    began = time.process_time()
+    further_scores(small, vae, dataset, encodings)
+    further = time.process_time() - began
+    return max(clock[2] - clock[1], 0.0) / steps + looks, per_example * asked.examples + further

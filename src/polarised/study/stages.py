@@ -1,0 +1,320 @@
+"""The spine: one run from config to scores, one statement a stage. Start reading here.
+
+A run directory is named after its config and every stage leaves a file; a stage whose file is there is skipped, so
+the same call after a kill goes on where it stopped, and new measurements on an old run cost no training.
+"""
+
+import functools
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import polars
+import yaml
+
+from polarised import registry
+from polarised._io.files import replacing
+from polarised._io.text import parse_json, read_small
+from polarised.adapters.runs import made_here
+from polarised.cluster import code_here
+from polarised.data.dataset import Dataset
+from polarised.errors import ConfigError, DataError, PolarisedError
+from polarised.regime import Encodings
+from polarised.regime.decoder import DecoderUse
+from polarised.study import measures
+from polarised.study.config import Evaluation, Run, read_config, read_evaluation
+from polarised.study.further import further_scores
+from polarised.study.leases import leased
+from polarised.study.storage import locked, naming_full_disk, recording_failure
+
+if TYPE_CHECKING:
+    from polarised.models import VAE
+
+__all__ = [
+    "Done",
+    "checkpoint_step",
+    "dataset_of",
+    "digest_of",
+    "execute",
+    "finished_at",
+    "is_done",
+    "load_run",
+    "made_here",
+    "measure",
+    "read_done",
+    "write_config",
+]
+
+TIME = "training_time.json"
+VERSION = 2
+LARGEST_HEADER = 1 << 24
+MEASURED = (
+    "encodings.npz",
+    "reconstruction.parquet",
+    "decoder_use.parquet",
+    "regime.parquet",
+    "histograms.npz",
+    "scores.parquet",
+    "downstream.parquet",
+    "further.parquet",
+    "done.json",
+)
+FILES = ("config.yaml", "model.safetensors", "history.parquet", "snapshots.npz", TIME, *MEASURED[:-1])
+
+
+def execute(run: Run, root: str | Path, *, progress: bool = False, command: str | None = None) -> Path:
+    """Train and measure a run in its own directory under `root`; return the directory.
+
+    Idempotent: what is done is not done again, what was interrupted is continued. Another process at work on the
+    same run raises `BusyError`; it would be done twice otherwise.
+    """
+    directory = Path(root) / run.name
+    with naming_full_disk(Path(root)):
+        directory.mkdir(parents=True, exist_ok=True)
+        with (
+            locked(directory),
+            leased(root, run.name, step=lambda: checkpoint_step(directory)),
+            recording_failure(directory),
+        ):
+            write_config(run, directory, command)
+            _stage(directory / "model.safetensors", lambda path: _train(run, directory, path, progress))
+            (directory / "checkpoint.safetensors").unlink(missing_ok=True)
+            measure(run, directory)
+    return directory
+
+
+def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
+    """Measure the model of a directory, stage by stage; `vae` stands in for a model trained elsewhere."""
+    began = time.monotonic()
+
+    def model() -> "VAE":
+        from polarised.models.vae import load_vae
+
+        return load_vae(directory / "model.safetensors") if vae is None else vae
+
+    def encodings() -> Encodings:
+        return Encodings.load(directory / "encodings.npz")
+
+    def decoder() -> DecoderUse:
+        return DecoderUse.of_table(polars.read_parquet(directory / "decoder_use.parquet", glob=False))
+
+    def unseen() -> Encodings | None:
+        return measures.encode_unseen(run, model(), dataset_of(run)) if run.evaluation.unseen else None
+
+    _stage(directory / "encodings.npz", lambda path: measures.encode(run, model(), dataset_of(run)).save(path))
+    _table(directory / "reconstruction.parquet", lambda: measures.reconstruction(run, model(), dataset_of(run)))
+    _table(directory / "decoder_use.parquet", lambda: measures.decoder_of(run, model(), dataset_of(run)))
+    _table(directory / "regime.parquet", lambda: measures.types(run, encodings(), decoder()))
+    _stage(directory / "histograms.npz", lambda path: measures.save_histograms(run, encodings(), path))
+    _table(directory / "scores.parquet", lambda: measures.scores(run, encodings(), decoder()))
+    _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), unseen(), decoder()))
+    if run.evaluation.further:
+        _table(directory / "further.parquet", lambda: further_scores(run, model(), dataset_of(run), encodings()))
+    _stage(directory / "done.json", lambda path: _write_done(run, path, time.monotonic() - began))
+
+
+def load_run(directory: str | Path) -> Run:
+    """Read back the run a directory was made by; code it names is refused (`registry.refuse_code`)."""
+    config = read_config(Path(directory) / "config.yaml")
+    for key in ("made", "version"):
+        config.pop(key, None)
+    registry.refuse_code(config, Path(directory) / "config.yaml")
+    return Run.from_config(config)
+
+
+def is_done(run: Run, root: str | Path) -> bool:
+    """Return whether a run is trained and measured as it asks to be."""
+    return finished_at(run, root) is not None
+
+
+def finished_at(run: Run, root: str | Path) -> float | None:
+    """Return when a run was finished (seconds since 1970), or None while it is not, as it asks to be."""
+    done = read_done(Path(root) / run.name)
+    return None if done is None or done.evaluation != run.evaluation else done.time
+
+
+@dataclass(frozen=True)
+class Done:
+    """What ``done.json`` says of a run: how it was measured, when, how long it took, its files, and by which code.
+
+    Version one of the file has no digests.
+    """
+
+    evaluation: Evaluation
+    time: float
+    seconds: float
+    files: Mapping[str, tuple[int, str]]
+    code: str = ""
+
+
+def read_done(directory: Path) -> Done | None:
+    """Return what a finished run's directory says of itself, or None where it is not finished or cannot be read.
+
+    Args:
+        directory: The run's directory.
+
+    Returns:
+        The checked record.
+    """
+    try:
+        text = read_small(directory / "done.json", largest=1 << 20)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, DataError):
+        return None
+    try:
+        done = parse_json(text, where="done.json")
+        evaluation = _evaluation_of(json.dumps(done.get("evaluation", {})))
+        files = {str(name): (int(size), str(digest)) for name, (size, digest) in done.get("files", {}).items()}
+        if done.get("version", 1) not in (1, VERSION):
+            return None
+        seconds, code = float(done.get("seconds", 0.0)), str(done.get("code", ""))[:64]
+        return Done(evaluation, float(done["time"]), seconds, files, code)
+    except (PolarisedError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        return None
+
+
+# Thousands of runs of a study were measured alike.
+@functools.lru_cache(maxsize=64)
+def _evaluation_of(text: str) -> Evaluation:
+    return read_evaluation(json.loads(text))
+
+
+def checkpoint_step(directory: Path) -> int:
+    """Return the training step that a run's directory has saved: the header of the file is enough.
+
+    Args:
+        directory: The run's directory.
+
+    Returns:
+        The step, 0 where nothing is saved or it cannot be read.
+    """
+    try:
+        with (directory / "checkpoint.safetensors").open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            # The size is the file's word.
+            header = json.loads(file.read(min(size, LARGEST_HEADER)))
+        step = int(json.loads(header["__metadata__"]["polarised"])["step"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return 0
+    return max(0, min(step, 1 << 53))
+
+
+def dataset_of(run: Run, *, to: Literal["train", "measure"] = "measure") -> Dataset:
+    """Build the dataset of a run, with its auxiliary variables where it has some.
+
+    Args:
+        run: The run.
+        to: What the images are for; a run with a `split` trains on one part and is measured on the other.
+
+    Returns:
+        The dataset, or that part of it.
+    """
+    dataset: Dataset = registry.build("dataset", run.dataset)
+    if run.auxiliary is not None:
+        dataset = dataset.with_auxiliary(factors=run.auxiliary or None)
+    if run.training.split is None:
+        return dataset
+    trained, held_out = dataset.split(run.training.split)
+    return trained if to == "train" else held_out
+
+
+def _stage(path: Path, make: Callable[[Path], Any]) -> None:
+    if not path.exists():
+        with replacing(path) as temporary:
+            make(temporary)
+
+
+def _table(path: Path, make: Callable[[], Any]) -> None:
+    _stage(path, lambda temporary: make().write_parquet(temporary))
+
+
+def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
+    from polarised.models import build_vae
+    from polarised.models.vae import save_vae
+    from polarised.training import Settling, train
+
+    dataset = dataset_of(run, to="train")
+    vae = build_vae(run.model, dataset.shape, dataset.auxiliary_size, run.seed)
+    objective = registry.build("objective", run.objective)
+    hooks = measures.snapshot_hooks(run, dataset)
+    settings = {name: value for name, value in asdict(run.training).items() if name != "split"}
+    if run.training.settling is not None:
+        settings["settling"] = Settling(**run.training.settling)
+    history = train(
+        vae, objective, dataset, seed=run.seed, directory=directory, hooks=hooks, progress=progress, **settings
+    )
+    for hook in hooks:
+        hook.save(directory / "snapshots.npz")
+    with replacing(directory / "history.parquet") as temporary:
+        history.table().write_parquet(temporary)
+    if run.training.settling is not None:
+        with replacing(directory / "settling.parquet") as temporary:
+            measures.settling(history).write_parquet(temporary)
+    with replacing(directory / TIME) as temporary:
+        temporary.write_text(json.dumps({"seconds": round(history.seconds, 3)}), encoding="utf-8")
+    save_vae(vae, path, config=run.model, auxiliary_size=dataset.auxiliary_size)
+
+
+def write_config(run: Run, directory: Path, command: str | None = None) -> None:
+    """Write down what a directory holds, and clear away what an earlier attempt or another evaluation left."""
+    # Ours, and those of the library that writes weights.
+    for leftover in (path for pattern in (".*.tmp*", ".tmp*") for path in directory.glob(pattern)):
+        leftover.unlink(missing_ok=True)
+    config = directory / "config.yaml"
+    if config.exists():
+        before = load_run(directory)
+        # Names leave out defaults, so a default that has changed since would go unnoticed otherwise.
+        if before.identity != run.identity:
+            raise ConfigError(
+                f"expected {directory} to hold the run of its name, it was made with other defaults; use another folder"
+            )
+        if before.evaluation != run.evaluation:
+            # In this order a kill in between leaves a run that is not done, and knows it.
+            for name in (*reversed(MEASURED), "config.yaml"):
+                (directory / name).unlink(missing_ok=True)
+    _stage(config, lambda path: _write_made(run, path, command))
+
+
+def _write_made(run: Run, path: Path, command: str | None) -> None:
+    config = {**run.to_config(), "made": made_here(command)}
+    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+
+
+def _write_done(run: Run, path: Path, evaluation: float) -> None:
+    # In a file of its own: the others of a run are the same to the last byte however often it was stopped.
+    training = _training_seconds(path.parent)
+    kept = [file for name in FILES if (file := path.parent / name).is_file()]
+    done = {
+        "version": VERSION,
+        "evaluation": asdict(run.evaluation),
+        "time": time.time(),
+        "seconds": round(training + evaluation, 3),
+        "training_seconds": round(training, 3),
+        "evaluation_seconds": round(evaluation, 3),
+        "code": code_here()["code"],
+        "files": {file.name: (file.stat().st_size, digest_of(file)) for file in kept},
+    }
+    path.write_text(json.dumps(done), encoding="utf-8")
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its digest, in hexadecimal.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _training_seconds(directory: Path) -> float:
+    try:
+        return float(parse_json(read_small(directory / TIME), where=directory / TIME)["seconds"])
+    except (FileNotFoundError, DataError, KeyError, TypeError, ValueError):
+        return 0.0

@@ -1,0 +1,302 @@
+"""What people do with a study: plan it, run it, look at it, go on with it, and train one model of their own.
+
+Every function returns a typed result; the command line prints these results and does nothing else.
+"""
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from polarised._io.files import contained
+from polarised.errors import ConfigError
+from polarised.study.config import Run, overridden, read_config
+from polarised.study.grid import Study, load_study, study_scales
+from polarised.study.outlook import outlook
+from polarised.study.planning import Plan
+from polarised.study.planning import plan as calibrate
+from polarised.study.queue import Shard
+from polarised.study.results import collect
+from polarised.study.runner import RunState, conduct, follow, read_executor, read_models, read_study, run_states
+from polarised.study.stages import execute
+from polarised.study.storage import is_address
+from polarised.study.trained import measure_models
+
+__all__ = ["STATES", "StudyOutcome", "StudyStatus", "plan", "retry", "run", "status", "train"]
+
+State = Literal["done", "running", "waiting", "failed"]
+STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
+
+
+@dataclass(frozen=True)
+class StudyOutcome:
+    """What a study came to.
+
+    Args:
+        folder: The folder or address of the results.
+        total: The runs of the study, or the models that were measured.
+        done: How many are finished, those of earlier calls included.
+        failed: How many failed.
+        results: The tidy table (``results.parquet``), or None where nothing is finished or only a share was done.
+        shard: The share of the runs that was to be done, such as ``2/8``, or None for all.
+    """
+
+    folder: str
+    total: int
+    done: int
+    failed: int
+    results: str | None
+    shard: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as plain JSON types."""
+        return {
+            "folder": self.folder,
+            "total": self.total,
+            "done": self.done,
+            "failed": self.failed,
+            "results": self.results,
+            "shard": self.shard,
+        }
+
+
+@dataclass(frozen=True)
+class StudyStatus:
+    """Where every run of a study stands.
+
+    Args:
+        folder: The folder or address of the study.
+        runs: The state of every run, in the order of the study.
+    """
+
+    folder: str
+    runs: tuple[RunState, ...]
+
+    @property
+    def counts(self) -> dict[State, int]:
+        """How many runs are in each state."""
+        found = Counter(state.state for state in self.runs)
+        return {name: found[name] for name in STATES}
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """The names of the failed runs and why they failed."""
+        return {state.point.run.name: state.reason for state in self.runs if state.state == "failed"}
+
+    def counts_by_method(self) -> dict[str, dict[State, int]]:
+        """Return how many runs of each method are in each state."""
+        methods = dict.fromkeys(str(state.point.labels["method"]) for state in self.runs)
+        own = {name: [each for each in self.runs if str(each.point.labels["method"]) == name] for name in methods}
+        return {name: StudyStatus(self.folder, tuple(states)).counts for name, states in own.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts and the reasons of failures as plain JSON types."""
+        return {**{str(name): count for name, count in self.counts.items()}, "failures": self.failures}
+
+
+def run(
+    name: str | Path,
+    *,
+    scale: str | None = None,
+    settings: Sequence[str] = (),
+    out: str | Path | None = None,
+    executor: str | Mapping[str, Any] = "local",
+    models: str | Path | None = None,
+    shard: str | None = None,
+    jobs: int = 0,
+    progress: bool = True,
+    tell: Callable[[str], None] | None = None,
+) -> StudyOutcome:
+    """Do the runs of a study; the same call after a kill does what is left.
+
+    Args:
+        name: A study that comes with the library, or a YAML file.
+        scale: One of the study's scales; its own choice if None.
+        settings: ``key=value`` for every run, or for an axis (``axes.seed=2``).
+        out: The folder or fsspec address of the results; ``runs/NAME-SCALE`` if None.
+        executor: ``local``, ``ray``, or a mapping with its settings.
+        models: A folder of trained models to measure instead of training any.
+        shard: One share of the runs, such as ``2/8``, for a job of a queue: it is done, nobody else's run is waited
+            for, and the table is left to whoever collects when every share is done.
+        jobs: Models to measure at a time; 0 is one a core. Training takes the executor's own setting.
+        progress: Whether to show how it stands while it runs.
+        tell: Called with a sentence before anything long begins and for each measured model.
+
+    Returns:
+        What the study came to.
+
+    Raises:
+        ConfigError: If the study, its scale, a setting or the executor is wrong.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> run("learning_dynamics", scale="smoke", settings=["training.steps=20"], out=folder, progress=False).failed
+    0
+    """
+    # Trained models are measured as the paper did, not as a scale for small machines would.
+    if models is not None and scale is None and "paper" in study_scales(name):
+        scale = "paper"
+    study = load_study(name, scale=scale, settings=settings)
+    kind = "models" if models is not None else study.scale
+    root = str(out) if out else str(contained("runs", "-".join(filter(None, (study.name, kind))), source=name))
+    if models is not None:
+        return _measure(study, models, root, jobs, tell)
+    share = None if shard is None else Shard.parse(shard)
+    return _conduct(study, root, executor, again=False, progress=progress, tell=tell, share=share)
+
+
+def retry(
+    folder: str | Path,
+    *,
+    executor: str | Mapping[str, Any] | None = None,
+    jobs: int = 0,
+    progress: bool = True,
+    tell: Callable[[str], None] | None = None,
+) -> StudyOutcome:
+    """Do again what failed, and what is left, of a study's folder.
+
+    Args:
+        folder: The folder or address of a study.
+        executor: ``local``, ``ray`` or a mapping with its settings; as it was done if None. The address of a Ray
+            cluster is never taken from the folder.
+        jobs: Models to measure at a time, where the study measures trained models.
+        progress: Whether to show how it stands while it runs.
+        tell: Called with a sentence before anything long begins and for each measured model.
+
+    Returns:
+        What the study came to.
+
+    Raises:
+        DataError: If the folder holds no study.
+    """
+    study, models = read_study(folder), read_models(folder)
+    if models is not None:
+        return _measure(study, models, str(folder), jobs, tell)
+    return _conduct(study, str(folder), executor or read_executor(folder), again=True, progress=progress, tell=tell)
+
+
+def plan(name: str | Path, *, scale: str | None = None, settings: Sequence[str] = ()) -> Plan:
+    """Return what a study will cost, from a short calibration on this machine; nothing is started.
+
+    Args:
+        name: A study that comes with the library, or a YAML file.
+        scale: One of the study's scales; its own choice if None.
+        settings: ``key=value`` for every run or an axis.
+
+    Returns:
+        Runs, steps and core-hours by kind of run.
+
+    Raises:
+        ConfigError: If the study, its scale or a setting is wrong.
+    """
+    return calibrate(load_study(name, scale=scale, settings=settings))
+
+
+def status(folder: str | Path) -> StudyStatus:
+    """Return how far a study is; nothing is written.
+
+    Args:
+        folder: The folder or address of a study.
+
+    Returns:
+        The state of every run.
+
+    Raises:
+        DataError: If the folder holds no study.
+    """
+    return StudyStatus(str(folder), tuple(run_states(read_study(folder).points, folder)))
+
+
+def train(
+    config: str | Path | Mapping[str, Any],
+    *,
+    settings: Sequence[str] = (),
+    out: str | Path = "runs",
+    progress: bool = True,
+    tell: Callable[[str], None] | None = None,
+) -> Path:
+    """Train and measure one model; the same call after a kill goes on where it stopped.
+
+    Args:
+        config: A YAML file of settings, or the settings themselves.
+        settings: ``key=value`` on top of them.
+        out: The folder that holds run directories.
+        progress: Whether to show a progress bar.
+        tell: Called before a training begins with the forecast of the run in one line.
+
+    Returns:
+        The run directory.
+
+    Raises:
+        ConfigError: If a setting does not exist or has a wrong value.
+
+    >>> import tempfile
+    >>> network = {"architecture": {"name": "mlp", "widths": [4]}, "latents": 2, "likelihood": "Gaussian"}
+    >>> config = {"dataset": "pinwheel", "model": network, "training": {"steps": 5}}
+    >>> train(config, out=tempfile.mkdtemp(), progress=False).is_dir()
+    True
+    """
+    read = config if isinstance(config, Mapping) else read_config(Path(config))
+    made = Run.from_config(overridden(dict(read), list(settings)))
+    if tell is not None and not (Path(out) / made.name / "model.safetensors").exists():
+        tell(outlook(made))
+    return execute(made, out, progress=progress)
+
+
+def _conduct(
+    study: Study,
+    root: str,
+    executor: str | Mapping[str, Any],
+    *,
+    again: bool,
+    progress: bool,
+    tell: Callable[[str], None] | None,
+    share: Shard | None = None,
+) -> StudyOutcome:
+    # Hours may lie ahead: whoever did not mean that should see it before, also without a progress bar.
+    if tell is not None:
+        tell(f"{study.title}: {counted(len(study.points), 'run')} into {root}")
+    command = shlex.join(["polarised", *sys.argv[1:]])
+    if share is not None:
+        own = {"name": executor} if isinstance(executor, str) else dict(executor)
+        executor = {**own, "patient": False}
+    steps = conduct(study, root, executor=executor, retry=again, command=command, shard=share)
+    ended = follow(steps, quiet=not progress)
+    done = 0 if ended is None else ended.done + ended.earlier
+    failed = 0 if ended is None else ended.failed
+    total = len(study.points) if share is None else len(share.of(study.points))
+    results = str(collect(root)) if done and share is None else None
+    return StudyOutcome(root, total, done, failed, results, None if share is None else str(share))
+
+
+def _measure(
+    study: Study, models: str | Path, root: str, jobs: int, tell: Callable[[str], None] | None
+) -> StudyOutcome:
+    if is_address(root):
+        raise ConfigError(f"expected a folder of this machine for the results of trained models, got {root}")
+    reasons = []
+    for path, why in measure_models(study, models, root, jobs=jobs or -1):
+        reasons.append(why)
+        if tell is not None:
+            tell(f"failed {path.name}: {why}" if why else f"measured {path.name}")
+    failed = sum(map(bool, reasons))
+    return StudyOutcome(root, len(reasons), len(reasons) - failed, failed, str(collect(root)))
+
+
+def counted(count: int, thing: str) -> str:
+    """Return a count with its noun.
+
+    Args:
+        count: How many.
+        thing: The noun in the singular.
+
+    Returns:
+        Such as "1 run" or "1,500 runs".
+
+    >>> counted(1, "run"), counted(1500, "run")
+    ('1 run', '1,500 runs')
+    """
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

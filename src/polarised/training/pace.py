@@ -1,0 +1,206 @@
+"""How fast a run goes and when it ends: the factor of its learning rate at every step, and whether it has settled."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from polarised.data.dataset import Dataset
+from polarised.errors import ConfigError
+from polarised.models.vae import VAE
+from polarised.objectives.schedules import Length, Schedule, in_steps
+from polarised.training.snapshots import Snapshots
+
+__all__ = ["Pace", "Settling", "check_settling", "has_settled"]
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settling:
+    """Train at a constant rate until the variables stay as they are, then let the rate fall to 0.
+
+    The constant phase takes s steps, at least `least`; the rate then falls along half a cosine over `decay` * s steps.
+    Both together take at most the steps of the run, so that s <= steps / (1 + decay). `has_settled` is the rule.
+
+    Args:
+        least: The fewest steps of the constant phase, a number or a share of the run.
+        every: How often the evaluation batch is looked at, a number of steps or a share of the run.
+        decay: The length of the decay as a share of the constant phase.
+        nats: How much every KL may move, in nats.
+        share: How much every KL may move, as a share of itself; the larger of both holds.
+        examples: The size of the evaluation batch, which is drawn once.
+
+    >>> Settling(least=1000).most(10_000)
+    8000
+    """
+
+    least: Length = 0.2
+    every: Length = 0.01
+    decay: float = 0.25
+    nats: float = 0.02
+    share: float = 0.01
+    examples: int = 500
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        if not (self.decay >= 0 and self.nats >= 0 and self.share >= 0 and self.examples >= 2):
+            raise ConfigError(
+                "expected settling with decay, nats and share of at least 0 and 2 examples or more, got "
+                f"{self.decay}, {self.nats}, {self.share} and {self.examples}"
+            )
+
+    def most(self, steps: int) -> int:
+        """Return the most steps of the constant phase of a run.
+
+        Args:
+            steps: The most steps of the run.
+
+        Returns:
+            The largest s for which s and its decay fit.
+        """
+        most = int(steps / (1 + self.decay))
+        # Rounding the decay up may take one step too many.
+        return most if most + self.fall(most) <= steps else most - 1
+
+    def fall(self, phase: int) -> int:
+        """Return the length of the decay after a constant phase.
+
+        Args:
+            phase: The steps of the constant phase.
+
+        Returns:
+            The steps over which the rate falls.
+        """
+        return round(self.decay * phase)
+
+
+def has_settled(
+    steps: Sequence[int], types: Sequence[Sequence[Any]], kl: ArrayLike, *, nats: float = 0.02, share: float = 0.01
+) -> bool:
+    """Return whether no type has changed and every KL has stayed where it is over the last third of the steps so far.
+
+    |KL_j(t) - KL_j| <= max(nats, share KL_j) for every variable j and every look t from two thirds of the last step
+    on, where KL_j is that of the last look. Fewer than three looks decide nothing.
+
+    Args:
+        steps: The steps that were looked at, in order.
+        types: The types of the variables at each of them.
+        kl: The KL of the variables at each of them, (looks, d), in nats.
+        nats: How much every KL may move, in nats.
+        share: How much every KL may move, as a share of itself.
+
+    Returns:
+        Whether the run has settled at the last step.
+
+    >>> looks, types = [100, 200, 300], [("active",), ("active",), ("active",)]
+    >>> has_settled(looks, types, [[1.0], [2.0], [2.01]])
+    False
+    >>> looks, types = [300, 400, 450, 500], 4 * [("active",)]
+    >>> has_settled(looks, types, [[1.0], [2.0], [2.005], [2.01]])
+    True
+    """
+    recent = [i for i, step in enumerate(steps) if 3 * step >= 2 * steps[-1]]
+    if len(recent) < 3:
+        return False
+    table = np.asarray(kl, dtype=np.float64)[recent]
+    tolerance = np.maximum(nats, share * table[-1])
+    return len({tuple(types[i]) for i in recent}) == 1 and bool((np.abs(table - table[-1]) <= tolerance).all())
+
+
+def check_settling(settling: Settling, schedule: Mapping[str, Any], steps: int) -> None:
+    """Refuse a settling that does not fit into its run.
+
+    Args:
+        settling: When the run ends.
+        schedule: How its learning rate goes, as a complete spec.
+        steps: The most steps of the run.
+
+    Raises:
+        ConfigError: If the schedule has a decay of its own, or the least phase and its decay take more than the run.
+
+    >>> check_settling(Settling(), {"name": "constant"}, 1000)
+    """
+    if schedule["name"] != "constant":
+        raise ConfigError(
+            f"expected the schedule constant with settling, which has a decay of its own, got {schedule['name']}; "
+            "leave one of them out"
+        )
+    least, most = in_steps(settling.least, steps), settling.most(steps)
+    if not 1 <= least <= most:
+        raise ConfigError(
+            f"expected settling.least from 1 to {most}, which {steps} steps leave beside the decay, got "
+            f"{settling.least}; raise steps or lower it"
+        )
+
+
+class Pace:
+    """The learning rate of every step of a run and the step it ends at, both exact after a resume."""
+
+    def __init__(
+        self, schedule: Schedule, settling: Settling | None, dataset: Dataset, *, steps: int, seed: int
+    ) -> None:
+        self._schedule, self._settling, self._steps = schedule, settling, steps
+        self._losses: list[float] = []
+        self._open: Tensor | None = None
+        self._phase = steps if settling is None else settling.most(steps)
+        self.settled_step: int | None = None
+        self._looks: Snapshots | None = None
+        if settling is not None:
+            self._least = in_steps(settling.least, steps)
+            every = max(in_steps(settling.every, steps), 1)
+            self._looks = Snapshots(dataset, every=every, examples=settling.examples, seed=seed)
+            self._looks.timeline.warn = False
+
+    @property
+    def end(self) -> int:
+        """The number of steps the run takes, as far as is known."""
+        return self._phase + (self._settling.fall(self._phase) if self._settling is not None else 0)
+
+    def factor(self, number: int) -> float:
+        """Return what the learning rate is multiplied by at a step, from 0."""
+        if number < self._phase:
+            return self._schedule(number, self._losses)
+        return (1 + math.cos(math.pi * (number - self._phase) / (self.end - self._phase))) / 2
+
+    def take(self, done: int, loss: Tensor, vae: VAE) -> None:
+        """Note the loss of the step that is done, and look at the model where it is time to."""
+        if self._schedule.every:
+            # Summed where it lies: a GPU is asked once a window.
+            loss = loss.detach().double()
+            self._open = loss if self._open is None else self._open + loss
+            if done % self._schedule.every == 0:
+                self._losses.append(float(self._open) / self._schedule.every)
+                self._open = None
+        waiting = self.settled_step is None and done <= self._phase
+        if self._looks is not None and self._settling is not None and waiting and done % self._looks.every == 0:
+            self._looks(done, vae)
+            looks, rule = self._looks.timeline, self._settling
+            kl = looks.state()["kl"]
+            if done >= self._least and has_settled(looks.steps, looks.types, kl, nats=rule.nats, share=rule.share):
+                self.settled_step = self._phase = done
+
+    def state(self) -> Arrays:
+        """Return what a checkpoint must carry."""
+        state: Arrays = {"losses": np.array(self._losses, dtype=np.float64)}
+        if self._open is not None:
+            state["open"] = self._open.cpu().numpy()
+        if self._looks is not None:
+            state |= {f"looks.{name}": value for name, value in self._looks.state().items()}
+            state["settled"] = np.array(self.settled_step or 0)
+        return state
+
+    def restore(self, state: Arrays, device: str) -> None:
+        """Go back to a saved state."""
+        self._losses = state["losses"].tolist() if "losses" in state else []
+        self._open = torch.from_numpy(state["open"]).reshape(()).to(device) if "open" in state else None
+        if self._looks is not None:
+            self._looks.restore({k.removeprefix("looks."): v for k, v in state.items() if k.startswith("looks.")})
+            settled = int(state["settled"].item())
+            if settled:
+                self.settled_step = self._phase = settled

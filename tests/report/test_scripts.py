@@ -1,0 +1,63 @@
+"""The scripts of the pages, run by Node without a browser: what they compute and say comes from the library."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+
+from polarised import registry
+from polarised.diagnosis import Diagnosis
+from polarised.regime.classify import RULES
+from polarised.report import write_report
+from polarised.report.page import ALPHA
+
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="no Node on this machine to run the scripts of the page")
+
+
+def run(page: Path, expression: str) -> dict[str, Any]:
+    command = [str(NODE), str(Path(__file__).with_name("page_in_node.js")), str(page), expression]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_the_page_types_as_the_library_does_at_every_place_of_the_slider(diagnosis: Diagnosis, tmp_path: Path) -> None:
+    page = write_report(diagnosis, tmp_path / "page.html")
+    alphas = [round((place + 1) * ALPHA["step"], 3) for place in range(ALPHA["places"])]
+    for rule in RULES:
+        asked = f"{json.dumps(alphas)}.map((alpha) => typesAt(DATA.models[0], alpha, '{rule}'))"
+        expected = [list(diagnosis.regime.at(alpha, rule=rule).types) for alpha in alphas[::14]]
+        assert run(page, asked)["answer"][::14] == expected
+
+
+def test_titles_and_readings_on_the_page_are_those_of_the_records(diagnosis: Diagnosis, tmp_path: Path) -> None:
+    shown = run(write_report(diagnosis, tmp_path / "page.html"), "null")["shown"]
+    for name in ("total_correlation", "wasserstein_correlation"):
+        output = registry.output(name)
+        assert output.label.lower() in shown["#scores-charts"].lower()
+        assert output.reading in shown["#scores-charts"]
+
+
+def test_a_study_names_the_metric_of_another_package(table: polars.DataFrame, tmp_path: Path) -> None:
+    @registry.register("metric", title="my own score", unit="bits", reading="More is more.", references=("Chen2018",))
+    def own_score(codes: object) -> float:
+        return 0.0
+
+    try:
+        own = table.filter(table["metric"] == "total_correlation").with_columns(metric=polars.lit("own_score"))
+        page = write_report(polars.concat([table, own]), tmp_path / "study.html")
+    finally:
+        del registry._records["metric"]["own_score"]
+    assert "My own score, bits" in run(page, "null")["shown"]["#metric"]
+
+
+def test_infinity_and_nothing_known_reach_the_page(diagnosis: Diagnosis, tmp_path: Path) -> None:
+    page = write_report(diagnosis, tmp_path / "page.html")
+    asked = """JSON.parse('{"a": "inf", "b": "nan", "c": "infinite"}', revive)"""
+    assert run(page, f"Object.values({asked}).map(String)")["answer"] == ["Infinity", "null", "infinite"]

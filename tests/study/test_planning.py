@@ -1,0 +1,69 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polarised.errors import ConfigError
+from polarised.study import measures
+from polarised.study.config import Run
+from polarised.study.grid import load_study
+from polarised.study.planning import Cost, Plan, plan
+from study.workshop import study_config, write_study
+
+
+def test_more_workers_than_runs_do_not_help() -> None:
+    short = Cost("a", runs=3, steps=300, longest=100, seconds_per_step=1.0, evaluation_seconds=20.0)
+    long = Cost("b", runs=1, steps=1000, longest=1000, seconds_per_step=1.0, evaluation_seconds=80.0)
+    both = Plan((short, long))
+    assert both.days(1) * 86_400 == pytest.approx(360 + 1080)
+    assert both.days(2) * 86_400 == both.days(100) * 86_400 == pytest.approx(1080)
+
+
+def test_looks_while_training_are_counted(tmp_path: Path) -> None:
+    config = study_config(runs=1, steps=1000)
+    rare = plan(load_study(write_study(tmp_path / "a.yaml", config)), calibration_steps=20)
+    config["base"]["snapshots"] = {"every": 1, "examples": 2000}
+    often = plan(load_study(write_study(tmp_path / "b.yaml", config)), calibration_steps=20)
+    assert often.costs[0].seconds_per_step > 2 * rare.costs[0].seconds_per_step
+    assert often.costs[0].kind.endswith("snapshots.every=1")
+
+
+def test_networks_of_different_sizes_are_different_kinds(tmp_path: Path) -> None:
+    config = study_config(runs=1, steps=10)
+    config["axes"] |= {"model.architecture.widths": [[8], [16]]}
+    found = plan(load_study(write_study(tmp_path / "a.yaml", config)), calibration_steps=2)
+    assert [("widths=[8]" in cost.kind, "widths=[16]" in cost.kind) for cost in found.costs] == [(1, 0), (0, 1)]
+
+
+def test_inputs_that_predicted_factors_are_tested_on_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, encoded = measures.encode_unseen, []
+
+    def noted(*given: Any) -> Any:
+        encoded.append(encode(*given))
+        return encoded[-1]
+
+    monkeypatch.setattr(measures, "encode_unseen", noted)
+    config = study_config(runs=1, steps=10)
+    for downstream, inputs in ((True, [500]), (False, [])):
+        config["base"]["evaluation"] = {"examples": 200, "downstream": downstream, "downstream_test": 5000}
+        plan(load_study(write_study(tmp_path / "a.yaml", config)), calibration_steps=5)
+        assert [len(each) for each in encoded] == inputs
+        encoded.clear()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"training": {"steps": -1}}, "training.steps of at least 1, got -1"),
+        ({"training": {"batch_size": 1}}, "training.batch_size of at least 2, got 1"),
+        ({"training": {"learning_rate": 0}}, "training.learning_rate above 0, got 0.0"),
+        ({"training": {"learning_rate": float("nan")}}, "training.learning_rate above 0, got nan"),
+        ({"snapshots": {"every": -5}}, "snapshots.every of at least 0, got -5"),
+        ({"evaluation": {"examples": 0}}, "evaluation.examples of at least 2, got 0"),
+    ],
+)
+def test_a_number_without_sense_is_refused_before_a_run_starts(settings: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Run.from_config(settings)

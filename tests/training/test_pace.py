@@ -1,0 +1,231 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from polarised.data import dsprites
+from polarised.errors import ConfigError, TrainingError
+from polarised.models import build_vae
+from polarised.objectives import BetaVAE, FactorVAE
+from polarised.objectives.schedules import constant
+from polarised.training import Settling, has_settled, train
+from polarised.training.pace import Pace
+
+CONFIG = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 4}
+DATA = dsprites(size=32)
+
+SCHEDULES = [
+    {"name": "constant", "warm_up": 6},
+    {"name": "cosine", "warm_up": 0.2, "end": 0.1},
+    {"name": "step", "at": [0.3, 12]},
+    {"name": "plateau", "window": 3, "patience": 1, "threshold": 0.5},
+    {"name": "linear", "length": 0.5},
+    {"name": "cyclical", "cycles": 3},
+]
+
+
+def model(seed=0):
+    return build_vae(CONFIG, DATA.shape, seed=seed)
+
+
+def fit(vae, objective=None, **settings):
+    defaults = {"steps": 20, "batch_size": 8, "learning_rate": 1e-3, "log_every": 5, "progress": False}
+    return train(vae, objective or BetaVAE(beta=2.0), DATA, **(defaults | settings))
+
+
+def agree(first, second):
+    return all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+
+
+class Kill:
+    """A hook that ends the process's run after some steps, without a last checkpoint, as a lost machine does."""
+
+    every = 1
+
+    def __init__(self, at):
+        self.at = at
+
+    def __call__(self, step, vae):
+        if step == self.at:
+            raise ConnectionError("killed")
+
+    def state(self):
+        return {}
+
+    def restore(self, state):
+        pass
+
+
+class Rates:
+    """A hook that notes how far the weights moved at each step."""
+
+    every = 1
+
+    def __init__(self):
+        self.before, self.moves = None, []
+
+    def __call__(self, step, vae):
+        now = torch.cat([p.detach().flatten() for p in vae.parameters()])
+        if self.before is not None:
+            self.moves.append(float((now - self.before).abs().max()))
+        self.before = now
+
+    def state(self):
+        return {}
+
+    def restore(self, state):
+        pass
+
+
+@pytest.mark.parametrize("kill", [1, 5, 7, 14])
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda spec: spec["name"])
+def test_a_killed_run_goes_on_exactly_under_every_schedule(tmp_path, schedule, kill):
+    whole = model()
+    expected = fit(whole, schedule=schedule)
+    with pytest.raises(ConnectionError):
+        fit(model(), schedule=schedule, directory=tmp_path, checkpoint_every=3, hooks=[Kill(kill)])
+    resumed = model(seed=9 if kill > 3 else 0)
+    history = fit(resumed, schedule=schedule, directory=tmp_path, checkpoint_every=3)
+    assert agree(whole, resumed)
+    np.testing.assert_array_equal(history.loss, expected.loss)
+
+
+@pytest.mark.parametrize("ramp", ["cyclical", {"name": "linear", "length": 0.4}])
+def test_a_killed_run_goes_on_exactly_under_every_ramp(tmp_path, ramp):
+    objective, whole, resumed = BetaVAE(beta=4.0, ramp=ramp), model(), model(seed=9)
+    fit(whole, objective)
+    with pytest.raises(ConnectionError):
+        fit(model(), objective, directory=tmp_path, checkpoint_every=3, hooks=[Kill(11)])
+    fit(resumed, objective, directory=tmp_path, checkpoint_every=3)
+    assert agree(whole, resumed)
+
+
+def test_the_constant_schedule_leaves_the_numbers_as_they_were():
+    plain, named = model(), model()
+    fit(plain), fit(named, schedule={"name": "constant", "warm_up": 0})
+    assert agree(plain, named)
+
+
+def test_the_weights_move_as_the_schedule_says():
+    rates = Rates()
+    fit(model(), schedule={"name": "step", "at": [10], "factor": 0.0}, hooks=[rates])
+    assert min(rates.moves[:10]) > 0
+    assert rates.moves[10:] == [0.0] * 10
+
+
+def test_the_critic_follows_the_schedule_too():
+    objective = FactorVAE(critic_layers=1, critic_width=8, critic_learning_rate=0.1)
+    still = fit(model(), objective, schedule={"name": "step", "at": [0], "factor": 0.0}, log_every=1)
+    # A critic that never learns tells nothing apart at the end that it did not tell apart at the beginning.
+    moved = fit(model(), objective, log_every=1)
+    assert still.terms["critic"][0] == moved.terms["critic"][0]
+    assert abs(still.terms["critic"][1:] - moved.terms["critic"][1:]).min() > 0
+
+
+def test_a_checkpoint_of_another_schedule_or_length_is_refused(tmp_path):
+    with pytest.raises(ConnectionError):
+        fit(model(), schedule="cosine", directory=tmp_path, checkpoint_every=3, hooks=[Kill(7)])
+    with pytest.raises(TrainingError, match="differs in schedule"):
+        fit(model(), schedule="step", directory=tmp_path)
+    with pytest.raises(TrainingError, match="differs in steps"):
+        fit(model(), schedule="cosine", steps=40, directory=tmp_path)
+
+
+def looks(*kls):
+    """Looks at every 100 steps at variables of the given KL, types by a threshold."""
+    steps = [100 * (i + 1) for i in range(len(kls))]
+    return steps, [tuple("active" if k > 0.5 else "passive" for k in kl) for kl in kls], np.array(kls)
+
+
+def test_a_variable_that_decays_to_its_place_is_settled_when_the_last_third_stands_still():
+    # KL(t) = 3 + exp(-t / 400): over the last third it moves by exp(-2t / 1200) (1 - exp(-t / 1200)).
+    steps = list(range(50, 5001, 50))
+    kl = 3 + np.exp(-np.array(steps) / 400)[:, None]
+    types = [("active",)] * len(steps)
+    found = next(n for n in range(3, len(steps)) if has_settled(steps[:n], types[:n], kl[:n], nats=0.0, share=0.01))
+    t = steps[found - 1]
+    first = next(step for step in steps if 3 * step >= 2 * t)
+    moved = np.exp(-first / 400) - np.exp(-t / 400)
+    assert moved <= 0.01 * kl[found - 1, 0]
+    earlier = next(step for step in steps if 3 * step >= 2 * (t - 50))
+    assert np.exp(-earlier / 400) - np.exp(-(t - 50) / 400) > 0.01 * kl[found - 2, 0]
+
+
+def test_a_type_that_changed_within_the_last_third_is_not_settled():
+    still = looks([0.495], [0.495], [0.495], [0.495], [0.505], [0.505])
+    assert not has_settled(*still)
+    assert has_settled(*looks([0.495], [0.495], [0.505], [0.505], [0.505], [0.505]))
+
+
+def test_the_larger_of_both_tolerances_holds_and_every_variable_counts():
+    before = [[9.0, 9.0]] * 3
+    assert has_settled(*looks(*before, [5.0, 0.025], [5.045, 0.025], [5.0, 0.01]))
+    assert not has_settled(*looks(*before, [5.0, 0.01], [5.06, 0.01], [5.0, 0.01]))
+    assert not has_settled(*looks(*before, [5.0, 0.01], [5.0, 0.04], [5.0, 0.01]))
+
+
+def test_fewer_than_three_looks_decide_nothing():
+    assert not has_settled(*looks([1.0], [1.0]))
+
+
+@pytest.mark.parametrize("least", [100, 130, 0.6])
+def test_a_model_that_does_not_move_settles_at_the_least_number_of_steps(least):
+    vae = model()
+    history = fit(vae, steps=250, learning_rate=1e-12, settling=Settling(least=least, every=10, decay=0.2, examples=50))
+    settled = round(0.6 * 250) if least == 0.6 else least
+    assert history.settled_step == settled
+    assert history.steps[-1] == settled + round(0.2 * settled)
+
+
+def test_a_model_that_keeps_moving_ends_at_the_most_number_of_steps_and_says_so():
+    history = fit(
+        model(), steps=60, learning_rate=3e-2, settling=Settling(least=10, every=2, decay=0.5, nats=1e-9, share=1e-9)
+    )
+    assert history.settled_step is None
+    assert history.steps[-1] == 60
+
+
+def test_the_rate_is_constant_until_the_model_has_settled_and_then_falls_to_zero():
+    pace = Pace(constant(300), Settling(decay=0.5), DATA, steps=300, seed=0)
+    assert pace.end == 300
+    assert [pace.factor(number) for number in (0, 100, 199, 200)] == [1.0] * 4
+    pace.settled_step = pace._phase = 120
+    assert pace.end == 180
+    fall = [pace.factor(number) for number in range(119, 180)]
+    assert fall[:2] == [1.0, 1.0]
+    assert all(a > b for a, b in pairwise(fall[1:]))
+    assert 0 < fall[-1] < 0.01
+
+
+@pytest.mark.parametrize("kill", [13, 33, 45])
+def test_a_killed_run_settles_at_the_same_step(tmp_path, kill):
+    settling = Settling(least=20, every=5, decay=0.5, nats=0.5, share=0.5, examples=40)
+    whole, resumed = model(), model(seed=9)
+    expected = fit(whole, steps=90, settling=settling)
+    assert expected.settled_step is not None
+    assert kill < expected.steps[-1]
+    with pytest.raises(ConnectionError):
+        fit(model(), steps=90, settling=settling, directory=tmp_path, checkpoint_every=3, hooks=[Kill(kill)])
+    history = fit(resumed, steps=90, settling=settling, directory=tmp_path, checkpoint_every=3)
+    assert agree(whole, resumed)
+    assert history.settled_step == expected.settled_step
+    again = fit(model(seed=3), steps=90, settling=settling, directory=tmp_path)
+    assert again.settled_step == expected.settled_step
+
+
+def test_settling_never_takes_more_than_the_steps():
+    for steps in range(1, 400):
+        for decay in (0.0, 0.1, 0.25, 1 / 3, 1.0):
+            settling = Settling(decay=decay)
+            most = settling.most(steps)
+            assert most + settling.fall(most) <= steps
+
+
+def test_what_does_not_fit_together_is_refused():
+    with pytest.raises(ConfigError, match="decay of its own, got cosine"):
+        fit(model(), schedule="cosine", settling=Settling())
+    with pytest.raises(ConfigError, match=r"settling.least from 1 to 16, which 20 steps leave"):
+        fit(model(), settling=Settling(least=18))
+    with pytest.raises(ConfigError, match="2 examples or more"):
+        Settling(examples=1)
