@@ -228,7 +228,7 @@ def regime_of(directory: str | Path, run: Run, *, rule: Rule = "used", alpha: fl
     directory = Path(directory)
     encodings = Encodings.load(directory / "encodings.npz")
     used = directory / "decoder_use.parquet"
-    decoder = DecoderUse.of_table(polars.read_parquet(used, glob=False)) if used.exists() else None
+    decoder = DecoderUse.of_table(read_table(used)) if used.exists() else None
     alpha = run.evaluation.alpha if alpha is None else alpha
     return classify(encodings, alpha=alpha, rule=rule, decoder=decoder, seed=run.seed)
 

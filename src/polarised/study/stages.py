@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import polars
 import yaml
 
 from polarised import registry
 from polarised._io.files import replacing
+from polarised._io.tables import read_table
 from polarised._io.text import parse_json, read_small
 from polarised.adapters.runs import made_here
 from polarised.cluster import code_here
@@ -111,7 +111,7 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
         return Encodings.load(directory / "encodings.npz")
 
     def decoder() -> DecoderUse:
-        return DecoderUse.of_table(polars.read_parquet(directory / "decoder_use.parquet", glob=False))
+        return DecoderUse.of_table(read_table(directory / "decoder_use.parquet"))
 
     def unseen() -> Encodings | None:
         return measures.encode_unseen(run, model(), dataset_of(run)) if run.evaluation.unseen else None
