@@ -32,7 +32,7 @@ LIMITS = (
     "rules were mended on this bank with seed 0: at first 3 of 25 causes were named wrongly (all stopped after a few",
     "steps) and 4 models not brought back (these, and the digits under the cross-entropy, whose grey values are judged",
     "by a fitted Gaussian since). The twin is made by the same recipe as the first cure, with another seed; it and the",
-    "collapsed models were trained on all inputs, test data included, while a cured model saw 70% of them. Cases of one",
+    "collapsed models were trained on all inputs, test data included, a cured model on 70% of them. Cases of one",
     "dataset that end with the first cure share its training: their scores are one measurement, not many. Networks are",
     "small and have no convolutions; nothing here says how large ones behave.",
 )
