@@ -64,16 +64,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "metrics.downstream",
     ),
     "estimator": ("metrics.estimators",),
-    "adapter": (
-        "adapters.arrays",
-        "adapters.callables",
-        "adapters.native",
-        "adapters.pythae",
-        "adapters.diffusers",
-        "adapters.scvi",
-        "adapters.disentangling_vae",
-        "adapters.disentanglement_lib",
-    ),
+    "adapter": ("adapters.diffusers", "adapters.pythae", "adapters.models"),
     "measure": ("study.measures", "study.further", "study.statements"),
     "executor": ("study.executors",),
     "claim": ("study.claims",),
@@ -107,6 +98,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "prior": (),
     "objective": ("titled_by", "title_given_u", "strength_title", "neutral"),
     "estimator": (),
+    "adapter": ("libraries",),
     "executor": (),
 }
 """What only entries of a kind have; a kind that is not listed takes any.
@@ -115,7 +107,8 @@ A dataset: `images`, `shape` and `factors` (name to size) as published, `licence
 `polarised.data.cache.Source`) and `by_hand` (pictures that serve in place of the first file). A likelihood: the values
 it allows (`support`) and whether it integrates to one over them (`density`). An objective: the setting that completes
 its title (`titled_by`), its title under a prior that knows u (`title_given_u`), what an axis calls its strength
-(`strength_title`), and the settings with which it is the ELBO (`neutral`).
+(`strength_title`), and the settings with which it is the ELBO (`neutral`). An adapter: the packages whose classes it
+knows (`libraries`).
 """
 
 PLUGINS = "polarised.plugins"

@@ -431,6 +431,9 @@ def run_folder(rng: Rng, home: Path, corpus: Path) -> list[Action]:
         if not file.is_file():
             continue
         kind = rng.random()
+        # One that was spoilt before can only be spoilt further.
+        if file.read_bytes() != (base / file.name).read_bytes():
+            kind = 1.0
         if kind < 0.1:
             file.unlink()
         elif file.name == "config.yaml" and kind < 0.8:

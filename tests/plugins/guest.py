@@ -9,6 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from polarised.adapters.callables import Model
 from polarised.data import Dataset, from_arrays
 from polarised.models.architectures import mlp
 from polarised.models.likelihoods import Likelihood
@@ -203,10 +204,26 @@ def guest_study(material):
     yield "guest_figure", guest_figure(material.table)
 
 
-@register("adapter", title="guest's models", summary="a dictionary with the mean", references=(WORK.format("Adapter"),))
-def from_guest(model, *, scale: float = 1.0):
-    """Read codes out of the guest's own format."""
-    from polarised import Encodings
+class GuestModel:
+    """A model of the guest's own kind, which no reader of ours would understand."""
 
-    mean = scale * np.asarray(model["mean"])
-    return Encodings(mean, variance=np.ones_like(mean))
+    def run(self, batch):
+        values = np.asarray(batch, dtype=np.float64).reshape(len(batch), -1)
+        return {"centre": values[:, :3], "precision": np.full((len(batch), 3), 50.0)}
+
+
+@register(
+    "adapter",
+    title="guest's models",
+    summary="a model of the guest's own kind",
+    references=(WORK.format("Adapter"),),
+    libraries=("guest",),
+)
+def guest_adapter(model) -> Model:
+    """Return what is known of a guest's model."""
+
+    def encode(batch):
+        said = model.run(batch)
+        return said["centre"], 1 / said["precision"]
+
+    return Model((encode,), (model,), name="a guest", scale_kind="variance", kind="guest")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.budget import Budget
+from polarised._io.hdf5 import hdf5_array, hdf5_names
 from polarised._io.readers import LARGEST_ROW, Rows, npy_header, npz_member, npz_names, refusing
 from polarised._io.tables import table_about, table_slice
 from polarised.errors import DataError
@@ -61,13 +62,16 @@ class ArrayFile(ABC):
         """Return the length of an array's first axis; a single number has one row."""
         return (*self.shape(name), 1)[0]
 
-    @abstractmethod
     def size(self, name: str) -> int:
-        """Return the bytes of an array without reading it."""
+        """Return the bytes of an array without reading it, of numbers of eight bytes where that is not known."""
+        return 8 * prod(self.shape(name))
 
-    @abstractmethod
     def whole(self, name: str, *, largest: int | None = None) -> Array:
         """Return all of an array, which comes out of the file's budget and may have at most `largest` bytes."""
+        self._check_size(name, largest)
+        self.budget.hold(self.size(name))
+        rows = self.rows(name)
+        return next(self.chunks([name], max(1, rows), max(1, rows)))[name]
 
     @cached_property
     def budget(self) -> Budget:
@@ -228,9 +232,6 @@ class Parquet(ArrayFile):
         first = next(self.chunks([name], 1, min(1, self._about[1])), {}).get(name)
         return (self._about[1], *(() if first is None else first.shape[1:]))
 
-    def size(self, name: str) -> int:
-        return 8 * prod(self.shape(name))
-
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
         wanted = [column for name in names for column in self._columns[name]]
         for start in range(0, length, rows):
@@ -336,27 +337,20 @@ class AnnotatedData(ArrayFile):
     """The moments of q(z|x) that scvi-tools keeps in ``obsm`` of an .h5ad: ``..._qzm`` and ``..._qzv``, or by name."""
 
     @cached_property
-    def _members(self) -> dict[str, Any]:
-        import h5py
-
-        try:
-            file = h5py.File(self.path, "r")
-            held = file.get("obsm", {})
-            arrays = {str(name): held[name] for name in held if isinstance(held[name], h5py.Dataset)}
-        except (OSError, KeyError, RuntimeError) as error:
-            raise DataError(f"expected an .h5ad, could not read {self.path}: {error}") from error
-        return {_latent_name(name): array for name, array in arrays.items()}
+    def _members(self) -> dict[str, Rows]:
+        return {_latent_name(name): hdf5_array(self.path, f"obsm/{name}") for name in hdf5_names(self.path, "obsm")}
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._members)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._members[name].shape)
+        return self._members[name].shape
 
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
-        for start in range(0, length, rows):
-            yield {name: np.asarray(self._members[name][start : min(start + rows, length)]) for name in names}
+        streams = [self._members[name].in_rows(rows) for name in names]
+        for start, *parts in zip(range(0, length, rows), *streams, strict=False):
+            yield {name: part[: length - start] for name, part in zip(names, parts, strict=True)}
 
 
 def _latent_name(name: str) -> str:

@@ -12,7 +12,7 @@ from polarised._io.apart import call_apart
 from polarised._io.budget import MULTIPLE, Budget
 from polarised._io.readers import Rows, refusal
 
-__all__ = ["hdf5_array"]
+__all__ = ["hdf5_array", "hdf5_names"]
 
 KIND = "an HDF5 file"
 LARGEST_CHUNK = 1 << 26
@@ -24,7 +24,7 @@ def hdf5_array(path: Path, name: str) -> Rows:
 
     Args:
         path: The file.
-        name: The array's name at the root of the file.
+        name: The array's name in the file, with the groups it lies in before it.
 
     Returns:
         The array, of which nothing but its description is read yet.
@@ -42,6 +42,34 @@ def hdf5_array(path: Path, name: str) -> Rows:
             yield call_apart(budget, KIND, _rows, str(path), name, start, stop)
 
     return Rows(path, shape, np.dtype(dtype), in_rows)
+
+
+def hdf5_names(path: Path, group: str) -> tuple[str, ...]:
+    """Return the names of the arrays in a group of an HDF5 file.
+
+    Args:
+        path: The file.
+        group: The group's name at the root of the file.
+
+    Returns:
+        The names, nothing where there is no such group.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    names: tuple[str, ...] = call_apart(Budget.of(path), KIND, _names, str(path), group)
+    return names
+
+
+def _names(path: str, group: str) -> tuple[str, ...]:
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        if not isinstance(file.get(group, getlink=True), h5py.HardLink) or not isinstance(file[group], h5py.Group):
+            return ()
+        inside = file[group]
+        own = (name for name in inside if isinstance(inside.get(name, getlink=True), h5py.HardLink))
+        return tuple(str(name) for name in own if isinstance(inside[name], h5py.Dataset))
 
 
 def _about(path: str, name: str) -> tuple[tuple[int, ...], str]:

@@ -85,8 +85,8 @@ def _line(error: Exception) -> str:
 
 def _write_report(error: Exception) -> Path | None:
     """Write what a developer needs into a folder of this user alone; None where that is not possible."""
-    from polarised import __version__
     from polarised._io.files import private_folder
+    from polarised._version import __version__
 
     words = [
         f"polarised {__version__}, Python {platform.python_version()}, {platform.platform()}",

@@ -287,6 +287,7 @@ def doctor(
 def collect(
     folder: Folder,
     rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
     json: Json = False,
 ) -> None:
     """Write the tidy table of what is done so far: results.parquet.
@@ -299,7 +300,7 @@ def collect(
     rules: dict[str | None, Rule | None] = {None: None, "used": "used", "standard": "standard", "relative": "relative"}
     if rule not in rules:
         raise ConfigError(f"expected --rule used, relative or standard, got {rule!r}")
-    path = collected(folder, rule=rules[rule])
+    path = collected(folder, rule=rules[rule], mixed=mixed)
     if json:
         print_json({"results": str(path)})
     else:

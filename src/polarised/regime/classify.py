@@ -345,15 +345,35 @@ class Regime:
         return [j for j, own in enumerate(self.types) if own == kind]
 
 
-# How each rule decides that a variable is used, for tables and pages.
+# How each rule decides that a variable is used, on the screen and on pages.
 OTHER_RULES = {
-    "used": "used, active or mixed",
-    "relative": "relative rule, active or mixed",
-    "standard": "standard rule, active or mixed",
+    "used": "used by the decoder, or not at rest (default)",
+    "relative": "relative rule (posterior variance over the prior's)",
+    "standard": "standard rule (posterior variance)",
     "active_unit": "active units: Var(mean) > 0.01",
     "kl": "KL > 0.01 nats",
-    "factor_vae": "FactorVAE: std(mean) ≥ 0.05",
-    "not_vanished": "DRVI: max |mean| ≥ 0.1",
+    "factor_vae": "FactorVAE: std(mean) >= 0.05",
+    "not_vanished": "DRVI: max |mean| >= 0.1",
+}
+
+
+# What columns of `Regime.table` are called on the screen and on pages, and what they mean.
+COLUMNS = {
+    "variable": ("variable", "index of the latent variable"),
+    "type": ("type", "active: used for every input; passive: not used; mixed: used for some inputs, or weakly for all"),
+    "confidence": ("sure", "how often the type survives other draws of the inputs"),
+    "kl": ("KL, nats", "KL(q(z|x) ‖ p(z)), averaged over inputs"),
+    "ratio_mean": (
+        "ratio",
+        "r, posterior variance / prior variance, mean over inputs (1: the prior's own noise, 0: none)",
+    ),
+    "ratio_variance": ("spread", "variance of the ratio over inputs"),
+    "shift": ("shift", "E[(mean - prior mean)² / prior variance]"),
+    "noise_share": ("noise", "share of the code's variance that is noise, E[variance] / (E[variance] + Var(mean))"),
+    "polarity": ("polarity", "0: alike for every input; 1: each input on or off; of no meaning where passive"),
+    "distance_errors": ("margin", "distance to the nearest change of type, in standard errors"),
+    "decoder_use": ("use", "what the decoder loses, in nats, when the variable is shuffled over inputs"),
+    "why": ("why", "what makes it of this type"),
 }
 
 

@@ -18,7 +18,7 @@ from polarised._io import plain
 from polarised._io.files import replacing
 from polarised.errors import DataError
 from polarised.regime._rules import picture
-from polarised.regime.classify import OTHER_RULES, RULES
+from polarised.regime.classify import COLUMNS, OTHER_RULES, RULES
 from polarised.report import theme
 from polarised.report.drawing import shown_correlations
 from polarised.report.theme import described, strip
@@ -99,6 +99,7 @@ def write_report(
                 "alpha": ALPHA,
                 "metrics": described(name for diagnosis in diagnoses for name in diagnosis.scores["metric"]),
                 "other_rules": OTHER_RULES,
+                "evidence": COLUMNS,
             },
             title=title or " · ".join(str(diagnosis.name) for diagnosis in diagnoses[:4]),
             scripts=MODELS,
@@ -319,7 +320,11 @@ def embedded(data: Any) -> str:
     >>> embedded("</script>") == '"\\\\u003c/script\\\\u003e"'
     True
     """
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        # Numbers of a model whose weights are damaged; the page shows what there is.
+        text = json.dumps(plain(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     # A lone surrogate, as in the name of a file that is not UTF-8, has no encoding.

@@ -109,7 +109,7 @@ def leased(
     Raises:
         BusyError: Somebody else holds it.
     """
-    from polarised import __version__
+    from polarised._version import __version__
 
     now, begun = time.time(), step()
     mine = Lease(secrets.token_hex(8), socket.gethostname(), os.getpid(), __version__, now, now, begun, begun)

@@ -20,6 +20,7 @@ from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.text import parse_json, read_small
 from polarised.adapters.runs import made_here
+from polarised.cluster import code_here
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError, PolarisedError
 from polarised.regime import Encodings
@@ -138,7 +139,7 @@ def finished_at(run: Run, root: str | Path) -> float | None:
 
 @dataclass(frozen=True)
 class Done:
-    """What ``done.json`` says of a run: how it was measured, when, how long it took, and its files' sizes and digests.
+    """What ``done.json`` says of a run: how it was measured, when, how long it took, its files, and by which code.
 
     Version one of the file has no digests.
     """
@@ -147,6 +148,7 @@ class Done:
     time: float
     seconds: float
     files: Mapping[str, tuple[int, str]]
+    code: str = ""
 
 
 def read_done(directory: Path) -> Done | None:
@@ -168,7 +170,8 @@ def read_done(directory: Path) -> Done | None:
         files = {str(name): (int(size), str(digest)) for name, (size, digest) in done.get("files", {}).items()}
         if done.get("version", 1) not in (1, VERSION):
             return None
-        return Done(evaluation, float(done["time"]), float(done.get("seconds", 0.0)), files)
+        seconds, code = float(done.get("seconds", 0.0)), str(done.get("code", ""))[:64]
+        return Done(evaluation, float(done["time"]), seconds, files, code)
     except (PolarisedError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None
 
@@ -291,6 +294,7 @@ def _write_done(run: Run, path: Path, evaluation: float) -> None:
         "seconds": round(training + evaluation, 3),
         "training_seconds": round(training, 3),
         "evaluation_seconds": round(evaluation, 3),
+        "code": code_here()["code"],
         "files": {file.name: (file.stat().st_size, digest_of(file)) for file in kept},
     }
     path.write_text(json.dumps(done), encoding="utf-8")

@@ -12,7 +12,8 @@ from scipy.optimize import minimize
 from scipy.stats import gennorm, norm, t
 
 from polarised.metrics import hoyer, mig, mutual_information, mutual_information_matrix, sap
-from polarised.metrics.estimators import decompose, mss0_weights, mss1_weights, mws_weights
+from polarised.metrics.estimators import decompose
+from polarised.regime.aggregate import importance_weights
 from polarised.theory import entropy_estimate, gaussian_total_correlation, optimal_posterior_covariance
 
 Array = NDArray[np.float64]
@@ -49,7 +50,8 @@ def estimates(
         mean[:, :shut], spread[:, :shut] = 0.0, 1.0
         z = mean + spread * generator.normal(size=mean.shape)
         even, one = np.full((1, batch), 1 / batch), np.ones((1, batch))
-        weights = [mws_weights(batch, SIZE), mss0_weights(batch, SIZE), mss1_weights(batch, SIZE), even, one]
+        own = [importance_weights(batch, SIZE, estimator=name) for name in ("mws", "mss0", "mss1")]
+        weights = [*own, even, one]
         rows.append([part.total_correlation for part in decompose(z, mean, spread**2, weights)])
     return dict(zip(("mws", "mss0", "mss1", "even", "none"), np.array(rows).T, strict=True))
 
