@@ -81,7 +81,7 @@ class StoredRun:
 
     def forecast(self) -> "polars.DataFrame | None":
         """Return the forecast's variables alive over beta, where one was made before training."""
-        return self._table("forecast.parquet")
+        return self._table("forecast.parquet", {})
 
     def snapshots(self) -> "polars.DataFrame | None":
         """Return the types while it trained, where they were looked at."""
