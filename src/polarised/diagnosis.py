@@ -117,7 +117,12 @@ class Diagnosis:
     def table(self, *, theory: bool = False) -> "polars.DataFrame":
         """Return a row for each variable: type and every piece of evidence, with its group where there are several.
 
-        With `theory` also what the papers' definitions, propositions and theorems say of it, see `theory.statements`.
+        Args:
+            theory: Whether to add what the papers' definitions, propositions and theorems say of each, see
+                `theory.statements`.
+
+        Returns:
+            The table.
         """
         import polars
 
