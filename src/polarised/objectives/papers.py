@@ -336,8 +336,8 @@ class RTCVAE(Objective):
     An unused variable rests at s = 1 / (1/s_p + 2 eta), s_p the prior's variance: the root of the derivative of
     (s/s_p - log s)/2 + eta s. The total correlation is flat in it.
     Equation 6 of the paper prints the ratio without its logarithm; this is with. The critic is trained as that of
-    `FactorVAE`, with its frozen halves, but has 5 hidden layers of 1000 units, as in the paper's
-    appendix, where FactorVAE has 6.
+    `FactorVAE`, with its frozen halves, but has 5 hidden layers of 1000 units and an output, the
+    paper's "6 layers" as its code has them; FactorVAE has 6 hidden ones.
 
     Args:
         beta: The weight of the total correlation.
