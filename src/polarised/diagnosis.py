@@ -23,7 +23,7 @@ from polarised.adapters.runs import made_here, open_run
 from polarised.adapters.targets import Target, open_target, paths_of, unused_settings
 from polarised.bibliography import bibtex
 from polarised.errors import ConfigError, DataError, PolarisedError, suggesting_keywords
-from polarised.metrics.evaluation import compare, without_passive_by_standard
+from polarised.metrics.evaluation import MOST_BINNED, compare, without_passive_by_standard
 from polarised.random import stream
 from polarised.regime.advice import advice, headline
 from polarised.regime.classify import Regime, Rule, other_rules, sensitivity
@@ -421,6 +421,8 @@ def build_diagnosis(
     scores = _scores(found, regime, draws)
     wide = len(regime.types) > WHOLE
     remarks = list(found.remarks)
+    if MOST_BINNED < len(regime.types) <= WHOLE:
+        remarks.append(f"Mutual information was measured among {MOST_BINNED} of the {len(regime.types):,} variables.")
     if wide:
         compared = len(totals.compared)
         remarks.append(f"Redundancy was measured among {compared:,} of the {len(regime.types):,} variables.")

@@ -73,7 +73,7 @@ def as_variance(values: Array, scale_kind: ScaleKind, *, trust_scale: bool = Fal
             f"a {scale_kind} is never negative, but this one falls to {lowest:.4g}: is it the log-variance (or "
             "log_std)? Say so with scale_kind='log_variance' or 'log_std'"
         )
-    if scale_kind in ("log_variance", "log_std") and not trust_scale and lowest >= 0:
+    if scale_kind in ("log_variance", "log_std") and not trust_scale and lowest >= 0 and values.max() > 0:
         other = scale_kind.removeprefix("log_")
         raise DataError(
             f"this {scale_kind} is never below zero (average {average:.3g}), so no variable would be narrower than its "
