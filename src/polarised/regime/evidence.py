@@ -253,7 +253,14 @@ class Evidence:
         return self._pooled(weights)
 
     def columns(self, chosen: slice) -> Self:
-        """Return the evidence on consecutive variables alone, without their covariance."""
+        """Return the evidence on consecutive variables alone, without their covariance.
+
+        Args:
+            chosen: Consecutive variables.
+
+        Returns:
+            The evidence on these alone.
+        """
         part = type(self)()
         part._start(len(range(*chosen.indices(self.latents or 0))))
         part._counts, part.inputs = self._counts, self.inputs
