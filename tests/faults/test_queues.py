@@ -1,4 +1,4 @@
-"""Jobs of a queue: shares of a study, ends that were asked for, owners that vanished; nothing lost, nothing done twice."""
+"""Jobs of a queue: shares of a study, ends that were asked for, owners that vanished: nothing lost or done twice."""
 
 import json
 import os
@@ -111,6 +111,7 @@ def test_looking_at_a_study_writes_nothing(tmp_path: Path) -> None:
 def test_the_owner_of_a_run_is_shown_while_it_works(tmp_path: Path) -> None:
     config = study_config(runs=1, steps=4)
     config["base"]["objective"] = {"name": "BetaVAE"}
+    config["axes"] = {"seed": 1}
     study = load_study(write_study(tmp_path / "s.yaml", config))
     root = tmp_path / "study"
     enrol(study, root)

@@ -9,6 +9,7 @@ import polars
 import pytest
 from polars.testing import assert_frame_equal
 
+from polarised.cluster import Node
 from polarised.errors import ConfigError
 from polarised.study.config import Run
 from polarised.study.executors import Event, local, ray
@@ -90,6 +91,9 @@ def test_stopping_early_saves_what_is_running(tmp_path: Path) -> None:
 class Cluster:
     """What the executor asks of Ray, doing nothing: it counts the tasks in flight."""
 
+    def nodes(self) -> list[dict[str, object]]:
+        return [{"Alive": True, "NodeID": "a", "Resources": {"CPU": 8.0, "GPU": 8.0}}]
+
     exceptions = SimpleNamespace(RayError=RuntimeError)
 
     def __init__(self) -> None:
@@ -124,9 +128,10 @@ def test_what_ray_says_of_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.
     cluster = Failing()
     cluster.exceptions = exceptions
     monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(cluster))
+    monkeypatch.setattr("polarised.study.executors.check_nodes", lambda _: [Node("a", "here")])
     runs = [Run.from_config({"seed": seed}) for seed in range(2)]
     first, second = ray(runs, str(tmp_path))
-    assert first.reason == "its worker process was killed 3 times; is there enough memory?"
+    assert first.reason == "its worker process or node was lost, 3 times; is there enough memory?"
     assert "no module named polarised there" in second.reason
     assert "no module named" in (tmp_path / runs[1].name / "failed.txt").read_text()
 
@@ -135,10 +140,44 @@ def test_what_ray_says_of_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.
 def test_ray_is_asked_for_what_was_asked_of_us(monkeypatch: pytest.MonkeyPatch, jobs: int, most: int) -> None:
     cluster = Cluster()
     monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(cluster))
-    runs = [Run.from_config({"seed": seed}) for seed in range(5)]
+    monkeypatch.setattr("polarised.study.executors.check_nodes", lambda _: [Node("a", "here")])
+    runs = [Run.from_config({"seed": seed, "training": {"device": "cuda"}}) for seed in range(5)]
     events = list(ray(runs, "nowhere", jobs=jobs, num_cpus=2, num_gpus=0.25))
     assert [event.state for event in events] == ["done"] * 5
     assert cluster.most == most
     assert cluster.options == {"num_cpus": 2, "num_gpus": 0.25, "max_retries": 2}
     with pytest.raises(ConfigError, match="num_gpus from 0"):
         list(ray(runs, "nowhere", num_gpus=-1))
+
+
+def test_nodes_with_other_code_get_no_runs_and_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(cluster))
+    nodes = [Node("a", "good"), Node("b", "old", "its polarised is 0.0, here it is 0.1"), Node("c", "other")]
+    monkeypatch.setattr("polarised.study.executors.check_nodes", lambda _: nodes)
+    runs = [Run.from_config({})]
+    with pytest.warns(UserWarning, match="the node old gets no runs: its polarised is 0.0"):
+        assert len(list(ray(runs, "nowhere"))) == 1
+    assert cluster.options["label_selector"] == {"ray.io/node-id": "in(a,c)"}
+    list(ray(runs, "nowhere", mixed=True))
+    assert "label_selector" not in cluster.options
+    monkeypatch.setattr("polarised.study.executors.check_nodes", lambda _: nodes[1:2])
+    with pytest.warns(UserWarning, match="gets no runs"), pytest.raises(ConfigError, match="none of 1 can"):
+        list(ray(runs, "nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "words"),
+    [
+        ({"num_cpus": 9}, "cpu", "9 processors and 0 GPUs, the largest of 1 has 8 and 8"),
+        ({"num_gpus": 9}, "cuda", "1 processors and 9 GPUs"),
+        ({"num_gpus": 1}, "cpu", "set training.device to cuda"),
+        ({}, "cuda", "expected GPUs for runs that train on cuda"),
+    ],
+)
+def test_what_no_node_can_do_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, float], device: str, words: str
+) -> None:
+    monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(Cluster()))
+    with pytest.raises(ConfigError, match=words):
+        list(ray([Run.from_config({"training": {"device": device}})], "nowhere", **asked))

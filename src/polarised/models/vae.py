@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from polarised import registry
 from polarised._io.files import replacing
+from polarised._io.text import parse_json
 from polarised.errors import ConfigError, DataError
 from polarised.models.likelihoods import Likelihood
 from polarised.models.networks import Decoder, Encoder, seeded_weights
@@ -19,6 +20,9 @@ from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import Prior
 
 __all__ = ["VAE", "build_vae", "load_vae", "save_vae"]
+
+# A real one has about two thousand characters; thousands of layers would take minutes to build.
+LARGEST_HEADER = 1 << 14
 
 
 class VAE(nn.Module):
@@ -163,6 +167,20 @@ def save_vae(vae: VAE, path: str | Path, *, config: Mapping[str, Any], auxiliary
     return path
 
 
+def _checked_header(text: str, path: Path) -> dict[str, Any]:
+    """Return what a model file says of its network, where that is of a sensible size and kind."""
+    header = parse_json(text[: LARGEST_HEADER + 1], where=path) if len(text) <= LARGEST_HEADER else None
+    if not isinstance(header, dict) or not isinstance(header.get("config"), dict):
+        raise DataError(f"expected a model saved by polarised, {path} says nothing of its network, or far too much")
+    shape, auxiliary = header.get("shape"), header.get("auxiliary_size")
+    sizes = shape if isinstance(shape, list) else []
+    if not 1 <= len(sizes) <= 4 or not all(type(size) is int and 1 <= size <= 1 << 20 for size in sizes):
+        raise DataError(f"expected the shape of an image in {path}, got {shape!r}; the file is damaged")
+    if type(auxiliary) is not int or not 0 <= auxiliary <= 1 << 20:
+        raise DataError(f"expected the size of the auxiliary variables in {path}, got {auxiliary!r}; it is damaged")
+    return header
+
+
 def load_vae(path: str | Path) -> VAE:
     """Read back a model written by `save_vae`, ready to encode; code it names is refused (`registry.refuse_code`).
 
@@ -180,7 +198,7 @@ def load_vae(path: str | Path) -> VAE:
         raise DataError(f"expected a trained model, {path} does not exist; let its run finish first")
     try:
         with safe_open(path, framework="pt") as archive:
-            header = json.loads((archive.metadata() or {})["polarised"])
+            header = _checked_header((archive.metadata() or {})["polarised"], path)
             registry.refuse_code(header, path)
             weights = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
         network = header["config"], tuple(header["shape"]), header["auxiliary_size"]

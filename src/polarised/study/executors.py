@@ -12,6 +12,7 @@ import signal
 import tempfile
 import threading
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from polarised._io.files import private_folder
-from polarised.cluster import ray_cluster
+from polarised.cluster import check_nodes, check_request, ray_cluster
 from polarised.errors import ConfigError
 from polarised.registry import register
 from polarised.study.config import Run
@@ -144,11 +145,14 @@ def ray(
     jobs: int = 0,
     num_cpus: float = 1.0,
     num_gpus: float = 0.0,
+    memory: float = 0.0,
     attempts: int = 3,
+    mixed: bool = False,
 ) -> Iterator[Event]:
     """Do the runs as plain Ray tasks, on the cluster at `address` or on one started here.
 
-    Ray does as many at a time as it has room for, and itself starts a task again whose worker or node was lost.
+    Ray does as many at a time as it has room for, and itself starts a task again whose worker or node was lost. Before
+    the first run every node is asked for its versions and its code.
 
     Args:
         runs: The runs to do.
@@ -158,13 +162,15 @@ def ray(
         jobs: How many run at a time at most; 0 for no limit.
         num_cpus: Cores that a run takes.
         num_gpus: Graphics cards that a run takes.
+        memory: Gigabytes that a run takes; 0 where that is not said.
         attempts: How often a run is started before it counts as failed.
+        mixed: Whether nodes with other code, or without polarised, get runs too; otherwise they are named.
 
     Yields:
         What happens to the runs, as it happens.
 
     Raises:
-        ConfigError: If a number is out of range, or the cluster does not answer.
+        ConfigError: If a number is out of range, no node can do a run, or the cluster does not answer.
         DiskFullError: If the disk is full.
     """
     if jobs < 0 or attempts < 1 or num_cpus < 0 or num_gpus < 0:
@@ -172,9 +178,16 @@ def ray(
             "expected jobs, num_cpus and num_gpus from 0 and attempts from 1, got "
             f"{jobs}, {num_cpus:g}, {num_gpus:g} and {attempts}"
         )
+    _check_devices(runs, num_gpus)
     with ray_cluster(address) as cluster:
+        check_request(cluster, num_cpus=num_cpus, num_gpus=num_gpus)
         # The package travels by import, not by value: every node needs polarised installed.
-        task = cluster.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=attempts - 1)(_work)
+        options: dict[str, Any] = {"num_cpus": num_cpus, "num_gpus": num_gpus, "max_retries": attempts - 1}
+        if memory:
+            options["memory"] = int(memory * (1 << 30))
+        if not mixed and (places := _fit_nodes(cluster)):
+            options["label_selector"] = places
+        task = cluster.remote(**options)(_work)
         waiting, losses = deque(runs), Counter[str]()
         at_work: dict[Any, Run] = {}
         try:
@@ -192,6 +205,9 @@ def ray(
                     except (cluster.exceptions.WorkerCrashedError, cluster.exceptions.NodeDiedError):
                         losses[run.name] = attempts
                         outcome = _lost(run, root, losses, attempts, "its worker process or node was lost")
+                    except cluster.exceptions.OutOfMemoryError:
+                        losses[run.name] = attempts
+                        outcome = _lost(run, root, losses, attempts, "it ran over the memory of its node")
                     except cluster.exceptions.RayError as error:
                         outcome = _given_up(run, root, f"Ray could not do it: {_told(error)}")
                     if outcome.state == "full":
@@ -201,6 +217,33 @@ def ray(
                     yield Event(outcome.state, run, outcome.reason, outcome.seconds)
         finally:
             _stop(cluster, list(at_work))
+
+
+def _check_devices(runs: Sequence[Run], num_gpus: float) -> None:
+    """Refuse GPUs that nobody would use, and devices that nobody would get."""
+    devices = {run.training.device.partition(":")[0] for run in runs}
+    if "cuda" in devices and not num_gpus:
+        raise ConfigError("expected GPUs for runs that train on cuda, got num_gpus 0; ask for one, or train on cpu")
+    if num_gpus and "cuda" not in devices:
+        raise ConfigError(
+            f"expected runs that train on cuda with {num_gpus:g} GPUs each, got {', '.join(sorted(devices))}; set "
+            "training.device to cuda, or ask for none"
+        )
+
+
+def _fit_nodes(cluster: Any) -> dict[str, str]:
+    """Return the label that keeps tasks on nodes with our code: nothing where all have it; the others are named."""
+    nodes = check_nodes(cluster)
+    unfit = [node for node in nodes if node.problem]
+    for node in unfit:
+        warnings.warn(f"the node {node.host} gets no runs: {node.problem}", stacklevel=2)
+    if len(unfit) == len(nodes):
+        raise ConfigError(
+            f"expected at least one node that can do the runs, none of {len(nodes)} can; the first says: "
+            f"{unfit[0].problem if unfit else 'nothing'}"
+        )
+    fit = ",".join(node.id for node in nodes if not node.problem)
+    return {"ray.io/node-id": f"in({fit})"} if unfit else {}
 
 
 def _stop(cluster: Any, references: list[Any]) -> None:
@@ -220,8 +263,6 @@ def _work(config: dict[str, Any], root: str, command: str) -> Outcome:
 
 
 def _do(config: dict[str, Any], root: str, command: str) -> Outcome:
-    import warnings
-
     import torch
 
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))

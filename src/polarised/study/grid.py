@@ -29,6 +29,7 @@ from polarised.study.config import Run, labels_of, overridden, read_config
 
 __all__ = ["Point", "Study", "load_study", "study_claims", "study_names", "study_scales", "titled"]
 
+MOST_RUNS = 100_000
 KEYS = ("name", "about", "references", "base", "axes", "scales", "default_scale", "rule", "claims")
 
 
@@ -110,7 +111,9 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
     config = overridden(config, of_axes)
     base = config.get("base", {})
     points, names = [], set()
-    for labels, changes in _expanded(config.get("axes", {})):
+    for count, (labels, changes) in enumerate(_expanded(config.get("axes", {}))):
+        if count >= MOST_RUNS:
+            raise ConfigError(f"expected at most {MOST_RUNS:,} runs in {name}, its axes give more; split the study")
         made = base
         for change in changes:
             made = _merged(made, change)
@@ -145,6 +148,12 @@ def study_claims(name: str | Path) -> tuple[Any, ...]:
 
 def study_scales(name: str | Path) -> tuple[str, ...]:
     """Return the scales a study has.
+
+    Args:
+        name: A study that comes with the library, or a YAML file.
+
+    Returns:
+        The names of its scales.
 
     >>> study_scales("be_more_active")
     ('paper', 'small', 'laptop', 'smoke')
@@ -206,6 +215,8 @@ def _expanded(axes: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]
 
 def _values(name: str, values: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     if isinstance(values, int) and not isinstance(values, bool) and values > 0:
+        if values > MOST_RUNS:
+            raise ConfigError(f"expected at most {MOST_RUNS:,} values of the axis {name!r}, got {str(values)[:30]}")
         values = list(range(values))
     if isinstance(values, list):
         values = {name: values}

@@ -1,5 +1,6 @@
 """Run directories → one tidy table: a row a number, the same columns whatever the study."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from polarised.regime.classify import Rule
 from polarised.study.grid import Point
 from polarised.study.measures import SCORE_COLUMNS, dynamics_of
 from polarised.study.runner import read_study
-from polarised.study.stages import is_done
+from polarised.study.stages import read_done
 from polarised.study.storage import at_hand, is_address, naming_full_disk
 
 __all__ = [
@@ -49,16 +50,25 @@ AT_ONCE = 1000
 LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.safetensors")
 
 
-def collect(root: str | Path, *, rule: Rule | None = None) -> Path:
+def collect(root: str | Path, *, rule: Rule | None = None, mixed: bool = False) -> Path:
     """Write ``results.parquet`` in a study's folder from the runs that are done; return its path.
 
     Columns: run, seed, method, strength, dataset, representation, variables, metric, value, one for every further
     axis, and `variable` where runs were watched while they trained: the numbers of single variables. `rule` says by
-    which rule variables have their types; by default the one the study names.
+    which rule variables have their types; by default the one the study names. Runs made by different code are refused
+    unless `mixed`.
+
+    Args:
+        root: The folder or address of a study.
+        rule: The rule of the types; the study's own if None.
+        mixed: Whether runs made by different code may stand in one table.
+
+    Returns:
+        The table that was written.
     """
     study = read_study(root)
     with at_hand(root, without=LARGE) as folder:
-        table = results_of(study.points, folder, rule=rule or study.rule, named=root)
+        table = results_of(study.points, folder, rule=rule or study.rule, named=root, mixed=mixed)
     if is_address(root):
         path = Path(f"results-{str(root).rstrip('/').rpartition('/')[2]}.parquet")
     else:
@@ -69,13 +79,27 @@ def collect(root: str | Path, *, rule: Rule | None = None) -> Path:
 
 
 def results_of(
-    points: Sequence[Point], root: str | Path, *, rule: Rule | None = "used", named: str | Path | None = None
+    points: Sequence[Point],
+    root: str | Path,
+    *,
+    rule: Rule | None = "used",
+    named: str | Path | None = None,
+    mixed: bool = False,
 ) -> polars.DataFrame:
     """Return the tidy table of the runs that are done; `named` is what an error calls the folder.
 
-    `rule` is the one by which variables have their types; None keeps all, with a column `rule`.
+    `rule` is the one by which variables have their types; None keeps all, with a column `rule`. Runs made by different
+    code are refused unless `mixed`: their difference would be taken for the method's.
     """
-    done = [point for point in points if is_done(point.run, root)]
+    found = [(point, read_done(Path(root) / point.run.name)) for point in points]
+    done = [point for point, about in found if about is not None and about.evaluation == point.run.evaluation]
+    codes = Counter(about.code for _, about in found if about is not None and about.code)
+    if len(codes) > 1 and not mixed:
+        counts = ", ".join(f"{count} by {code}" for code, count in codes.most_common(5))
+        raise DataError(
+            f"expected runs of one version of the code in {named or root}, got {counts}; do them again with one, or "
+            "say that a mixed table is meant (mixed)"
+        )
     if not done:
         place = named or root
         raise DataError(f"expected finished runs in {place}, there is none yet; see polarised study status {place}")

@@ -123,7 +123,7 @@ class GaussianMixture(Prior):
         sizes = {latents} if means is None else {len(mean) for mean in means}
         if sizes != {latents} or {len(variances), len(shares)} != {count} or not min(*variances, *shares) > 0:
             raise ConfigError(
-                f"GaussianMixture needs means of {latents} numbers each, one a latent, and a positive variance and "
+                f"GaussianMixture needs means of {latents} numbers, one for each latent, and a positive variance and "
                 f"weight for each of them, got variance {variance}, weights {weights} and means {means}"
             )
         self.variances, self.compatibility = variances, compatibility
@@ -166,6 +166,11 @@ class GaussianMixture(Prior):
         mean = (weights * self.means).sum(0)
         variance = (weights * (variances + (self.means - mean) ** 2)).sum(0)
         return mean.expand(n, -1), variance.expand(n, -1)
+
+    def rest_variance(self, n: int) -> Tensor:
+        # One Gaussian cannot match several places: it settles on the heaviest component, the narrowest of equal ones.
+        heaviest = max(zip(self.weights, (-variance for variance in self.variances), strict=True))
+        return torch.full((n, self.latents), -heaviest[1]).to(self.means)
 
     def kept(self, keep: list[int]) -> "GaussianMixture":
         means = tuple(tuple(row) for row in self.means[:, keep].tolist())
