@@ -382,8 +382,8 @@ def from_arrays(
             f"expected encodings that fit in memory, {path} has {shape}; read some with examples=, "
             "or let polarised.diagnose read the file in chunks"
         )
-    wanted = shape[0] if examples is None else min(examples, shape[0])
-    file.budget.hold(16 * wanted * prod(shape[1:]))
+    inputs = shape[0] if shape else 1
+    file.budget.hold(16 * (inputs if examples is None else min(examples, inputs)) * prod(shape[1:]))
     settings = {"scale_kind": scale_kind, "examples": examples, "axis": axis, "trust_scale": trust_scale}
     return gather(list(chunks_of_file(path, **settings)), file.factor_names)  # type: ignore[arg-type]
 
