@@ -56,8 +56,7 @@ def test_two_jobs_of_which_one_is_killed_do_a_study_as_one_does(tmp_path: Path) 
     again = start(file, tmp_path / "study", "--shard", "1/2", "--jobs", "1")
     said = (tmp_path / "said.txt").read_text
     assert [jobs[1].wait(timeout=300), again.wait(timeout=300)] == [0, 0], said()
-    study = read_study(tmp_path / "study")
-    assert all(is_done(run, tmp_path / "study") for run in study.runs), said()
+    assert all(is_done(run, tmp_path / "study") for run in load_study(file).runs), said()
     assert not list((tmp_path / "study").glob(f"*/{LEASE}"))
     # Of every run every step was taken; only those since the last checkpoint of the killed one twice.
     taken = notes(tmp_path / "notes.txt")

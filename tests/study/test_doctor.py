@@ -33,7 +33,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in ("done.json", ".lock") and not path.name.endswith(".damaged")
+        if path.is_file()
+        and path.name not in ("done.json", "training_time.json", ".lock")
+        and not path.name.endswith(".damaged")
     }
 
 

@@ -254,7 +254,8 @@ class Parquet(ArrayFile):
                 raise DataError(f"expected lists of one length, column {columns[0]} of {self.path}: {error}") from error
         if not all(frame.schema[column].is_numeric() for column in columns):
             raise DataError(f"expected numbers in the columns {', '.join(columns)[:300]} of {self.path}")
-        array = frame.select(columns).to_numpy()
+        with refusing(self.path, f"numbers in the columns {', '.join(columns)[:300]}"):
+            array = frame.select(columns).to_numpy()
         # Empty cells of whole numbers, and numbers of other kinds, come as objects.
         if array.dtype.kind not in "fiub":
             named = ", ".join(columns)[:300]

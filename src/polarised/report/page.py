@@ -246,8 +246,10 @@ def _histograms(encodings: "Encodings", sampled: NDArray[Any]) -> list[dict[str,
     for j in range(encodings.latents):
         mean, sample, variance = encodings.mean[:, j], sampled[:, j], encodings.variance[:, j]
         low, high = float(min(mean.min(), sample.min())), float(max(mean.max(), sample.max()))
-        if high - low <= 1e-9 * max(1.0, abs(low), abs(high)):
-            low, high = low - 0.5, high + 0.5
+        # Where values differ by less than their last digits, or no number is wide enough, one bar shows them.
+        if not 1e-9 * max(1.0, abs(low), abs(high)) < high - low < np.inf:
+            wide = min(2 * max(abs(low), abs(high)), 8e307)
+            low, high = (low - 0.5, high + 0.5) if wide < 1e9 else (-wide, wide)
         top = max(float(variance.max()), float(np.max(encodings.prior_variance[..., j])), 1e-12)
         histograms.append(
             {
@@ -256,7 +258,7 @@ def _histograms(encodings: "Encodings", sampled: NDArray[Any]) -> list[dict[str,
                 "top": top,
                 "mean": np.histogram(mean, BINS, (low, high))[0].tolist(),
                 "sampled": np.histogram(sample, BINS, (low, high))[0].tolist(),
-                "variance": np.histogram(variance, BINS, (0.0, top * 1.0001))[0].tolist(),
+                "variance": np.histogram(variance, BINS, (0.0, min(top * 1.0001, 8e307)))[0].tolist(),
             }
         )
     return histograms

@@ -177,6 +177,30 @@ class Run:
 
         Defaults are left out, so that a setting added to the library later does not rename the runs made before.
         """
+        chosen, words = self._unseeded
+        digest = hashlib.sha256(json.dumps({**chosen, "seed": self.seed}, sort_keys=True).encode()).hexdigest()[:10]
+        return re.sub(r"[^A-Za-z0-9.-]+", "_", "-".join([*words, f"seed{self.seed}"])) + f"-{digest}"
+
+    def with_seed(self, seed: int) -> Self:
+        """Return the same run with another seed; what its name rests on beside the seed is not worked out again.
+
+        Args:
+            seed: A whole number from 0.
+
+        Returns:
+            A run of its own.
+
+        >>> run = Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}})
+        >>> run.with_seed(3) == Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}, "seed": 3})
+        True
+        """
+        other = replace(self, seed=seed)
+        other.__dict__["_unseeded"] = self._unseeded
+        return other
+
+    @functools.cached_property
+    def _unseeded(self) -> tuple[dict[str, Any], list[str]]:
+        """What differs from the defaults, and the words of the name, both without the seed."""
         chosen: dict[str, Any] = {
             "dataset": _chosen("dataset", self.dataset),
             "model": {
@@ -189,11 +213,8 @@ class Run:
             "auxiliary": self.auxiliary,
             "training": self._training,
             "snapshots": _differing(self.snapshots, SnapshotSettings()),
-            "seed": self.seed,
         }
-        digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:10]
-        words = "-".join(words_of(self, chosen["model"]["prior"]))
-        return re.sub(r"[^A-Za-z0-9.-]+", "_", words) + f"-{digest}"
+        return chosen, words_of(self, chosen["model"]["prior"])[:-1]
 
     @property
     def _training(self) -> dict[str, Any]:

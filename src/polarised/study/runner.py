@@ -5,7 +5,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -189,11 +189,13 @@ def enrol(
 def read_study(root: str | Path) -> Study:
     """Return the study a folder or address was enrolled with; code it names is refused (`registry.refuse_code`)."""
     known = _read(root)
-    registry.refuse_code([known["claims"], [one["config"] for one in known["runs"].values()]], f"study.json of {root}")
+    where = f"{FILE} of {root}"
+    registry.refuse_code(known["claims"], where)
+    runs = zip(known["runs"].values(), _runs(known, where), strict=True)
     return Study(
         name=known["name"],
         scale=known["scale"],
-        points=tuple(Point(one["labels"], run) for one, run in zip(known["runs"].values(), _runs(known), strict=True)),
+        points=tuple(Point(one["labels"], run) for one, run in runs),
         about=known["about"],
         references=tuple(known["references"]),
         rule=known["rule"],
@@ -201,18 +203,20 @@ def read_study(root: str | Path) -> Study:
     )
 
 
-def _runs(known: Mapping[str, Any]) -> Iterator[Run]:
+def _runs(known: Mapping[str, Any], where: str) -> Iterator[Run]:
     """Yield the runs of a study's record; what thousands of them share but for the seed is checked once."""
     checked: dict[str, Run] = {}
     for one in known["runs"].values():
         config, seed = one["config"], one["config"].get("seed")
         if type(seed) is not int or seed < 0:
+            registry.refuse_code(config, where)
             yield Run.from_config(config)
             continue
         text = json.dumps({**config, "seed": 0})
         if text not in checked:
+            registry.refuse_code(config, where)
             checked[text] = Run.from_config({**config, "seed": 0})
-        yield replace(checked[text], seed=seed)
+        yield checked[text].with_seed(seed)
 
 
 def read_models(root: str | Path) -> Path | None:
