@@ -26,9 +26,10 @@ class Encodings:
     Arrays are (n, d): a row an input, a column a latent variable. Latents with more axes (feature maps, sequences) need
     `axis`, the one that is the variable; every position along the others is an observation. In a table of them
     `repeats` consecutive rows are the positions of one input. The prior defaults to N(0, I); give `prior_mean` and
-    `prior_variance` as numbers, (d,) or (n, d) arrays where it is learned or depends on the input. Where it is no Gaussian they are the Gaussian to compare with,
-    and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs, which they do not tell. `rest_ratio` (d,) is where
-    the objective lets an unused variable rest, as variance over prior variance (NaN: nowhere; None: not known).
+    `prior_variance` as numbers, (d,) or (n, d) arrays where it is learned or depends on the input. Where it is no
+    Gaussian they are the Gaussian to compare with, and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs,
+    which they do not tell. `rest_ratio` (d,) is where the objective lets an unused variable rest, as variance over prior
+    variance (NaN: nowhere; None: not known).
 
     >>> encodings = Encodings([[0.0, 1.0], [2.0, 1.0]], variance=[[0.1, 1.0], [0.1, 1.0]])
     >>> len(encodings), encodings.latents
@@ -72,8 +73,8 @@ class Encodings:
             factor_names: A name for each factor.
             kl: (d,), where the prior is no Gaussian.
             rest_ratio: (d,), where the variance ratio of an unused variable rests, as the objective says.
-            axis: Which axis of `mean` is the variable: 1 for channels first, -1 for channels last or sequences; several,
-                such as (1, 2, 3), make a variable of every combination; 0 for a table (d, n).
+            axis: Which axis of `mean` is the variable: 1 for channels first, -1 for channels last or sequences;
+                several, such as (1, 2, 3), make a variable of every combination; 0 for a table (d, n).
             repeats: How many consecutive rows of a table are one input.
 
         Raises:
@@ -274,8 +275,8 @@ def as_table(array: NDArray[Any], axis: Axis = None) -> tuple[NDArray[Any], int]
         or (0 in axes and array.ndim > 2)
     ):
         raise DataError(
-            f"expected axis to name the variable's axis, 1 to {array.ndim - 1} or -1, of latents of shape {array.shape}, "
-            f"got {axis}"
+            f"expected axis to name the variable's axis, 1 to {array.ndim - 1} or -1, of latents of shape {array.shape}"
+            f", got {axis}"
         )
     if axes == (0,):
         return array.T, 1
