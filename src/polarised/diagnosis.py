@@ -195,8 +195,8 @@ def diagnose(
 
     Args:
         target: `Encodings`; a path, paths or a pattern (files of arrays, a run, a published model); a mapping of
-            arrays; a model of torch, Lightning, pythae, diffusers, scvi-tools, Keras or Flax; any function that encodes a
-            batch; a VAE of this library.
+            arrays; a model of torch, Lightning, pythae, diffusers, scvi-tools, Keras or Flax; any function that
+            encodes a batch; a VAE of this library.
         data: What a model is to encode: an array or tensor, a loader, a dataset or its name, an iterable of batches of
             x, (x, y) or dictionaries, a folder of pictures, AnnData.
         encode: How to encode a batch, where that is not the target's own encoder.

@@ -1,7 +1,7 @@
 """The rules that type a variable, as distances to their thresholds: positive where a clause holds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -124,9 +124,12 @@ class Use:
 
     def columns(self, chosen: slice) -> "Use":
         """Return the same of consecutive variables alone."""
-        arrays = (self.rest, self.held, self.below, self.on_for_some, self.suspicious)
         decoder = None if self.decoder is None else self.decoder.keep(np.arange(len(self.rest))[chosen])
-        return Use(decoder, *(array[chosen] for array in arrays), inputs=self.inputs, alpha=self.alpha)
+        return replace(
+            self,
+            decoder=decoder,
+            **{name: getattr(self, name)[chosen] for name in ("rest", "held", "below", "on_for_some", "suspicious")},
+        )
 
     def slacks(self, statistics: Statistics, draws: np.random.Generator | None = None) -> "Slacks":
         """How far a variable is from being used, and from being active; with `draws` as other inputs might show it."""

@@ -28,8 +28,8 @@ class Encodings:
     `repeats` consecutive rows are the positions of one input. The prior defaults to N(0, I); give `prior_mean` and
     `prior_variance` as numbers, (d,) or (n, d) arrays where it is learned or depends on the input. Where it is no
     Gaussian they are the Gaussian to compare with, and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs,
-    which they do not tell. `rest_ratio` (d,) is where the objective lets an unused variable rest, as variance over prior
-    variance (NaN: nowhere; None: not known).
+    which they do not tell. `rest_ratio` (d,) is where the objective lets an unused variable rest, as variance over
+    prior variance (NaN: nowhere; None: not known).
 
     >>> encodings = Encodings([[0.0, 1.0], [2.0, 1.0]], variance=[[0.1, 1.0], [0.1, 1.0]])
     >>> len(encodings), encodings.latents
