@@ -8,7 +8,6 @@ import torch
 from diffusers import AutoencoderKL
 
 import polarised as po
-from polarised.adapters import from_diffusers
 
 
 def main() -> None:
@@ -23,11 +22,12 @@ def main() -> None:
         norm_num_groups=4,
     )
     images = np.random.default_rng(0).uniform(-1, 1, size=(16, 3, 32, 32)).astype(np.float32)
-    encodings = from_diffusers(model, images)
-    print(encodings)
-    diagnosis = po.diagnose(encodings, name="AutoencoderKL")
+    diagnosis = po.diagnose(model, images)
+    print(diagnosis.reading)
     print(diagnosis.headline)
     print(diagnosis.regime.table().select("variable", "type", "ratio_mean", "kl", "noise_share"))
+    for sentence in diagnosis.advice:
+        print("-", sentence)
 
 
 if __name__ == "__main__":

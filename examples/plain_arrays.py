@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 import polarised as po
-from polarised.adapters import from_arrays
 
 
 def main() -> None:
@@ -25,7 +24,7 @@ def main() -> None:
         mu=np.hstack([codes, shadows]),
         logvar=np.log(np.hstack([np.full((inputs, alive), 0.02), np.full((inputs, dead), 0.98)])),
     )
-    diagnosis = po.diagnose(from_arrays(path), name="plain arrays")
+    diagnosis = po.diagnose(path, name="plain arrays")
     print(diagnosis.headline)
     for sentence in diagnosis.advice:
         print("-", sentence)

@@ -3,12 +3,10 @@
 Needs: pip install pythae. Run: python examples/pythae_model.py
 """
 
-import numpy as np
 import torch
 from pythae.models import VAE, VAEConfig
 
 import polarised as po
-from polarised.adapters import from_pythae
 from polarised.data import dsprites
 
 
@@ -25,8 +23,7 @@ def main(steps: int = 400) -> None:
         loss.backward()
         optimiser.step()
     sample = data.sample(2000, seed=1)
-    encodings = from_pythae(model, sample.images, factors=np.asarray(sample.factors))
-    diagnosis = po.diagnose(encodings, name="pythae VAE")
+    diagnosis = po.diagnose(model, sample.images, factors=sample.factors, name="pythae VAE")
     print(diagnosis.headline)
     print(diagnosis.regime.table().select("variable", "type", "ratio_mean", "kl", "noise_share", "confidence"))
     for sentence in diagnosis.advice:

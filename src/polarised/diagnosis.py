@@ -225,9 +225,9 @@ def diagnose(
     What could be read in two ways is asked about in one sentence; a model is left exactly as it was.
 
     Args:
-        target: `Encodings`; a path, paths or a pattern (files of arrays, a run, a published model); a mapping of arrays;
-            a model of torch, Lightning, pythae, diffusers, scvi-tools, Keras or Flax; any function that encodes a
-            batch; a VAE of this library.
+        target: `Encodings`; a path, paths or a pattern (files of arrays, a run, a published model); a mapping of
+            arrays; a model of torch, Lightning, pythae, diffusers, scvi-tools, Keras or Flax; any function that
+            encodes a batch; a VAE of this library.
         data: What a model is to encode: an array or tensor, a loader, a dataset or its name, an iterable of batches of
             x, (x, y) or dictionaries, a folder of pictures, AnnData.
         encode: How to encode a batch, where that is not the target's own encoder.
@@ -696,9 +696,10 @@ def _of_groups(totals: Sequence[Totals], names: Sequence[str]) -> Found:
         factors=samples[0].factors,
         factor_names=samples[0].factor_names or None,
     )
+    seen = [each.evidence for each in totals]
     each_in_words = "; ".join(
-        f"{name}: {describe(each.evidence.rows, each.evidence.latents or 0, each.evidence.rows // each.evidence.inputs)}"
-        for name, each in zip(names, totals, strict=True)
+        f"{name}: {describe(each.rows, each.latents or 0, each.rows // each.inputs)}"
+        for name, each in zip(names, seen, strict=True)
     )
     return Found("model", joined, encodings, groups, reading=f"{len(totals)} groups of latents ({each_in_words})")
 
@@ -711,8 +712,8 @@ def _group_headline(name: str, of: Sequence[int], regime: Regime) -> str:
 def _ask_about_transposed(inputs: int, latents: int, axis: Axis) -> None:
     if axis is None and latents >= 64 and latents >= 10 * inputs:
         raise DataError(
-            f"{latents:,} variables of only {inputs} inputs look like a table the wrong way round: say axis=0 if a row is "
-            f"a variable, axis=1 if there are {latents:,} variables"
+            f"{latents:,} variables of only {inputs} inputs look like a table the wrong way round: say axis=0 if a row "
+            f"is a variable, axis=1 if there are {latents:,} variables"
         )
 
 

@@ -234,7 +234,8 @@ def _batch(item: Any) -> InputBatch:
     if isinstance(item, tuple | list) and item and any(_is_array(part) for part in item):
         if not _is_array(item[0]):
             raise DataError(
-                f"expected batches of x or (x, y), got a {type(item).__name__} that begins with {type(item[0]).__name__}"
+                f"expected batches of x or (x, y), got a {type(item).__name__} that begins with "
+                f"{type(item[0]).__name__}"
             )
         return InputBatch(item[0], _labels(item[1], len(item[0])) if len(item) > 1 else None, item)
     if isinstance(item, str | bytes) or not (hasattr(item, "__len__") or _is_array(item)):

@@ -102,7 +102,7 @@ def load_pythae(folder: Path) -> Any:
     config = dict(_config(folder / "model_config.json"))
     if code or not config.get("uses_default_encoder", True) or not config.get("uses_default_decoder", True):
         raise DataError(
-            f"expected a model with pythae's own networks in {folder}, it has its own ({', '.join(code) or 'encoder'}), "
+            f"expected a model with pythae's own networks in {folder}, it has its own ({', '.join(code) or 'encoder'}) "
             "which would have to be run to be read; load it yourself and give the model to polarised.diagnose"
         )
     kind = str(config.pop("name", ""))

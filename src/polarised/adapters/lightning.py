@@ -50,8 +50,8 @@ class RegimeCallback(Callback):
         """Take what to look at.
 
         Args:
-            encode: From module and batch to mean and scale of q(z|x), in any form `polarised.diagnose` reads; None takes
-                the module's own encoder.
+            encode: From module and batch to mean and scale of q(z|x), in any form `polarised.diagnose` reads; None
+                takes the module's own encoder.
             batches: The inputs to look at each time: an array, a list of batches or a loader of x or (x, y).
             scale_kind: What the second output is, where its name does not tell.
             axis: Which axis of the latents is the variable, where there are more than two.

@@ -98,7 +98,7 @@ class StoredRun:
         return None if table is None else DecoderUse.of_table(table)
 
     def downstream(self, rule: str) -> "polars.DataFrame | None":
-        """Return factor, variables, representation and accuracy of the subsets by one rule, where they were measured."""
+        """Return factor, variables, representation and accuracy by one rule, where they were measured."""
         import polars
 
         scores = dict.fromkeys(("rule", "metric", "representation", "variables"), "text") | {"value": "number"}

@@ -241,6 +241,6 @@ def _kind_of_tensors(path: Path) -> Kind:
         refused = f" ({error})"
     raise DataError(
         f"expected a model with its description, got the weights {path.name} alone; give the folder that holds "
-        "them and specs.json (disentangling-vae), give the model itself to polarised.diagnose, or save what your encoder "
-        f"gives under the names mean and variance{refused}"
+        "them and specs.json (disentangling-vae), give the model itself to polarised.diagnose, or save what your "
+        f"encoder gives under the names mean and variance{refused}"
     )

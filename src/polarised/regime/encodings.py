@@ -73,8 +73,8 @@ class Encodings:
             factor_names: A name for each factor.
             kl: (d,), where the prior is no Gaussian.
             rest_ratio: (d,), where the variance ratio of an unused variable rests, as the objective says.
-            axis: Which axis of `mean` is the variable: 1 for channels first, -1 for channels last, sequences; several,
-                such as (1, 2, 3), make a variable of every combination; 0 for a table (d, n).
+            axis: Which axis of `mean` is the variable: 1 for channels first, -1 for channels last or sequences;
+                several, such as (1, 2, 3), make a variable of every combination; 0 for a table (d, n).
             repeats: How many consecutive rows of a table are one input.
 
         Raises:
@@ -305,8 +305,8 @@ def as_table(array: NDArray[Any], axis: Axis = None) -> tuple[NDArray[Any], int]
         or (0 in axes and array.ndim > 2)
     ):
         raise DataError(
-            f"expected axis to name the variable's axis, 1 to {array.ndim - 1} or -1, of latents {array.shape}, "
-            f"got {axis}"
+            f"expected axis to name the variable's axis, 1 to {array.ndim - 1} or -1, of latents of shape {array.shape}"
+            f", got {axis}"
         )
     if axes == (0,):
         return array.T, 1

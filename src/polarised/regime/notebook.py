@@ -29,10 +29,11 @@ def regime_html(regime: "Regime", groups: Mapping[str, Sequence[int]] | None = N
     for row in table.head(MOST).iter_rows(named=True):
         kind, j = row["type"], row["variable"]
         bar = f'<div style="background:{COLOURS[kind]};height:.7em;width:{100 * finite[j] / widest:.1f}%"></div>'
+        why = escape(str(row.get("why", kind)))
         cells = [
             str(j),
             *([escape(names[j])] if names else []),
-            f'<span style="color:{COLOURS[kind]}" title="{escape(str(row.get("why", kind)))}">{MARKS[kind]} {kind}</span>',
+            f'<span style="color:{COLOURS[kind]}" title="{why}">{MARKS[kind]} {kind}</span>',
             f"{row['kl']:.2f}",
             f'<div style="width:8em">{bar}</div>',
             f"{row['ratio_mean']:.3f}",
