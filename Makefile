@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 EXTRAS := train,lightning,ray,dev
 
-.PHONY: demo test test-all check bench docs install clean
+.PHONY: demo test test-all fuzz check bench docs install clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("polarised needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=...") if sys.version_info < (3, 11) else None'
@@ -26,6 +26,10 @@ test: $(READY)
 test-all: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement tests/peers.txt
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or peers or not slow"
+
+# A night of hostile inputs: 100,000 of every kind, a table at the end.
+fuzz: $(READY)
+	cd tests && PYTHONPATH=. ../$(BIN)/python fuzz/test_fuzz.py 100000
 
 check: $(READY)
 	$(BIN)/ruff check .

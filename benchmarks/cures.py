@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import polarised as po
-from polarised.data import dsprites, from_arrays, linear_gaussian, nonlinear_ica, pinwheel
+from polarised.data import dataset_from_arrays, dsprites, linear_gaussian, nonlinear_ica, pinwheel
 from polarised.data.dataset import Dataset
 from polarised.models import build_vae
 from polarised.objectives import BetaVAE
@@ -99,11 +99,11 @@ def dataset(name: str) -> Dataset:
     generator = stream(0, "bank of collapsed models")
     if name == "digits":
         digits = load_digits()
-        return from_arrays((digits.data / 16).astype(np.float32), factors=digits.target)
+        return dataset_from_arrays((digits.data / 16).astype(np.float32), factors=digits.target)
     if name == "sprites":
         batch = dsprites(size=32).sample(4000, 0)
         # Shape and orientation hardly show at this size; scale and place do.
-        return from_arrays(batch.images, factors=batch.factors[:, [1, 3, 4]])
+        return dataset_from_arrays(batch.images, factors=batch.factors[:, [1, 3, 4]])
     if name == "ica":
         return nonlinear_ica(points=100, observed=10, standardise=True)
     if name == "linear":
@@ -112,11 +112,11 @@ def dataset(name: str) -> Dataset:
         return pinwheel(points=500)
     if name == "one-hot":
         label = generator.integers(32, size=4000)
-        return from_arrays((4 * np.eye(32)[label]).astype(np.float32), factors=label)
+        return dataset_from_arrays((4 * np.eye(32)[label]).astype(np.float32), factors=label)
     angle = generator.uniform(0, 2 * np.pi, 4000)
     harmonics = np.arange(1, 9) * angle[:, None]
     rows = np.concatenate([np.cos(harmonics), np.sin(harmonics)], axis=1).astype(np.float32)
-    return from_arrays(rows, factors=(angle / (2 * np.pi) * 64).astype(np.int64))
+    return dataset_from_arrays(rows, factors=(angle / (2 * np.pi) * 64).astype(np.int64))
 
 
 class Module(nn.Module):

@@ -112,6 +112,20 @@ class Cure:
 
     `change` says what to change in one's own code, `recipe` the same as settings of ours. `refusal` is the reason
     where nothing was done or nothing helped; `model` is then None. Nothing of the model that was given is changed.
+
+    Args:
+        cause: The cause that was found, or "unclear".
+        evidence: What it rests on.
+        forecast: What the spectrum of the data says.
+        before: How the given model does on test data; None where it is not finite.
+        after: How the winner does.
+        trials: Every cure that was tried.
+        winner: The name of the trial that won.
+        change: What to change in one's own code, in a line.
+        recipe: The same as settings of this library.
+        refusal: Why nothing was done, or nothing helped.
+        model: The cured model, or None.
+        diagnoses: The diagnoses before and after.
     """
 
     cause: Cause

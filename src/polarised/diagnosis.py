@@ -54,6 +54,25 @@ class Diagnosis:
 
     `encodings` are all inputs, or a sample of many; `groups` are the variables of each group of latents, where a model
     has several; `reading` says what was taken as what.
+
+    Args:
+        name: What the model is called.
+        encodings: All inputs, or a sample of many.
+        regime: The types of the variables with their evidence.
+        scores: Mean against sample: metric, representation, variables, value.
+        headline: The finding in a sentence.
+        advice: What to do about it, a sentence each.
+        pictures: What the decoder shows of the variables.
+        decoder_use: What the decoder loses without each variable, in nats.
+        history: The terms of the loss over training.
+        forecast: The curve of the forecast of the data.
+        snapshots: The types over training.
+        downstream: Accuracy of predicting factors by subset of variables.
+        other_rules: Which variables other rules count as used.
+        sensitivity: The counts of types over a grid of thresholds.
+        provenance: How the numbers were made.
+        groups: The variables of each group of latents, where a model has several.
+        reading: What was taken as what.
     """
 
     name: str
@@ -123,7 +142,14 @@ class Diagnosis:
         return pandas.DataFrame(columns).set_index("variable")
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page."""
+        """Write one self-contained HTML page.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The file.
+        """
         from importlib import import_module
 
         # The page lies above the diagnosis in the layers; this is the one step up, taken only on request.

@@ -443,9 +443,14 @@ def output(name: str) -> Output:
     >>> output("total_correlation").label, output("accuracy_of_cats").title
     ('total correlation, nats', 'accuracy of cats')
     """
-    every = [each for kind in ("metric", "measure") for entry in records(kind) for each in entry.outputs]
-    own = [each for each in (*every, *_described.values()) if each.name == name]
-    return next((each for each in own if each.reading), own[0] if own else _titled(Output(name)))
+    found: list[Output] = []
+    # Measures belong to studies: they are loaded only for a number that no metric describes.
+    for kind in ("metric", "measure"):
+        found += [each for entry in records(kind) for each in entry.outputs if each.name == name]
+        if any(each.reading for each in found):
+            break
+    found += [each for each in _described.values() if each.name == name]
+    return next((each for each in found if each.reading), found[0] if found else _titled(Output(name)))
 
 
 def settings(callable_: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -177,6 +177,53 @@ def parquet(rng: Rng, home: Path) -> list[Action]:
     return [pick(rng, (["diagnose", str(path)], ["diagnose", str(path)], verify))]
 
 
+def csv(rng: Rng, home: Path) -> list[Action]:
+    path = home / "codes.csv"
+    table = frame(rng, int(pick(rng, (0, 1, 20, 200))))
+    plain = table.select(
+        column for column, kind in table.schema.items() if not kind.is_nested() and kind != polars.Binary
+    )
+    text = plain.write_csv(separator=pick(rng, (",", ",", ",", ";"))).encode()
+    texts = (b"", b"\n" * 500, b"mean_0,variance_0\n1,2,3\n", b'"' * 999, b"mean_0\n" + b"1" * 6000, b"\xff\xfe" + text)
+    path.write_bytes(pick(rng, texts) if rng.random() < 0.1 else text)
+    maybe_spoil(rng, path, 0.4)
+    return [["diagnose", str(path)]]
+
+
+def tensors(rng: Rng, home: Path) -> list[Action]:
+    from safetensors.torch import save_file
+
+    path = home / "codes.safetensors"
+    kinds = (torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.float16, torch.bool)
+    saved = {
+        name: torch.rand((20, 3), generator=torch.Generator().manual_seed(0)).to(pick(rng, kinds)) + 0
+        for name in ("mean", "variance", *([pick(rng, NAMES[6:12])] if rng.random() < 0.3 else []))
+    }
+    save_file(saved, path)
+    if rng.random() < 0.3:
+        path.write_bytes(safetensors_bytes(rng, path.read_bytes()))
+    maybe_spoil(rng, path, 0.3)
+    return [["diagnose", str(path)]]
+
+
+def annotated(rng: Rng, home: Path) -> list[Action]:
+    import h5py
+
+    path = home / "cells.h5ad"
+    with h5py.File(path, "w") as file:
+        for name in ("X_scVI_qzm", pick(rng, ("X_scVI_qzv", "X_scVI_qzv", "other"))):
+            shape = pick(rng, ((20, 3), (20, 3), (20, 3), (20,), (0, 3), (19, 3)))
+            if rng.random() < 0.1:
+                file.create_dataset(f"obsm/{name}", shape=(10**7, 50), dtype="f8", chunks=(1000, 50))
+            elif rng.random() < 0.1:
+                file.create_group(f"obsm/{name}")
+            else:
+                values = rng.uniform(0.01, 2.0, size=shape).astype(pick(rng, ("f4", "f8", "f8", "i8", "S3")))
+                file.create_dataset(f"obsm/{name}", data=values)
+    maybe_spoil(rng, path, 0.4)
+    return [["diagnose", str(path)]]
+
+
 def results(rng: Rng, home: Path) -> list[Action]:
     """A table of results whose columns are of any type, in front of a paper's claims."""
     count = 24
@@ -515,6 +562,9 @@ KINDS: dict[str, Callable[..., list[Action]]] = {
     "npy": npy,
     "parquet": parquet,
     "results": results,
+    "csv": csv,
+    "tensors": tensors,
+    "h5ad": annotated,
     "yaml": yaml_study,
     "json": specs,
     "pt": pt,

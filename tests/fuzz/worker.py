@@ -41,6 +41,7 @@ def main(kind: str, seed: int, first: int, count: int, corpus: Path) -> None:
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, resource.RLIM_INFINITY))
     signal.signal(signal.SIGALRM, _ring)
+    signal.signal(signal.SIGPROF, _ring)
     runner = CliRunner()
     for number in range(first, first + count):
         home = Path(tempfile.mkdtemp())
@@ -51,7 +52,9 @@ def main(kind: str, seed: int, first: int, count: int, corpus: Path) -> None:
         try:
             more = (corpus,) if make.__code__.co_argcount == 3 else ()
             actions = make(rng, home / "in", *more) if (home / "in").mkdir() is None else []
-            signal.alarm(SECONDS)
+            # Of its own time, so that a busy machine is not the input's fault; and at the latest some time.
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.alarm(20 * SECONDS)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 for action in actions:
@@ -61,6 +64,7 @@ def main(kind: str, seed: int, first: int, count: int, corpus: Path) -> None:
         except BaseException as error:
             told |= {"outcome": "traceback", "words": "".join(traceback.format_exception(error))[-3000:]}
         finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.alarm(0)
         if unforeseen:
             told |= {"outcome": "traceback", "words": unforeseen.pop()[-3000:]}

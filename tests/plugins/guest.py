@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from polarised.adapters.callables import Model
-from polarised.data import Dataset, from_arrays
+from polarised.data import Dataset, dataset_from_arrays
 from polarised.models.architectures import mlp
 from polarised.models.likelihoods import Likelihood
 from polarised.models.posteriors import DiagonalGaussian
@@ -44,7 +44,9 @@ def guest_dots() -> Dataset:
     rows, columns = np.divmod(np.arange(64), 8)
     images = np.full((64, 1, 16, 16), 0.1)
     images[np.arange(64), 0, 2 * rows, 2 * columns] = 0.9
-    return from_arrays(images, factors=np.stack([rows, columns], axis=1), names=["row", "column"], name="guest_dots")
+    return dataset_from_arrays(
+        images, factors=np.stack([rows, columns], axis=1), names=["row", "column"], name="guest_dots"
+    )
 
 
 @register("architecture", title="guest's network", summary="dense layers", references=(WORK.format("Network"),))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from polarised._io.budget import Budget
 from polarised._io.hdf5 import hdf5_array, hdf5_names
 from polarised._io.readers import LARGEST_ROW, Rows, npy_header, npz_member, npz_names, refusing
-from polarised._io.tables import table_about, table_slice
+from polarised._io.tables import read_csv, table_about, table_slice
 from polarised.errors import DataError
 
 if TYPE_CHECKING:
@@ -267,15 +267,9 @@ class Csv(Parquet):
 
     @cached_property
     def _frame(self) -> "polars.DataFrame":
-        import polars
-
         # A number takes two characters at least, and at most eight bytes in memory.
         self.budget.hold(8 * self.path.stat().st_size)
-        try:
-            return polars.read_csv(self.path, glob=False)
-        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
-            reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-            raise DataError(f"expected a csv file with a header, could not read {self.path}: {reason}") from error
+        return read_csv(self.path)
 
     @cached_property
     def _about(self) -> "tuple[polars.Schema, int]":
@@ -312,12 +306,10 @@ class Tensors(ArrayFile):
 
     @cached_property
     def _open(self) -> Any:
-        from safetensors import SafetensorError, safe_open
+        from safetensors import safe_open
 
-        try:
+        with refusing(self.path, "named tensors (safetensors)"):
             return safe_open(self.path, framework="np")
-        except (SafetensorError, OSError) as error:
-            raise DataError(f"expected named tensors, could not read {self.path}: {error}") from error
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -330,7 +322,12 @@ class Tensors(ArrayFile):
         parts = {name: self._open.get_slice(name) for name in names}
         for start in range(0, length, rows):
             end = min(start + rows, length)
-            yield {name: np.asarray(part[start:end] if part.get_shape() else part[()]) for name, part in parts.items()}
+            yield {name: self._part(part, name, start, end) for name, part in parts.items()}
+
+    def _part(self, part: Any, name: str, start: int, end: int) -> Array:
+        # Numbers of half precision that NumPy does not know raise here, of any kind.
+        with refusing(self.path, f"plain numbers as {name!r}"):
+            return np.asarray(part[start:end] if part.get_shape() else part[()])
 
 
 class AnnotatedData(ArrayFile):

@@ -12,7 +12,7 @@ from polarised.errors import DataError
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["prepare", "read_stacked", "read_table", "read_tables", "table_about", "table_slice"]
+__all__ = ["prepare", "read_csv", "read_stacked", "read_table", "read_tables", "table_about", "table_slice"]
 
 KIND = "a parquet file"
 
@@ -65,6 +65,28 @@ def read_tables(paths: Sequence[str | Path], *, columns: Mapping[str, str] | Non
         seconds=max(budget.seconds for budget in budgets) + 0.1 * len(paths),
     )
     return call_apart(together, KIND, _read, [str(path) for path in paths], dict(columns or {}))
+
+
+def read_csv(path: str | Path) -> "polars.DataFrame":
+    """Return a csv file with a header as a table.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The whole table.
+
+    Raises:
+        DataError: It is no csv file, or takes more memory than its size on disk allows.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "codes.csv"
+    >>> _ = path.write_text("mean_0,variance_0\\n1.5,0.1\\n")
+    >>> read_csv(path).columns
+    ['mean_0', 'variance_0']
+    """
+    table: polars.DataFrame = call_apart(Budget.of(path), "a csv file with a header", _csv, str(path))
+    return table
 
 
 def read_stacked(paths: Sequence[str | Path], *, columns: Mapping[str, str]) -> "polars.DataFrame":
@@ -154,6 +176,12 @@ def _read(paths: list[str], columns: dict[str, str]) -> Any:
         _check(table, columns, path)
         tables.append(table)
     return tables
+
+
+def _csv(path: str) -> Any:
+    import polars
+
+    return polars.read_csv(path, glob=False)
 
 
 def _stack(paths: list[str], columns: dict[str, str]) -> Any:

@@ -8,9 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from polarised import registry
+from polarised._io.tables import read_table
+from polarised._io.text import parse_yaml, read_small
 from polarised.bibliography import cite_specs, specs_of_config
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["StoredRun", "made_here", "open_run"]
 
 _PACKAGES = ("polarised", "torch", "numpy", "scipy", "polars")
+
+
+LARGEST_CONFIG = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,11 @@ class StoredRun:
 
     def history(self) -> "polars.DataFrame | None":
         """Return the record of its training, where there is one."""
-        return self._table("history.parquet")
+        return self._table("history.parquet", {"step": "number", "loss": "number"})
 
     def forecast(self) -> "polars.DataFrame | None":
         """Return the forecast's variables alive over beta, where one was made before training."""
-        return self._table("forecast.parquet")
+        return self._table("forecast.parquet", {})
 
     def snapshots(self) -> "polars.DataFrame | None":
         """Return the types while it trained, where they were looked at."""
@@ -91,14 +94,15 @@ class StoredRun:
         """Return what was measured of the decoder, where it was."""
         from polarised.regime.decoder import DecoderUse
 
-        table = self._table("decoder_use.parquet")
+        table = self._table("decoder_use.parquet", {})
         return None if table is None else DecoderUse.of_table(table)
 
     def downstream(self, rule: str) -> "polars.DataFrame | None":
         """Return factor, variables, representation and accuracy of the subsets by one rule, where they were measured."""
         import polars
 
-        table = self._table("downstream.parquet")
+        scores = dict.fromkeys(("rule", "metric", "representation", "variables"), "text") | {"value": "number"}
+        table = self._table("downstream.parquet", scores)
         own = None if table is None else table.filter((table["rule"] == rule) | table["rule"].is_null())
         if own is None or not len(own):
             return None
@@ -109,11 +113,9 @@ class StoredRun:
         """Return the works it rests on as BibTeX."""
         return "\n".join(cite_specs(specs_of_config(self.config)).values())
 
-    def _table(self, name: str) -> "polars.DataFrame | None":
-        import polars
-
+    def _table(self, name: str, columns: Mapping[str, str]) -> "polars.DataFrame | None":
         file = self.directory / name
-        return polars.read_parquet(file, glob=False) if file.exists() else None
+        return read_table(file, columns=columns) if file.exists() else None
 
 
 def open_run(directory: str | Path) -> StoredRun:
@@ -124,12 +126,15 @@ def open_run(directory: str | Path) -> StoredRun:
     """
     file = Path(directory) / "config.yaml"
     try:
-        config = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"expected YAML in {file}, could not read it: {error}") from error
+        config = parse_yaml(read_small(file, largest=LARGEST_CONFIG), where=file) if file.exists() else {}
+    except (OSError, DataError) as error:
+        raise ConfigError(f"expected the settings of a run, could not read {file}: {error}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"expected a mapping of settings in {file}, got {type(config).__name__}")
     made = config.pop("made", {})
+    seed, alpha = config.get("seed", 0), _section(config, "evaluation").get("alpha", 0.1)
+    if type(seed) is not int or seed < 0 or type(alpha) not in (int, float):
+        raise ConfigError(f"expected a seed from 0 and a number as alpha in {file}, got {seed!r} and {alpha!r}")
     registry.refuse_code(config, file)
     return StoredRun(Path(directory), config, made if isinstance(made, dict) else {})
 

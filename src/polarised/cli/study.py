@@ -54,6 +54,11 @@ Jobs = Annotated[int, typer.Option(help="Runs at a time; 0: one a core, with ray
 Address = Annotated[str | None, typer.Option(help="A running Ray cluster; none: one is started here.")]
 Cpus = Annotated[float | None, typer.Option(help="Processors a run takes under Ray (1).", min=0)]
 Gpus = Annotated[float | None, typer.Option(help="GPUs a run takes under Ray (0).", min=0)]
+Memory = Annotated[float | None, typer.Option(help="Gigabytes a run takes under Ray (not said).", min=0)]
+Attempts = Annotated[
+    int | None, typer.Option(help="How often a lost run is started again before it fails (3).", min=1)
+]
+Mixed = Annotated[bool, typer.Option("--mixed", help="Give runs also to nodes of a Ray cluster with other code.")]
 
 
 @app.callback()
@@ -74,6 +79,9 @@ def run(
     address: Address = None,
     cpus: Cpus = None,
     gpus: Gpus = None,
+    memory: Memory = None,
+    attempts: Attempts = None,
+    mixed: Mixed = False,
     out: Annotated[str | None, typer.Option(help="Folder or fsspec address of the results.")] = None,
     models: Annotated[Path | None, typer.Option(help="Measure the trained models of this folder instead.")] = None,
     shard: Annotated[str | None, typer.Option(help="Do one share of the runs and end, e.g. 2/8 in a queue.")] = None,
@@ -97,7 +105,7 @@ def run(
         scale=scale,
         settings=settings or [],
         out=out,
-        executor=_executor(executor, jobs, address, cpus, gpus),
+        executor=_executor(executor, jobs, address, cpus, gpus, memory=memory, attempts=attempts, mixed=mixed),
         models=models,
         shard=shard,
         jobs=jobs,
@@ -231,6 +239,9 @@ def retry(
     address: Address = None,
     cpus: Cpus = None,
     gpus: Gpus = None,
+    memory: Memory = None,
+    attempts: Attempts = None,
+    mixed: Mixed = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -242,7 +253,8 @@ def retry(
     from polarised.study.runner import read_executor
 
     before = read_executor(folder)
-    chosen = _executor(executor or before["name"], jobs, address, cpus, gpus, before=before)
+    name = executor or before["name"]
+    chosen = _executor(name, jobs, address, cpus, gpus, memory=memory, attempts=attempts, mixed=mixed, before=before)
     if chosen["name"] == "ray" and address is None:
         typer.echo(
             "A Ray cluster is started on this machine: the address of another is never taken from a folder; "
@@ -370,15 +382,27 @@ def publish(
 
 
 def _executor(
-    name: str, jobs: int, address: str | None, cpus: float | None, gpus: float | None, *, before: Any = None
+    name: str,
+    jobs: int,
+    address: str | None,
+    cpus: float | None,
+    gpus: float | None,
+    *,
+    memory: float | None,
+    attempts: int | None,
+    mixed: bool,
+    before: Any = None,
 ) -> dict[str, Any]:
     """Return the executor a user asks for; what is not said is as `before`, if that was the same one."""
     from polarised.errors import ConfigError
 
-    given = {"jobs": jobs or None, "address": address, "num_cpus": cpus, "num_gpus": gpus}
+    given = {"jobs": jobs or None, "attempts": attempts, "address": address, "num_cpus": cpus, "num_gpus": gpus}
+    given |= {"memory": memory, "mixed": mixed or None}
     chosen = {key: value for key, value in given.items() if value is not None}
-    if name == "local" and (set(chosen) - {"jobs"}):
-        raise ConfigError("expected --address, --cpus and --gpus together with --executor ray, got them with local")
+    if name == "local" and (set(chosen) - {"jobs", "attempts"}):
+        raise ConfigError(
+            "expected --address, --cpus, --gpus, --memory and --mixed together with --executor ray, got them with local"
+        )
     same = before is not None and before["name"] == name
     return {**(before if same else {"name": name}), **chosen}
 

@@ -295,7 +295,8 @@ def without_passive_by_standard(encodings: Encodings, regime: Regime) -> tuple[f
     >>> without_passive_by_standard(encodings, classify(encodings)) is None
     True
     """
-    kept = regime.at(regime.alpha, rule="standard").alive
+    standard = regime.types_at(regime.alpha, rule="standard")
+    kept = [j for j, kind in enumerate(standard) if kind != "passive"]
     if kept == regime.alive or len(kept) < 2:
         return None
     block = np.ix_(kept, kept)

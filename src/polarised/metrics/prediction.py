@@ -348,7 +348,10 @@ def _neighbour_information(array: Floats, labels: Integers, seed: int) -> Floats
     scale = array.std(axis=0)
     standard = (array - array.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     columns = [
-        mutual_info_classif(standard, column, discrete_features=False, n_neighbors=10, random_state=seed)
+        # A value that occurs once has no neighbours of its kind, and scikit-learn leaves it out: here, all of them.
+        np.zeros(standard.shape[1])
+        if np.unique(column, return_counts=True)[1].max() < 2
+        else mutual_info_classif(standard, column, discrete_features=False, n_neighbors=10, random_state=seed)
         for column in labels.T
     ]
     return np.stack(columns, axis=1)

@@ -372,7 +372,7 @@ class RTCVAE(Objective):
         return critic_network(latents, layers=self.critic_layers, width=self.critic_width)
 
     def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
-        return 1 / (1 / prior.moments(count)[1] + 2 * self._eta())
+        return 1 / (1 / prior.rest_variance(count) + 2 * self._eta())
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unused("beta", self.beta, 0.0, "the total correlation")
@@ -521,11 +521,12 @@ class Decomposition(Objective):
         return terms | {"divergence": self.alpha * discrepancy}
 
     def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
-        nearest = prior.moments(count)[1]
+        nearest = prior.rest_variance(count)
         if self.alpha == 0 or self.divergence == "mmd" or prior.gaussian:
             return nearest
         own = prior.deviation(count) ** 2
         if not prior.factorised:
+            # The inclusive divergence spreads it over all places: the moments of the mixture.
             return own
         settled = [
             nearest_gaussian_variance(prior.kept([j]).log_density, inclusive=(self.alpha / self.beta, variance))

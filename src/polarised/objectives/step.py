@@ -177,7 +177,7 @@ class Objective(ABC):
         Returns:
             The variances, (count, d), or None where nothing holds the variable.
         """
-        return prior.moments(count)[1]
+        return prior.rest_variance(count)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         """Return one sentence for every setting that cannot do in this run what it promises.

@@ -124,6 +124,12 @@ class DecoderUse:
         columns = ("permuted", "permuted_error", "redrawn", "redrawn_error", "examples")
         if missing := [name for name in ("variable", *columns, "distortion") if name not in table.columns]:
             raise DataError(f"expected a table of a decoder's use, it lacks {', '.join(missing)}; measure it anew")
+        if not table.height or not all(
+            table.schema[name].is_numeric() for name in ("variable", *columns, "distortion")
+        ):
+            raise DataError(
+                "expected numbers of every variable in a table of a decoder's use, got others; measure it anew"
+            )
         rows = table.sort("variable")
         level, error, again, again_error, examples = (rows[name].to_numpy() for name in columns)
         return cls(level, error, again, again_error, examples, float(rows["distortion"][0]))

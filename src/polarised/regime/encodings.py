@@ -126,6 +126,12 @@ class Encodings:
     def sample(self, *, seed: int) -> Floats:
         """Return the sampled representation z = mean + sqrt(variance) * noise, one draw for each input.
 
+        Args:
+            seed: Seed of the noise.
+
+        Returns:
+            One draw of q(z|x) for each input, (n, d).
+
         >>> Encodings([[0.0], [1.0]], variance=[[0.0], [0.0]]).sample(seed=0).tolist()
         [[0.0], [1.0]]
         """
@@ -135,6 +141,12 @@ class Encodings:
 
     def keep(self, variables: ArrayLike) -> Self:
         """Return the encodings of some variables only, in the order given (indices, or a mask of length d).
+
+        Args:
+            variables: Their numbers, in the order wanted.
+
+        Returns:
+            The same inputs with these variables alone.
 
         >>> Encodings([[0.0, 1.0], [2.0, 3.0]], variance=np.ones((2, 2))).keep([1]).mean.tolist()
         [[1.0], [3.0]]
@@ -153,7 +165,14 @@ class Encodings:
         )
 
     def chunks(self, rows: int = 8192) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
-        """Yield (mean, variance, prior mean, prior variance) of consecutive rows, no input in two parts."""
+        """Yield (mean, variance, prior mean, prior variance) of consecutive rows, no input in two parts.
+
+        Args:
+            rows: The rows of each.
+
+        Returns:
+            The encodings part by part.
+        """
         step = max(rows // self.repeats, 1) * self.repeats
         for start in range(0, len(self), step):
             part = slice(start, start + step)
@@ -162,7 +181,11 @@ class Encodings:
             yield self.mean[part], self.variance[part], prior_mean, prior_variance
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to an ``.npz`` that `load` reads back; the file appears whole or not at all."""
+        """Write everything to an ``.npz`` that `load` reads back; the file appears whole or not at all.
+
+        Args:
+            path: The .npz to write.
+        """
         path = Path(path)
         if path.suffix != ".npz":
             raise DataError(f"expected a file name that ends in .npz, got {path.name!r}")
@@ -187,7 +210,14 @@ class Encodings:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote (NumPy arrays only; a pickled object is refused, never run)."""
+        """Read what `save` wrote (NumPy arrays only; a pickled object is refused, never run).
+
+        Args:
+            path: An .npz written by `save`.
+
+        Returns:
+            The encodings.
+        """
         path = Path(path)
         try:
             arrays = read_npz(path)

@@ -151,9 +151,8 @@ def ray(
 ) -> Iterator[Event]:
     """Do the runs as plain Ray tasks, on the cluster at `address` or on one started here.
 
-    Before the first run every node is asked for its versions and its code; one that differs from here, or has no
-    polarised, gets no run and is named, unless `mixed`. Ray does as many at a time as it has room for, and
-    itself starts a task again whose worker or node was lost.
+    Ray does as many at a time as it has room for, and itself starts a task again whose worker or node was lost. Before
+    the first run every node is asked for its versions and its code.
 
     Args:
         runs: The runs to do.
@@ -163,15 +162,15 @@ def ray(
         jobs: How many run at a time at most; 0 for no limit.
         num_cpus: Cores that a run takes.
         num_gpus: Graphics cards that a run takes.
+        memory: Gigabytes that a run takes; 0 where that is not said.
         attempts: How often a run is started before it counts as failed.
-        memory: What a run takes, in gigabytes; 0: not said.
-        mixed: Whether nodes with other versions or code may take part.
+        mixed: Whether nodes with other code, or without polarised, get runs too; otherwise they are named.
 
     Yields:
         What happens to the runs, as it happens.
 
     Raises:
-        ConfigError: If a number is out of range, or the cluster does not answer.
+        ConfigError: If a number is out of range, no node can do a run, or the cluster does not answer.
         DiskFullError: If the disk is full.
     """
     if jobs < 0 or attempts < 1 or num_cpus < 0 or num_gpus < 0:

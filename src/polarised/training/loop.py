@@ -44,7 +44,11 @@ class Hook(Protocol):
         """Return what a checkpoint must carry."""
 
     def restore(self, state: dict[str, np.ndarray[Any, Any]]) -> None:
-        """Go back to a saved state."""
+        """Go back to a saved state.
+
+        Args:
+            state: What `state` returned.
+        """
 
 
 def train(

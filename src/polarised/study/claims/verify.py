@@ -6,12 +6,13 @@ from typing import Any
 
 import polars
 
+from polarised._io.tables import read_table
 from polarised.errors import ConfigError, DataError
 from polarised.study.claims.check import Verdict, Verification, check_claims
 from polarised.study.claims.choose import chosen_claims
 from polarised.study.claims.claim import Claim
 from polarised.study.grid import Study, study_claims, study_names
-from polarised.study.results import COLUMNS, LARGE, results_of
+from polarised.study.results import KINDS, LARGE, results_of
 from polarised.study.runner import FILE, read_study
 from polarised.study.storage import at_hand, is_address
 
@@ -98,11 +99,10 @@ def _by_both_rules(folder: str | Path) -> polars.DataFrame:
 
 
 def _read(path: Path) -> polars.DataFrame:
-    try:
-        table = polars.read_parquet(path, glob=False)
-    except polars.exceptions.ComputeError as error:
-        raise DataError(f"expected a study's folder or its results.parquet, could not read {path}: {error}") from error
-    missing = [name for name in COLUMNS if name not in table.columns]
-    if missing:
-        raise DataError(f"expected a table of results with {', '.join(COLUMNS)}; {path} lacks {', '.join(missing)}")
-    return table
+    table = read_table(path, columns=KINDS)
+    # NaN equals nothing, itself included: a strength or seed that is none is one that is not known.
+    numbers = [name for name in ("seed", "strength") if table.schema[name].is_float()]
+    cast = [polars.col(name).cast(polars.String) for name, kind in KINDS.items() if kind == "text"]
+    return table.with_columns(*(polars.col(name).fill_nan(None) for name in numbers), *cast).with_columns(
+        polars.col("seed").cast(polars.Int64, strict=False), polars.col("value").cast(polars.Float64)
+    )
