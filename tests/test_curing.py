@@ -10,10 +10,12 @@ import pytest
 import torch
 import yaml
 from torch import nn
+from typer.testing import CliRunner
 
 import polarised as po
 from polarised._causes import CAUSES, examine, measure, name_cause
 from polarised._patient import as_vae, tell_factors, with_fresh_weights
+from polarised.cli import app
 from polarised.curing import cure_run
 from polarised.data import dataset_from_arrays, linear_gaussian
 from polarised.errors import ConfigError, DataError, TrainingError
@@ -353,3 +355,18 @@ def test_a_kill_in_the_middle_changes_nothing(run, tmp_path):
         assert (tmp_path / folder / "page.html").exists()
     assert results[0] == results[1]
     assert results[0]["after"]["passive"] == 0
+
+
+def test_the_command_prints_cause_trials_and_what_came_of_them(run, tmp_path):
+    invoke = CliRunner().invoke
+    done = invoke(app, ["cure", str(run), "--steps", "300", "--out", str(tmp_path / "cured"), "--quiet", "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["cause"] == "spectrum"
+    assert (tmp_path / "cured" / "result.json").exists()
+    assert (found["page"] is None) == bool(found["refusal"])
+    printed = invoke(app, ["cure", str(run), "--steps", "300", "--out", str(tmp_path / "cured")]).stdout
+    assert "is above the spectrum of the data" in " ".join(printed.split())
+    missing = invoke(app, ["cure", str(tmp_path / "nowhere")])
+    assert missing.exit_code == 1
+    assert "config.yaml" in missing.stderr
