@@ -235,9 +235,9 @@ def test_numbers_that_mean_nothing_are_not_shown(
         cells = page.locator("#variables-table tbody tr").evaluate_all(
             "rows => rows.map(r => [r.querySelector('.badge').textContent, ...[...r.cells].map(c => c.textContent)])"
         )
-        assert {cells_of[12] == "–" for cells_of in cells if cells_of[0] == "passive"} == {True}
-        assert {cells_of[12] == "–" for cells_of in cells if cells_of[0] != "passive"} == {False}
-        assert {cells_of[13] for cells_of in cells} == {"> 999"}
+        assert {cells_of[13] == "–" for cells_of in cells if cells_of[0] == "passive"} == {True}
+        assert {cells_of[13] == "–" for cells_of in cells if cells_of[0] != "passive"} == {False}
+        assert {cells_of[14] for cells_of in cells} == {"> 999"}
         note = page.locator("[data-metric=mutual_information] .note").text_content()
         assert note is not None
         assert note.startswith(registry.output("mutual_information").reading)

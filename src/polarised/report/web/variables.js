@@ -28,14 +28,14 @@ function buildVariables() {
     order.key = key;
     drawVariables();
   } }, label)));
-  heads.push(html("th", { scope: "col", class: "left" }, described("why")[1]));
-  heads.splice(2, 0, ...["Mean μ", "Sample z", "Variance σ²"].map((label) => html("th", { scope: "col", class: "left" }, label)));
+  heads.splice(2, 0, ...[described("why")[1], "Mean μ", "Sample z", "Variance σ²"].map((label) => html("th", { scope: "col", class: "left" }, label)));
   rows = variables.map((v, j) => {
     const h = model.histograms[j], zero = (0 - h.low) / (h.high - h.low), use = model.use.get(v.variable);
     const row = { type: html("td", { class: "left" }), why: html("td", { class: "left muted why" }), sure: html("td", {}), margin: html("td", {}), polarity: html("td", {}), key: null };
     row.tr = html("tr", { id: `variable-${v.variable}` },
       html("td", {}, String(v.variable)),
       row.type,
+      row.why,
       html("td", {}, spark(h.mean, "mean", zero, `means of variable ${v.variable}, from ${number(h.low)} to ${number(h.high)}`)),
       html("td", {}, spark(h.sampled, "sampled", zero, `samples of variable ${v.variable}, from ${number(h.low)} to ${number(h.high)}`)),
       html("td", {}, spark(h.variance, "variance", 0, `posterior variances of variable ${v.variable}, from 0 to ${number(h.top)}`)),
@@ -43,8 +43,7 @@ function buildVariables() {
       ["kl", "ratio_mean", "ratio_variance", "shift", "noise_share"].map((key) => html("td", {}, number(v[key]))),
       row.polarity,
       row.margin,
-      withUse ? html("td", { "data-tip": use && use.redrawn !== undefined ? `± ${number(use.permuted_error)}; redrawn from the prior: ${number(use.redrawn)}` : null }, use ? number(use.permuted) : "–") : null,
-      row.why);
+      withUse ? html("td", { "data-tip": use && use.redrawn !== undefined ? `± ${number(use.permuted_error)}; redrawn from the prior: ${number(use.redrawn)}` : null }, use ? number(use.permuted) : "–") : null);
     return row;
   });
   find("#variables-table").replaceChildren(html("caption", { class: "screen-reader" }, "Latent variables, their types and the evidence"), html("thead", {}, html("tr", {}, heads)), html("tbody", {}));
