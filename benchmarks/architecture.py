@@ -77,7 +77,8 @@ class Walk:
 
     def __call__(self, frame: Any, event: str, _argument: Any) -> None:
         """Take note of a call."""
-        if event == "call" and frame.f_code.co_name != "<module>":
+        # The bodies of modules and classes run when they are imported, wherever the walk leads.
+        if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             file = frame.f_code.co_filename
             if file.startswith(str(PACKAGE)) and file != self._last:
                 self.files.add(file)

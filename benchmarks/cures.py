@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import polarised as po
-from polarised.data import dsprites, from_arrays, linear_gaussian, nonlinear_ica, pinwheel
+from polarised.data import dataset_from_arrays, dsprites, linear_gaussian, nonlinear_ica, pinwheel
 from polarised.data.dataset import Dataset
 from polarised.models import build_vae
 from polarised.objectives import BetaVAE
@@ -27,6 +27,15 @@ from polarised.random import stream
 from polarised.training import train
 
 STEPS, RATE = 2000, 1e-3
+LIMITS = (
+    "**What these numbers are not.** The order of the cures was taken from measurements on models like these, and the",
+    "rules were mended on this bank with seed 0: at first 3 of 25 causes were named wrongly (all stopped after a few",
+    "steps) and 4 models not brought back (these, and the digits under the cross-entropy, whose grey values are judged",
+    "by a fitted Gaussian since). The twin is made by the same recipe as the first cure, with another seed; it and the",
+    "collapsed models were trained on all inputs, test data included, a cured model on 70% of them. Cases of one",
+    "dataset that end with the first cure share its training: their scores are one measurement, not many. Networks are",
+    "small and have no convolutions; nothing here says how large ones behave.",
+)
 
 
 @dataclass(frozen=True)
@@ -90,11 +99,11 @@ def dataset(name: str) -> Dataset:
     generator = stream(0, "bank of collapsed models")
     if name == "digits":
         digits = load_digits()
-        return from_arrays((digits.data / 16).astype(np.float32), factors=digits.target)
+        return dataset_from_arrays((digits.data / 16).astype(np.float32), factors=digits.target)
     if name == "sprites":
         batch = dsprites(size=32).sample(4000, 0)
         # Shape and orientation hardly show at this size; scale and place do.
-        return from_arrays(batch.images, factors=batch.factors[:, [1, 3, 4]])
+        return dataset_from_arrays(batch.images, factors=batch.factors[:, [1, 3, 4]])
     if name == "ica":
         return nonlinear_ica(points=100, observed=10, standardise=True)
     if name == "linear":
@@ -103,11 +112,11 @@ def dataset(name: str) -> Dataset:
         return pinwheel(points=500)
     if name == "one-hot":
         label = generator.integers(32, size=4000)
-        return from_arrays((4 * np.eye(32)[label]).astype(np.float32), factors=label)
+        return dataset_from_arrays((4 * np.eye(32)[label]).astype(np.float32), factors=label)
     angle = generator.uniform(0, 2 * np.pi, 4000)
     harmonics = np.arange(1, 9) * angle[:, None]
     rows = np.concatenate([np.cos(harmonics), np.sin(harmonics)], axis=1).astype(np.float32)
-    return from_arrays(rows, factors=(angle / (2 * np.pi) * 64).astype(np.int64))
+    return dataset_from_arrays(rows, factors=(angle / (2 * np.pi) * 64).astype(np.int64))
 
 
 class Module(nn.Module):
@@ -143,7 +152,7 @@ class Module(nn.Module):
 def trained(sick: Sick, data: Dataset, *, variance=None, beta=None, warm_up=0, seed=0, steps=None, rate=None):
     """Train the network of a case, with its own setting or another."""
     own_variance = sick.variance if variance is None else variance
-    own_beta, seed = sick.beta if beta is None else beta, sick.settings.get("seed", seed)
+    own_beta, seed = sick.beta if beta is None else beta, seed + sick.settings.get("seed", 0)
     steps, rate = steps or sick.steps, rate or sick.learning_rate
     if sick.kind != "ours":
         torch.manual_seed(seed)
@@ -169,11 +178,11 @@ def trained(sick: Sick, data: Dataset, *, variance=None, beta=None, warm_up=0, s
     return vae
 
 
-def treated(sick: Sick, model, data: Dataset, folder: Path | None, **other: Any):
+def treated(sick: Sick, model, data: Dataset, folder: Path | None, seed: int, **other: Any):
     setting = {"variance": sick.variance, "beta": sick.beta, "reduction": sick.reduction}
     setting |= {"learning_rate": sick.learning_rate} | other
     steps = max(sick.steps, 800 if sick.data == "sprites" else STEPS)
-    return po.cure(model, data, likelihood=sick.likelihood, steps=steps, directory=folder, **setting)
+    return po.cure(model, data, likelihood=sick.likelihood, steps=steps, directory=folder, seed=seed, **setting)
 
 
 def worth(outcome) -> float:
@@ -181,13 +190,13 @@ def worth(outcome) -> float:
     return -np.inf if outcome is None else (outcome.explained if outcome.score is None else outcome.score)
 
 
-def one(sick: Sick, out: Path) -> dict[str, Any]:
+def one(sick: Sick, out: Path, seed: int) -> dict[str, Any]:
     data = dataset(sick.data)
     began = time.process_time()
-    model = trained(sick, data)
+    model = trained(sick, data, seed=seed)
     trained_in = time.process_time() - began
     began = time.process_time()
-    found = treated(sick, model, data, out / sick.name.replace(" ", "-").replace(",", ""))
+    found = treated(sick, model, data, out / sick.name.replace(" ", "-").replace(",", ""), seed)
     cured_in = time.process_time() - began
     forecast = found.forecast
     result = {
@@ -208,14 +217,18 @@ def one(sick: Sick, out: Path) -> dict[str, Any]:
     }
     if sick.kind == "skip":
         return result
-    twin = _twin(sick, data, forecast)
-    return result | twin
+    # Cases that differ in their illness alone have one healthy twin.
+    key = "-".join(map(str, (sick.data, sick.likelihood, sick.latents, sick.kind)))
+    place = out / f"twin-of-{key}.json"
+    if not place.exists():
+        place.write_text(json.dumps(_twin(sick, data, forecast, seed), default=float))
+    return result | {"twin_key": key} | json.loads(place.read_text())
 
 
-def _twin(sick: Sick, data: Dataset, forecast) -> dict[str, Any]:
+def _twin(sick: Sick, data: Dataset, forecast, seed: int) -> dict[str, Any]:
     """Train the healthy twin, another seed at the best setting, and hand it to the cure as if it were ill."""
-    steps = max(sick.steps, 800 if sick.data == "sprites" else STEPS)
-    common = {"warm_up": steps // 2, "seed": 7, "steps": steps, "rate": RATE}
+    steps = 800 if sick.data == "sprites" else STEPS
+    common = {"warm_up": steps // 2, "seed": seed + 7, "steps": steps, "rate": RATE}
     plain = Sick(sick.name, sick.data, "healthy", sick.latents, likelihood=sick.likelihood, kind=sick.kind)
     if sick.likelihood == "bernoulli":
         setting = {"beta": min(1.0, float(forecast.spectrum.eigenvalues[sick.latents - 1]) / 10), "variance": None}
@@ -225,7 +238,7 @@ def _twin(sick: Sick, data: Dataset, forecast) -> dict[str, Any]:
         best = po.forecast(data.images, latents=sick.latents).optimal_variance
         setting = {"beta": 1.0, "variance": max(best, 0.05 * spectrum.total / len(spectrum.eigenvalues) if full else 0)}
     model = trained(plain, data, **setting, **common)
-    found = treated(plain, model, data, None, **setting, learning_rate=RATE)
+    found = treated(plain, model, data, None, seed, **setting, learning_rate=RATE)
     return {
         "twin": None if found.before is None else asdict(found.before),
         "twin_score": worth(found.before),
@@ -236,22 +249,24 @@ def _twin(sick: Sick, data: Dataset, forecast) -> dict[str, Any]:
     }
 
 
-def report(results: list[dict[str, Any]]) -> str:
+def report(results: list[dict[str, Any]], seed: int) -> str:
     twins = [r for r in results if "twin" in r]
     back = [r for r in twins if r["score"] >= 0.9 * r["twin_score"]]
     named = [r for r in results if r["named"] == r["case"]["cause"]]
-    alone = [r for r in twins if r["twin_left_alone"]]
+    distinct = list({r.get("twin_key", r["case"]["name"]): r for r in twins}.values())
+    alone = [r for r in distinct if r["twin_left_alone"]]
     refused = [r for r in results if "twin" not in r]
     rightly = [r for r in refused if r["refusal"]]
     lines = [
         "# Cures of collapsed models",
         "",
-        "Made by `python benchmarks/cures.py --out cures --page docs/results/cures.md` on one core, failures included.",
+        f"Made by `python benchmarks/cures.py --seed {seed} --out cures --page docs/results/cures.md` on one core, "
+        "failures included.",
         "",
         f"- Brought back to 0.9 of the healthy twin's sampled-code score: **{len(back)} of {len(twins)}**.",
         f"- Rightly refused (the decoder needs no code): **{len(rightly)} of {len(refused)}**.",
         f"- The right cause named: **{len(named)} of {len(results)}**.",
-        f"- Healthy twins left alone: **{len(alone)} of {len(twins)}**.",
+        f"- Healthy twins left alone: **{len(alone)} of {len(distinct)}**.",
         f"- Processor time: {sum(r['trained_in'] for r in results):.0f} s to make the collapsed models, "
         f"{sum(r['cured_in'] for r in results):.0f} s to cure them, at most "
         f"{max(r['cured_in'] for r in results):.0f} s for one.",
@@ -260,6 +275,8 @@ def report(results: list[dict[str, Any]]) -> str:
         "the model had. A score is the accuracy (labels) or R² (quantities) of 15 neighbours among *sampled* codes on",
         "test data, or the variance explained through a sample where there are no factors. The twin has another seed,",
         "the forecast's decoder variance or beta, and a warm-up over half its steps.",
+        "",
+        *LIMITS,
         "",
         "| model | cause | named | winner | types before → after | explained | score | twin |",
         "|---|---|---|---|---|---|---|---|",
@@ -285,7 +302,7 @@ def report(results: list[dict[str, Any]]) -> str:
     failures += [
         f"- {r['case']['name']}: named {r['named']}, made by {r['case']['cause']}." for r in results if r not in named
     ]
-    failures += [f"- twin of {r['case']['name']}: named {r['twin_named']}." for r in twins if r not in alone]
+    failures += [f"- twin of {r['case']['name']}: named {r['twin_named']}." for r in distinct if r not in alone]
     return "\n".join([*lines, *(failures or ["None."])]) + "\n"
 
 
@@ -296,17 +313,16 @@ def _forecast_lines(results: list[dict[str, Any]]) -> list[str]:
         for r in results
         if r["case"]["cause"] in ("spectrum", "warm-up")
     ]
-    pairs += [
-        (f"twin of {r['case']['name']}", r["twin_forecast"] == "collapse", r["twin_alive"] == 0)
-        for r in results
-        if "twin" in r
-    ]
+    twins = {r.get("twin_key", r["case"]["name"]): r for r in results if "twin" in r}
+    pairs += [(f"twin {key}", r["twin_forecast"] == "collapse", r["twin_alive"] == 0) for key, r in twins.items()]
     hits = sum(said and did for _, said, did in pairs)
-    recall, precision = hits / sum(did for *_, did in pairs), hits / max(sum(said for _, said, _ in pairs), 1)
+    recall = hits / max(sum(did for *_, did in pairs), 1)
+    precision = hits / max(sum(said for _, said, _ in pairs), 1)
     wrong = [f"{name} ({'said' if said else 'not said'})" for name, said, did in pairs if said != did]
     return [
         f"**Forecast.** Of {len(pairs)} networks trained to the end the forecast says *would collapse* with recall "
         f"{recall:.2f} and precision {precision:.2f}. Disagreements: {', '.join(wrong) or 'none'}.",
+        "All of them lie well above or well below the threshold, which makes this easy.",
     ]
 
 
@@ -315,6 +331,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("cures"))
     parser.add_argument("--page", type=Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -324,7 +341,7 @@ def main() -> None:
             continue
         place = options.out / f"{sick.name.replace(' ', '-').replace(',', '')}.json"
         if not place.exists():
-            place.write_text(json.dumps(one(sick, options.out), default=float, indent=2))
+            place.write_text(json.dumps(one(sick, options.out, options.seed), default=float, indent=2))
         results.append(json.loads(place.read_text()))
         r = results[-1]
         print(
@@ -333,7 +350,7 @@ def main() -> None:
             f"{r['trained_in']:.1f} + {r['cured_in']:.1f} s",
             flush=True,
         )
-    page = report(results)
+    page = report(results, options.seed)
     print(page)
     if options.page:
         options.page.write_text(page)

@@ -12,11 +12,12 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from polarised.data import dsprites
 from polarised.models import build_vae
@@ -52,16 +53,19 @@ class Clock:
         self.times: list[float] = []
 
     def __call__(self, step: int, vae: nn.Module) -> None:
+        """Read the clock."""
         self.times.append(time.process_time())
 
     def state(self) -> dict[str, Any]:
+        """Return nothing."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        pass
+        """Take nothing back."""
 
     @property
     def seconds(self) -> float:
+        """The CPU time of the steps."""
         return self.times[-1] - self.times[0]
 
 
@@ -135,9 +139,7 @@ def shortest(name: str, pool: Tensor, factors: Tensor) -> Run:
     critic = prior = None
     if name in ("FactorVAE", "RTCVAE"):
         widths = [LATENTS, WIDTH, WIDTH, WIDTH]
-        layers = [
-            layer for a, b in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(a, b), nn.LeakyReLU(0.2))
-        ]
+        layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.LeakyReLU(0.2))]
         critic = nn.Sequential(*layers, nn.Linear(WIDTH, 2))
     if name == "IVAE":
         network.encoder[0] = nn.Linear(PIXELS + factors.shape[1], WIDTH)
@@ -155,7 +157,7 @@ def shortest(name: str, pool: Tensor, factors: Tensor) -> Run:
                 parameter.requires_grad_(True)
             order = torch.rand(z.shape, generator=generator).argsort(0)
             logits = critic(torch.cat([z.detach(), z.detach().gather(0, order)]))
-            own = F.cross_entropy(logits, torch.arange(2).repeat_interleave(BATCH))
+            own = cross_entropy(logits, torch.arange(2).repeat_interleave(BATCH))
             noise = 10 * log_variance.exp().sum(1).mean() if name == "RTCVAE" else 0.0
             return divergence(mean, log_variance) + 10 * (fooled[:, 0] - fooled[:, 1]).mean() + own + noise
         if prior is not None:
@@ -174,7 +176,7 @@ def shortest(name: str, pool: Tensor, factors: Tensor) -> Run:
             mean, log_variance = hidden.chunk(2, -1)
             z = mean + torch.randn(BATCH, LATENTS, generator=generator) * (0.5 * log_variance).exp()
             outputs = network.decoder(z)
-            distortion = F.binary_cross_entropy_with_logits(outputs, x, reduction="none").sum(1).mean()
+            distortion = binary_cross_entropy_with_logits(outputs, x, reduction="none").sum(1).mean()
             loss = distortion + penalty(mean, log_variance, z, u)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
@@ -274,9 +276,8 @@ def main() -> None:
     for name in options.only:
         runs |= {f"{name} shortest": shortest(name, pool, factors), f"{name} train": ours(name)}
     times = measure(runs, options.rounds, options.steps)
-    print(
-        f"ms a step, {options.rounds} rounds of {options.steps} steps     shortest   train   ratio (goal {GOAL})   median"
-    )
+    heading = f"{options.rounds} rounds of {options.steps} steps, ms a step"
+    print(f"{heading:36s}  shortest   train   ratio   median of ratios   (goal {GOAL})")
     for name in options.only:
         bare, own = times[f"{name} shortest"], times[f"{name} train"]
         ratio = quick(bare) / quick(own)

@@ -15,7 +15,7 @@ import polarised as po
 from polarised._causes import CAUSES, examine, measure, name_cause
 from polarised._patient import as_vae, tell_factors, with_fresh_weights
 from polarised.curing import cure_run
-from polarised.data import from_arrays, linear_gaussian
+from polarised.data import dataset_from_arrays, linear_gaussian
 from polarised.errors import ConfigError, DataError, TrainingError
 from polarised.models import build_vae
 from polarised.objectives import BetaVAE
@@ -159,7 +159,7 @@ def test_the_cause_is_named(settings, cause):
 
 def test_clusters_without_warm_up_are_a_local_minimum():
     label = np.random.default_rng(0).integers(32, size=2000)
-    data = from_arrays((4 * np.eye(32)[label]).astype(np.float32), factors=label)
+    data = dataset_from_arrays((4 * np.eye(32)[label]).astype(np.float32), factors=label)
     config = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 4, "likelihood": "Gaussian"}
     vae = build_vae(config, (32,), seed=0)
     expected = po.forecast(data, variance=1.0, latents=4)

@@ -31,7 +31,7 @@ def test_the_advice_names_what_to_use_and_what_to_drop():
 def test_a_collapsed_model_is_called_so():
     diagnosis = diagnose(encodings_of(PASSIVE, PASSIVE))
     assert diagnosis.headline.startswith("Collapsed: all 2")
-    assert "Lower beta" in diagnosis.advice[0]
+    assert "Start from fresh weights" in diagnosis.advice[0]
 
 
 def test_a_posterior_that_is_the_same_for_all_inputs_is_called_collapsed():
@@ -156,7 +156,7 @@ def test_a_code_that_lives_by_its_prior_is_not_called_collapsed():
     driven = Encodings(means, variance=np.full((N, 1), 0.01), prior_mean=means, prior_variance=np.full((N, 1), 0.01))
     diagnosis = diagnose(driven)
     assert "Collapsed" not in diagnosis.headline
-    assert not any("Lower beta" in sentence for sentence in diagnosis.advice)
+    assert not any("fresh weights" in sentence for sentence in diagnosis.advice)
 
 
 def test_cautions_for_what_variance_rules_miss():

@@ -29,7 +29,7 @@ ENTRIES = {
     "schedule": "guest_rate",
     "metric": "guest_score",
     "estimator": "guest_estimate",
-    "adapter": "from_guest",
+    "adapter": "guest_adapter",
     "measure": "guest_measure",
     "executor": "guest_executor",
     "claim": "guest_claim",
@@ -203,6 +203,16 @@ def test_the_laws_cover_them(site: Path, tmp_path: Path) -> None:
     cases = [case.attrib["classname"].rpartition("test_")[2] for case in ElementTree.parse(report).iter("testcase")]
     for name, least in LAWS.items():
         assert cases.count(name) >= least, name
+
+
+def test_a_model_of_theirs_is_diagnosed(site: Path) -> None:
+    ask = (
+        "import numpy, polarised, guest\n"
+        "data = numpy.random.default_rng(0).normal(size=(500, 4))\n"
+        "d = polarised.diagnose(guest.GuestModel(), data)\n"
+        "print(d.regime.types)"
+    )
+    assert run(["-c", ask], packages=site).strip() == "('active', 'active', 'active')"
 
 
 def test_a_plugin_that_cannot_be_loaded_is_said_and_does_no_harm(site: Path, tmp_path: Path) -> None:

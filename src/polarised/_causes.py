@@ -178,8 +178,11 @@ def examine(
 def name_cause(evidence: Evidence, expected: Forecast, *, alpha: float = 0.1) -> Cause | None:
     """Return the first cause whose evidence shows; None where only training on can tell."""
     e = evidence
-    if not e.finite or e.rate > 1e3 or e.error_share > 2:
+    if not e.finite or e.rate > 1e3 or e.error_share > 100:
         return "diverged"
+    if e.error_share > 2:
+        # Far worse than a constant: at the very start of a training, or after it has gone astray.
+        return None if e.falling is None else "steps" if e.falling else "diverged"
     if _healthy(e, expected):
         return "healthy"
     if e.shuffled_share < 0.9 and e.shuffled_share - e.error_share < 0.1 * (1 - e.error_share):

@@ -70,7 +70,13 @@ def ray_cluster(address: str | None = None) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of a cluster as it answered: who it is, what it has, and why it cannot be used, if so."""
+    """A machine of a cluster as it answered: who it is, what it has, and why it cannot be used, if so.
+
+    Args:
+        id: What Ray calls it.
+        host: The name of the machine.
+        problem: Why it cannot be used; empty if it can.
+    """
 
     id: str
     host: str

@@ -54,6 +54,7 @@ Weights = Literal["fresh", "decoder", "none"]
 
 # What the loss must gain over the collapsed model, in standard errors, to count.
 SURE = 3.0
+LEAST_EXPLAINED = 0.05
 PROBE = 0.1
 STARTS: tuple[tuple[str, Weights, str], ...] = (
     ("fresh weights", "fresh", "start from fresh weights"),
@@ -111,6 +112,20 @@ class Cure:
 
     `change` says what to change in one's own code, `recipe` the same as settings of ours. `refusal` is the reason
     where nothing was done or nothing helped; `model` is then None. Nothing of the model that was given is changed.
+
+    Args:
+        cause: The cause that was found, or "unclear".
+        evidence: What it rests on.
+        forecast: What the spectrum of the data says.
+        before: How the given model does on test data; None where it is not finite.
+        after: How the winner does.
+        trials: Every cure that was tried.
+        winner: The name of the trial that won.
+        change: What to change in one's own code, in a line.
+        recipe: The same as settings of this library.
+        refusal: Why nothing was done, or nothing helped.
+        model: The cured model, or None.
+        diagnoses: The diagnoses before and after.
     """
 
     cause: Cause
@@ -347,7 +362,8 @@ class _Clinic:
         if self.directory is not None:
             self._claim_directory()
         old = measure(self.vae, self.images[self.parts[1]], seed=self.seed) if found.finite else None
-        collapsed = self._constant_bound() if old is None else old.bound(noise)
+        constant = self._constant_bound()
+        collapsed = constant if old is None or constant.mean() < old.bound(noise).mean() else old.bound(noise)
         trials: list[tuple[Trial, VAE | None]] = []
         for plan in self._plans(cause):
             trials.append(self._try(plan, collapsed))
@@ -361,10 +377,10 @@ class _Clinic:
         if not helpful:
             return replace(known, refusal="no trial improved the bound on validation data by 3 standard errors.")
         most = max(trial.outcome.explained for trial, _ in helpful if trial.outcome)
+        if most < LEAST_EXPLAINED:
+            return replace(known, refusal="the best trial explains less than 0.05 of the data through a sample.")
         useful = [(t, vae) for t, vae in helpful if t.outcome and t.outcome.explained >= 0.9 * most]
         winner, vae = max(useful, key=lambda pair: pair[0].gain)
-        if winner.outcome is None or winner.outcome.explained < 0.05:
-            return replace(known, refusal="the best trial explains less than 0.05 of the data through a sample.")
         assert vae is not None
         fitted = measure(vae, training, seed=self.seed).noise
         after = self._outcome(vae, fitted, 2)
@@ -553,7 +569,7 @@ class _Clinic:
         return (found.error / 2 if found.misfit is None else found.misfit) / self.expected.threshold + found.rate
 
     def _constant_bound(self) -> NDArray[np.float64]:
-        """Return the bound of the best constant on the validation data, in place of a model that is not finite."""
+        """Return the bound of the best constant on the validation data, which the model may be worse than."""
         rows = self.images.reshape(len(self.images), -1).astype(np.float64)
         mean = rows[self.parts[0]].mean(axis=0)
         seen = rows[self.parts[1]]

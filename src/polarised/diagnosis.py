@@ -23,7 +23,7 @@ from polarised.adapters.runs import made_here, open_run
 from polarised.adapters.targets import Target, open_target, paths_of, unused_settings
 from polarised.bibliography import bibtex
 from polarised.errors import ConfigError, DataError, PolarisedError, suggesting_keywords
-from polarised.metrics.evaluation import compare, without_passive_by_standard
+from polarised.metrics.evaluation import MOST_BINNED, compare, without_passive_by_standard
 from polarised.random import stream
 from polarised.regime.advice import advice, headline
 from polarised.regime.classify import Regime, Rule, other_rules, sensitivity
@@ -54,6 +54,25 @@ class Diagnosis:
 
     `encodings` are all inputs, or a sample of many; `groups` are the variables of each group of latents, where a model
     has several; `reading` says what was taken as what.
+
+    Args:
+        name: What the model is called.
+        encodings: All inputs, or a sample of many.
+        regime: The types of the variables with their evidence.
+        scores: Mean against sample: metric, representation, variables, value.
+        headline: The finding in a sentence.
+        advice: What to do about it, a sentence each.
+        pictures: What the decoder shows of the variables.
+        decoder_use: What the decoder loses without each variable, in nats.
+        history: The terms of the loss over training.
+        forecast: The curve of the forecast of the data.
+        snapshots: The types over training.
+        downstream: Accuracy of predicting factors by subset of variables.
+        other_rules: Which variables other rules count as used.
+        sensitivity: The counts of types over a grid of thresholds.
+        provenance: How the numbers were made.
+        groups: The variables of each group of latents, where a model has several.
+        reading: What was taken as what.
     """
 
     name: str
@@ -65,6 +84,7 @@ class Diagnosis:
     pictures: Pictures | None = None
     decoder_use: "polars.DataFrame | None" = None
     history: "polars.DataFrame | None" = None
+    forecast: "polars.DataFrame | None" = None
     snapshots: "polars.DataFrame | None" = None
     downstream: "polars.DataFrame | None" = None
     other_rules: "polars.DataFrame | None" = None
@@ -97,7 +117,12 @@ class Diagnosis:
     def table(self, *, theory: bool = False) -> "polars.DataFrame":
         """Return a row for each variable: type and every piece of evidence, with its group where there are several.
 
-        With `theory` also what the papers' definitions, propositions and theorems say of it, see `theory.statements`.
+        Args:
+            theory: Whether to add what the papers' definitions, propositions and theorems say of each, see
+                `theory.statements`.
+
+        Returns:
+            The table.
         """
         import polars
 
@@ -122,7 +147,14 @@ class Diagnosis:
         return pandas.DataFrame(columns).set_index("variable")
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page."""
+        """Write one self-contained HTML page.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The file.
+        """
         from importlib import import_module
 
         # The page lies above the diagnosis in the layers; this is the one step up, taken only on request.
@@ -348,6 +380,7 @@ class Found:
     decoder_use: "polars.DataFrame | None" = None
     pictures: Pictures | None = None
     history: "polars.DataFrame | None" = None
+    forecast: "polars.DataFrame | None" = None
     snapshots: "polars.DataFrame | None" = None
     downstream: "polars.DataFrame | None" = None
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -388,6 +421,8 @@ def build_diagnosis(
     scores = _scores(found, regime, draws)
     wide = len(regime.types) > WHOLE
     remarks = list(found.remarks)
+    if MOST_BINNED < len(regime.types) <= WHOLE:
+        remarks.append(f"Mutual information was measured among {MOST_BINNED} of the {len(regime.types):,} variables.")
     if wide:
         compared = len(totals.compared)
         remarks.append(f"Redundancy was measured among {compared:,} of the {len(regime.types):,} variables.")
@@ -409,6 +444,7 @@ def build_diagnosis(
         pictures=found.pictures,
         decoder_use=regime.decoder.table() if table is None and regime.decoder is not None else table,
         history=found.history,
+        forecast=found.forecast,
         snapshots=found.snapshots,
         downstream=found.downstream,
         other_rules=other_rules(regime, largest_mean=totals.largest_mean()),
@@ -476,6 +512,7 @@ def _of_run(path: Path, rule: Rule) -> Found:
     found.alpha, found.seed = run.alpha, run.seed
     found.decoder = run.decoder_use()
     found.history, found.snapshots, found.downstream = run.history(), run.snapshots(), run.downstream(rule)
+    found.forecast = run.forecast()
     found.provenance = {"config": dict(run.config), **run.made, "citation": run.citation()}
     if run.model.exists() and _torch_is_here():
         from polarised.adapters import native

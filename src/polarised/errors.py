@@ -50,6 +50,12 @@ class TrainingError(PolarisedError, RuntimeError):
 def suggesting_keywords(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
     """Make a function name the nearest keyword where one is misspelt.
 
+    Args:
+        function: The function.
+
+    Returns:
+        The function, which raises `ConfigError` for a keyword it does not have.
+
     >>> @suggesting_keywords
     ... def add(a, *, other=0):
     ...     return a + other

@@ -7,20 +7,36 @@ prior mean unless told, in that layer's bias.
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from polarised.adapters._state import prune_state, read_state, write_state
+from polarised.adapters.targets import images_named, open_target
+from polarised.diagnosis import diagnose
 from polarised.errors import ConfigError, DataError
+from polarised.metrics.downstream import logistic_regression
 from polarised.models.networks import evaluating
 from polarised.models.slicing import checked_keep, slice_layers
-from polarised.models.vae import VAE
+from polarised.models.vae import VAE, save_vae
 from polarised.random import seed_for
+from polarised.regime import Encodings
+from polarised.regime.classify import Rule
 
-__all__ = ["PruningReport", "prune", "pruned_config", "pruning_report"]
+__all__ = [
+    "PrunedModel",
+    "PrunedWeights",
+    "PruningReport",
+    "prune",
+    "prune_model",
+    "prune_weights",
+    "pruned_config",
+    "pruning_report",
+]
 
 
 def prune(
@@ -34,8 +50,19 @@ def prune(
 
     decoder'(z_keep) = decoder(z) with z_j = E[z_j] under the prior for every dropped j. Where the prior mean
     depends on auxiliary variables, their average over `u` (n, k) is the constant [Bonheme2023BeMoreActive, section 4].
-    A variable that is noise about another value than the prior mean needs that value: `constants` (d,) are, as a rule,
-    the averages of the encoder's means.
+
+    Args:
+        vae: The model.
+        keep: The variables to keep, in the order they are to have.
+        u: Auxiliary variables (n, k) to average the prior mean over, where it depends on them.
+        constants: What each variable is held at where it is dropped, (d,): the prior mean unless given. A variable that
+            is noise about another value needs that value, as a rule the average of the encoder's means.
+
+    Returns:
+        The smaller model.
+
+    Raises:
+        ConfigError: If a variable does not exist or is named twice.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": "mlp", "latents": 4}, shape=(1, 16, 16))
@@ -83,6 +110,16 @@ class PruningReport:
 
     `distortion` is -log p(x|z) at the mean of q(z|x), `sampled_distortion` at a sample with the same noise in
     the kept variables, `rate` the KL; `encodings` is the largest change of a kept mean or log-variance.
+
+    Args:
+        keep: The variables that were kept.
+        dropped: Those that were not.
+        images: The images it was measured on.
+        parameters: The parameters before and after.
+        distortion: -log p(x|z) at the mean, before and after.
+        sampled_distortion: The same at a sample.
+        rate: The KL, before and after.
+        encodings: The largest change of a kept mean or log-variance.
     """
 
     keep: tuple[int, ...]
@@ -187,3 +224,167 @@ def _prior_mean(vae: VAE, u: np.ndarray[Any, Any] | Tensor | None) -> Tensor:
     known = torch.as_tensor(u, dtype=like.dtype, device=like.device)
     with torch.no_grad():
         return vae.prior.given(known).moments(len(known))[0].mean(0)
+
+
+@dataclass(frozen=True, eq=False)
+class PrunedModel:
+    """A smaller model and the proof that it does what the larger one did.
+
+    Args:
+        model: The smaller model.
+        config: The config of `build_vae` that makes its network.
+        auxiliary_size: The number of its auxiliary variables.
+        report: What pruning changed.
+        doubtful: Variables that are passive, yet kept because that is in doubt.
+        accuracy: Accuracy of predicting the factors from the means, before and after, where there are factors.
+    """
+
+    model: VAE
+    config: Mapping[str, Any]
+    auxiliary_size: int
+    report: PruningReport
+    doubtful: tuple[int, ...] = ()
+    accuracy: tuple[float, float] | None = None
+
+    def save(self, path: str | Path) -> Path:
+        """Write the smaller model as a safetensors file that `load_vae` reads.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The file.
+        """
+        save_vae(self.model, Path(path), config=dict(self.config), auxiliary_size=self.auxiliary_size)
+        return Path(path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the model as plain JSON types; pairs are before and after."""
+        return {**asdict(self.report), "passive_but_kept": list(self.doubtful), "accuracy": self.accuracy}
+
+
+@dataclass(frozen=True, eq=False)
+class PrunedWeights:
+    """The weights of somebody's network, cut to the variables that are kept.
+
+    Args:
+        weights: The smaller state dict.
+        keep: The variables that were kept.
+        dropped: Those that were not.
+        parameters: The numbers in the state dict, before and after.
+    """
+
+    weights: Mapping[str, Tensor]
+    keep: tuple[int, ...]
+    dropped: tuple[int, ...]
+    parameters: tuple[int, int]
+
+    def save(self, path: str | Path) -> Path:
+        """Write the weights as a safetensors file.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The file.
+        """
+        write_state(dict(self.weights), Path(path))
+        return Path(path)
+
+
+def prune_model(
+    target: str | Path,
+    data: str | None = None,
+    *,
+    keep: Sequence[int] | None = None,
+    alpha: float | None = None,
+    rule: Rule = "used",
+    examples: int = 3000,
+    seed: int = 0,
+) -> PrunedModel:
+    """Cut a stored model to the variables that are used, and prove on images what that changes.
+
+    Args:
+        target: A run directory, a model file, or a folder of a published model.
+        data: The name of a dataset or an .npz of images to prove it on; the model's own if None.
+        keep: The variables to keep; all that `diagnose` does not call passive beyond doubt if None.
+        alpha: The threshold of the types.
+        rule: The rule of the types.
+        examples: The most images to prove it on.
+        seed: Seed of the draws.
+
+    Returns:
+        The smaller model, its config and the proof.
+
+    Raises:
+        DataError: If the target holds no model, or every variable is passive.
+    """
+    opened = open_target(target)
+    vae, (config, auxiliary_size) = opened.vae(), opened.config()
+    images = opened.data() if data is None else images_named(data)
+    # A run has encodings of its own, which are read as they were measured.
+    own = {} if data is None and opened.kind == "run" else {"examples": examples, "seed": seed}
+    found = diagnose(target, data, alpha=alpha, rule=rule, **own)  # type: ignore[arg-type]
+    droppable = found.regime.droppable
+    kept = [j for j in range(vae.latents) if j not in droppable] if keep is None else list(keep)
+    if not kept:
+        raise DataError("expected a variable that is used, all are passive; name what to keep")
+    batch = images.sample(min(examples, len(images)), seed)
+    # What is noise about a value of its own must leave that value behind, not the prior mean.
+    smaller = prune(vae, kept, constants=found.encodings.mean.mean(axis=0, dtype=np.float64))
+    report = pruning_report(vae, smaller, batch.images, keep=kept, u=batch.u, seed=seed)
+    doubtful = tuple(j for j in found.regime.passive if keep is None and j not in droppable)
+    accuracy = None if found.encodings.factors is None else _accuracies(found.encodings, kept, examples)
+    return PrunedModel(smaller, pruned_config(config, kept), auxiliary_size, report, doubtful, accuracy)
+
+
+def prune_weights(
+    path: str | Path,
+    *,
+    keep: Sequence[int],
+    mean_head: str,
+    decoder_input: str,
+    log_variance_head: str | None = None,
+    layout: Literal["separate", "interleaved", "stacked"] = "separate",
+    transposed: bool = False,
+) -> PrunedWeights:
+    """Cut the weights of somebody's own network to the variables that are kept; nothing of theirs is run.
+
+    Args:
+        path: A .safetensors, .pt or .pth file of weights.
+        keep: The variables to keep.
+        mean_head: The layer that gives the mean.
+        decoder_input: The layer that takes z.
+        log_variance_head: The layer that gives the log-variance, if it is another than that of the mean.
+        layout: How the heads are laid out: separate layers, or one with means and log-variances interleaved or stacked.
+        transposed: Whether z enters a ConvTranspose2d.
+
+    Returns:
+        The smaller weights.
+
+    Raises:
+        DataError: If a layer is missing or has another shape.
+    """
+    weights = read_state(Path(path))
+    smaller = prune_state(
+        weights,
+        list(keep),
+        mean_head=mean_head,
+        log_variance_head=log_variance_head,
+        decoder_input=decoder_input,
+        layout=layout,
+        transposed=transposed,
+    )
+    before, after = (sum(value.numel() for value in state.values()) for state in (weights, smaller))
+    heads = weights[f"{mean_head}.weight"].shape[0] // (1 if layout == "separate" else 2)
+    return PrunedWeights(smaller, tuple(keep), tuple(j for j in range(heads) if j not in keep), (before, after))
+
+
+def _accuracies(encodings: Encodings, kept: list[int], examples: int) -> tuple[float, float]:
+    """Return the mean accuracy of predicting every factor from the means of all and of the kept variables."""
+    rows = slice(0, examples)
+    before, after = (
+        logistic_regression(encodings.mean[rows][:, variables], encodings.factors[rows], strengths=(1.0,)).accuracy  # type: ignore[index]
+        for variables in (list(range(encodings.latents)), kept)
+    )
+    return before, after

@@ -64,16 +64,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "metrics.downstream",
     ),
     "estimator": ("metrics.estimators",),
-    "adapter": (
-        "adapters.arrays",
-        "adapters.callables",
-        "adapters.native",
-        "adapters.pythae",
-        "adapters.diffusers",
-        "adapters.scvi",
-        "adapters.disentangling_vae",
-        "adapters.disentanglement_lib",
-    ),
+    "adapter": ("adapters.diffusers", "adapters.pythae", "adapters.models"),
     "measure": ("study.measures", "study.further", "study.statements"),
     "executor": ("study.executors",),
     "claim": ("study.claims",),
@@ -107,6 +98,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "prior": (),
     "objective": ("titled_by", "title_given_u", "strength_title", "neutral"),
     "estimator": (),
+    "adapter": ("libraries",),
     "executor": (),
 }
 """What only entries of a kind have; a kind that is not listed takes any.
@@ -115,7 +107,8 @@ A dataset: `images`, `shape` and `factors` (name to size) as published, `licence
 `polarised.data.cache.Source`) and `by_hand` (pictures that serve in place of the first file). A likelihood: the values
 it allows (`support`) and whether it integrates to one over them (`density`). An objective: the setting that completes
 its title (`titled_by`), its title under a prior that knows u (`title_given_u`), what an axis calls its strength
-(`strength_title`), and the settings with which it is the ELBO (`neutral`).
+(`strength_title`), and the settings with which it is the ELBO (`neutral`). An adapter: the packages whose classes it
+knows (`libraries`).
 """
 
 PLUGINS = "polarised.plugins"
@@ -450,9 +443,14 @@ def output(name: str) -> Output:
     >>> output("total_correlation").label, output("accuracy_of_cats").title
     ('total correlation, nats', 'accuracy of cats')
     """
-    every = [each for kind in ("metric", "measure") for entry in records(kind) for each in entry.outputs]
-    own = [each for each in (*every, *_described.values()) if each.name == name]
-    return next((each for each in own if each.reading), own[0] if own else _titled(Output(name)))
+    found: list[Output] = []
+    # Measures belong to studies: they are loaded only for a number that no metric describes.
+    for kind in ("metric", "measure"):
+        found += [each for entry in records(kind) for each in entry.outputs if each.name == name]
+        if any(each.reading for each in found):
+            break
+    found += [each for each in _described.values() if each.name == name]
+    return next((each for each in found if each.reading), found[0] if found else _titled(Output(name)))
 
 
 def settings(callable_: Callable[..., Any]) -> dict[str, inspect.Parameter]:

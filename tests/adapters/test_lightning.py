@@ -138,7 +138,7 @@ def test_batches_are_brought_to_the_module_and_every_part_keeps_its_mode(data):
     assert (module.training, module.scale.training, module.drop.training) == (True, False, True)
 
 
-def test_what_the_numbers_are_is_asked_about_at_the_first_look_only(data):
+def test_questions_are_asked_when_fitting_starts_and_never_later(data):
     def encode(module, x):
         mean, _ = LinearVAE.encode(module, x)
         return mean, torch.ones_like(mean)
@@ -146,15 +146,23 @@ def test_what_the_numbers_are_is_asked_about_at_the_first_look_only(data):
     module = LinearVAE()
     callback = RegimeCallback(encode, [data], scale_kind="log_variance")
     with pytest.raises(DataError, match="never below zero"):
+        callback.on_fit_start(Moment(), module)
+    with pytest.warns(UserWarning, match="never below zero"):
         callback.on_train_end(Moment(), module)
+    assert callback.timeline.steps == []
     told = RegimeCallback(encode, [data], scale_kind="log_variance", trust_scale=True)
+    told.on_fit_start(Moment(), module)
     told.on_train_end(Moment(), module)
     assert told.timeline.steps == [100]
-    callback.load_state_dict(told.state_dict())
-    callback.timeline.take(
-        1, from_callable(lambda x: encode(module, x), [data], scale_kind="log_variance", trust_scale=True)
-    )
-    moment = Moment()
-    moment.global_step = 200
-    callback.on_train_end(moment, module)
-    assert callback.timeline.steps == [100, 1, 200]
+
+
+def test_loaders_of_pairs_are_looked_at_and_iterators_refused(data):
+    from torch.utils.data import DataLoader, TensorDataset
+
+    loader = DataLoader(TensorDataset(data, torch.zeros(len(data), dtype=torch.long)), batch_size=64)
+    callback = RegimeCallback(lambda m, x: m.encode(x), loader, scale_kind="log_variance")
+    callback.on_fit_start(Moment(), LinearVAE())
+    callback.on_train_end(Moment(), LinearVAE())
+    assert callback.timeline.steps == [100]
+    with pytest.raises(ConfigError, match="give a list"):
+        RegimeCallback(None, iter([data]))

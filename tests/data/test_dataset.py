@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from polarised.data import Dataset, FactorSpace, color_dsprites, dsprites, from_arrays, nonlinear_ica, pinwheel
+from polarised.data import Dataset, FactorSpace, color_dsprites, dataset_from_arrays, dsprites, nonlinear_ica, pinwheel
 from polarised.errors import DataError
 from polarised.random import stream
 
@@ -98,7 +98,7 @@ def test_bad_spaces() -> None:
 
 def test_images_are_indexed_as_arrays_are() -> None:
     array = np.arange(10 * 4, dtype=np.float32).reshape(10, 1, 2, 2) / 40
-    images = from_arrays(array).images
+    images = dataset_from_arrays(array).images
     for key in (3, -1, slice(2, 9, 3), slice(None, None, -1), [1, 1, -2], np.array([4]), np.arange(10) > 6):
         np.testing.assert_array_equal(images[key], array[key])
     assert images[[]].shape == (0, 1, 2, 2)
@@ -109,22 +109,22 @@ def test_images_are_indexed_as_arrays_are() -> None:
 @pytest.mark.parametrize("key", [[10], [-11], [0.5], [[1, 2]], "all", np.array([True, False])])
 def test_bad_indices(key: object) -> None:
     with pytest.raises(DataError):
-        from_arrays(np.zeros((10, 2), dtype=np.float32)).images[key]
+        dataset_from_arrays(np.zeros((10, 2), dtype=np.float32)).images[key]
 
 
 def test_out_of_range_is_also_an_index_error() -> None:
     with pytest.raises(IndexError, match="below 10, got 10"):
-        from_arrays(np.zeros((10, 2), dtype=np.float32)).images[10]
+        dataset_from_arrays(np.zeros((10, 2), dtype=np.float32)).images[10]
 
 
 def test_evaluation_draws_each_image_once_while_there_are_enough() -> None:
-    dataset = from_arrays(np.zeros((50, 3), dtype=np.float32))
+    dataset = dataset_from_arrays(np.zeros((50, 3), dtype=np.float32))
     assert sorted(dataset.sample(50, 0).indices) == list(range(50))
     assert len(dataset.sample(51, 0)) == 51
 
 
 def test_batches_cover_the_dataset_evenly() -> None:
-    dataset = from_arrays(np.zeros((8, 2), dtype=np.float32))
+    dataset = dataset_from_arrays(np.zeros((8, 2), dtype=np.float32))
     drawn = np.concatenate([dataset.batch(step, 100, 5).indices for step in range(80)])
     counts = np.bincount(drawn, minlength=8)
     assert (np.abs(counts - 1000) < 5 * np.sqrt(1000)).all()
@@ -152,7 +152,7 @@ def test_auxiliary_variables_are_factors_between_zero_and_one() -> None:
 
 
 def test_a_factor_of_one_value_gives_zero() -> None:
-    dataset = from_arrays(np.zeros((3, 2), dtype=np.float32), factors=np.zeros(3, dtype=int)).with_auxiliary()
+    dataset = dataset_from_arrays(np.zeros((3, 2), dtype=np.float32), factors=np.zeros(3, dtype=int)).with_auxiliary()
     u = dataset.batch(0, 4, 0).u
     assert u is not None
     assert (u == 0).all()
@@ -160,7 +160,7 @@ def test_a_factor_of_one_value_gives_zero() -> None:
 
 def test_bad_auxiliary() -> None:
     with pytest.raises(DataError, match="no factors to take u from"):
-        from_arrays(np.zeros((3, 2), dtype=np.float32)).with_auxiliary()
+        dataset_from_arrays(np.zeros((3, 2), dtype=np.float32)).with_auxiliary()
     with pytest.raises(DataError, match="did you mean 'shape'"):
         dsprites().with_auxiliary(factors=["Shape"])
     with pytest.raises(DataError, match="list of factor names"):

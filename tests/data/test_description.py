@@ -13,7 +13,7 @@ import polarised.data.published
 from data import published
 from polarised import registry
 from polarised.cli.datasets import app
-from polarised.data import Dataset, contact_sheet, describe, from_arrays, prepare
+from polarised.data import Dataset, contact_sheet, dataset_from_arrays, describe, prepare
 from polarised.errors import ConfigError, DataError, DownloadError
 
 run = CliRunner()
@@ -103,14 +103,14 @@ def test_prepare_says_what_is_wrong(folder: Path) -> None:
 
 def test_contact_sheet_without_factors_and_with_missing_values(tmp_path: Path) -> None:
     pictures = np.random.default_rng(0).random((7, 1, 8, 8))
-    assert contact_sheet(from_arrays(pictures), tmp_path / "new folder" / "a.png").exists()
+    assert contact_sheet(dataset_from_arrays(pictures), tmp_path / "new folder" / "a.png").exists()
     labels = np.array([0, 0, 2, 2, 4, 4, 4])
-    assert contact_sheet(from_arrays(pictures, factors=labels), tmp_path / "b.png").exists()
+    assert contact_sheet(dataset_from_arrays(pictures, factors=labels), tmp_path / "b.png").exists()
     two = np.stack([labels, labels[::-1]], axis=1)
-    assert contact_sheet(from_arrays(pictures, factors=two), tmp_path / "c.png").exists()
-    assert contact_sheet(from_arrays(np.random.default_rng(0).random((30, 1))), tmp_path / "d.png").exists()
+    assert contact_sheet(dataset_from_arrays(pictures, factors=two), tmp_path / "c.png").exists()
+    assert contact_sheet(dataset_from_arrays(np.random.default_rng(0).random((30, 1))), tmp_path / "d.png").exists()
     with pytest.raises(DataError, match="1 column"):
-        contact_sheet(from_arrays(pictures), tmp_path / "e.png", columns=0)
+        contact_sheet(dataset_from_arrays(pictures), tmp_path / "e.png", columns=0)
 
 
 def test_command_lists(folder: Path) -> None:

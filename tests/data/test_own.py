@@ -7,30 +7,32 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from data import published
-from polarised.data import from_arrays, from_folder, from_npz
+from polarised.data import dataset_from_arrays, from_folder, from_npz
 from polarised.errors import DataError
 
 
 def test_bytes_and_floats_and_layouts() -> None:
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (5, 4, 4, 3), dtype=np.uint8)
-    dataset = from_arrays(pixels, channels_last=True)
+    dataset = dataset_from_arrays(pixels, channels_last=True)
     assert dataset.shape == (3, 4, 4)
     np.testing.assert_array_equal(dataset.images[:], pixels.transpose(0, 3, 1, 2) / np.float32(255))
-    assert from_arrays(pixels[..., 0]).shape == (1, 4, 4)
+    assert dataset_from_arrays(pixels[..., 0]).shape == (1, 4, 4)
     vectors = generator.standard_normal((5, 7))
-    np.testing.assert_array_equal(from_arrays(vectors).images[:], vectors.astype(np.float32))
-    assert from_arrays(np.ones((3, 1, 2, 2), dtype=bool)).images[:].max() == 1
+    np.testing.assert_array_equal(dataset_from_arrays(vectors).images[:], vectors.astype(np.float32))
+    assert dataset_from_arrays(np.ones((3, 1, 2, 2), dtype=bool)).images[:].max() == 1
 
 
 def test_factors_and_auxiliary_variables() -> None:
     images = np.zeros((4, 2))
-    dataset = from_arrays(images, factors=np.array([[0, 2], [1, 0], [1, 1], [0, 2.0]]), names=["a", "b"], u=np.eye(4))
+    dataset = dataset_from_arrays(
+        images, factors=np.array([[0, 2], [1, 0], [1, 1], [0, 2.0]]), names=["a", "b"], u=np.eye(4)
+    )
     assert dataset.factor_space is not None
     assert dataset.factor_space.sizes == (2, 3)
     batch = dataset.sample(4, 0)
     np.testing.assert_array_equal(batch.u, np.eye(4)[batch.indices])
-    assert from_arrays(images, factors=[0, 1, 2, 3]).factor_space.names == ("factor_0",)  # type: ignore[union-attr, arg-type]
+    assert dataset_from_arrays(images, factors=[0, 1, 2, 3]).factor_space.names == ("factor_0",)  # type: ignore[union-attr, arg-type]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ def test_factors_and_auxiliary_variables() -> None:
 )
 def test_bad_arrays(arguments: dict[str, np.ndarray], says: str) -> None:
     with pytest.raises(DataError, match=says):
-        from_arrays(**arguments)  # type: ignore[arg-type]
+        dataset_from_arrays(**arguments)  # type: ignore[arg-type]
 
 
 def test_npz(tmp_path: Path) -> None:

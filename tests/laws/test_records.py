@@ -10,7 +10,7 @@ from polarised.bibliography import bibliography
 from polarised.registry import Record
 
 # The kinds whose records say in a few words what an entry is.
-SUMMARISED = ("dataset", "architecture", "likelihood", "prior", "objective", "executor")
+SUMMARISED = ("dataset", "architecture", "likelihood", "prior", "objective", "adapter", "executor")
 RECORDS = [record for kind in registry.KINDS for record in registry.records(kind)]
 OF_SUMMARISED = [record for record in RECORDS if record.kind in SUMMARISED]
 

@@ -9,7 +9,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from polarised.data import Dataset, from_arrays
+from polarised.adapters.callables import Model
+from polarised.data import Dataset, dataset_from_arrays
 from polarised.models.architectures import mlp
 from polarised.models.likelihoods import Likelihood
 from polarised.models.posteriors import DiagonalGaussian
@@ -43,7 +44,9 @@ def guest_dots() -> Dataset:
     rows, columns = np.divmod(np.arange(64), 8)
     images = np.full((64, 1, 16, 16), 0.1)
     images[np.arange(64), 0, 2 * rows, 2 * columns] = 0.9
-    return from_arrays(images, factors=np.stack([rows, columns], axis=1), names=["row", "column"], name="guest_dots")
+    return dataset_from_arrays(
+        images, factors=np.stack([rows, columns], axis=1), names=["row", "column"], name="guest_dots"
+    )
 
 
 @register("architecture", title="guest's network", summary="dense layers", references=(WORK.format("Network"),))
@@ -203,10 +206,26 @@ def guest_study(material):
     yield "guest_figure", guest_figure(material.table)
 
 
-@register("adapter", title="guest's models", summary="a dictionary with the mean", references=(WORK.format("Adapter"),))
-def from_guest(model, *, scale: float = 1.0):
-    """Read codes out of the guest's own format."""
-    from polarised import Encodings
+class GuestModel:
+    """A model of the guest's own kind, which no reader of ours would understand."""
 
-    mean = scale * np.asarray(model["mean"])
-    return Encodings(mean, variance=np.ones_like(mean))
+    def run(self, batch):
+        values = np.asarray(batch, dtype=np.float64).reshape(len(batch), -1)
+        return {"centre": values[:, :3], "precision": np.full((len(batch), 3), 50.0)}
+
+
+@register(
+    "adapter",
+    title="guest's models",
+    summary="a model of the guest's own kind",
+    references=(WORK.format("Adapter"),),
+    libraries=("guest",),
+)
+def guest_adapter(model) -> Model:
+    """Return what is known of a guest's model."""
+
+    def encode(batch):
+        said = model.run(batch)
+        return said["centre"], 1 / said["precision"]
+
+    return Model((encode,), (model,), name="a guest", scale_kind="variance", kind="guest")

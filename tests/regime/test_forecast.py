@@ -7,8 +7,8 @@ from torch import nn
 
 import polarised as po
 from polarised.data import (
+    dataset_from_arrays,
     dsprites,
-    from_arrays,
     linear_gaussian,
     nonlinear_ica,
     optimal_noise_variance,
@@ -126,7 +126,7 @@ def test_linear_vaes_keep_what_was_forecast(name, latents, b):
     ],
 )
 def test_linear_vaes_trained_on_samples_end_within_one(name, latents, b):
-    data = from_arrays(DATA[name]().astype(np.float32))
+    data = dataset_from_arrays(DATA[name]().astype(np.float32))
     size = data.shape[0]
     with seeded_weights(0):
         encoder = Encoder(
@@ -317,7 +317,7 @@ def test_streams_arrays_and_datasets_are_read_alike():
     loader = torch.utils.data.DataLoader(
         torch.utils.data.TensorDataset(torch.from_numpy(DIGITS.astype(np.float32)), torch.zeros(len(DIGITS))), 64
     )
-    images = from_arrays(DIGITS.astype(np.float32).reshape(-1, 8, 8))
+    images = dataset_from_arrays(DIGITS.astype(np.float32).reshape(-1, 8, 8))
     for other in (batches, loader, images, torch.from_numpy(DIGITS.astype(np.float32))):
         found = po.forecast(other, latents=6)
         np.testing.assert_allclose(found.spectrum.eigenvalues, whole.spectrum.eigenvalues, rtol=1e-9, atol=1e-12)

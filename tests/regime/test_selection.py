@@ -9,8 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from polarised import ActiveVariables, Encodings
+from polarised import ActiveVariables, Encodings, classify
 from polarised.errors import ConfigError, DataError
+from polarised.regime.decoder import DecoderUse
 
 N = 600
 GENERATOR = np.random.default_rng(0)
@@ -85,3 +86,16 @@ def test_a_collapsed_code_and_wrong_settings_are_refused():
         ActiveVariables(spread="precision").fit(MEAN)
     with pytest.raises(DataError, match="as many columns"):
         ActiveVariables(spread="variance").fit(MEAN[:, :3])
+
+
+def test_types_decided_with_all_evidence_are_kept_as_they_are():
+    mean = np.random.default_rng(0).normal(size=(300, 3))
+    encodings = Encodings(mean, variance=np.full((300, 3), 0.01))
+    errors = np.full(3, 0.01)
+    use = DecoderUse(np.array([50.0, 0.0, 40.0]), errors, errors, errors, np.full(3, 2000), 40.0)
+    regime = classify(encodings, decoder=use)
+    selector = ActiveVariables().fit(regime)
+    assert selector.regime_ is regime
+    np.testing.assert_array_equal(selector.transform(mean), mean[:, [0, 2]])
+    # Without the decoder all three look used.
+    assert ActiveVariables().fit(encodings).transform(mean).shape == (300, 3)

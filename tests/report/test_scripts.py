@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,15 @@ def test_titles_and_readings_on_the_page_are_those_of_the_records(diagnosis: Dia
         output = registry.output(name)
         assert output.label.lower() in shown["#scores-charts"].lower()
         assert output.reading in shown["#scores-charts"]
+
+
+def test_the_forecast_of_a_run_is_drawn_with_its_sentence(diagnosis: Diagnosis, tmp_path: Path) -> None:
+    curve = polars.DataFrame({"beta": [0.1, 1.0, 10.0], "alive": [3, 2, 0], "active": [2, 0, 0]})
+    kept = curve.with_columns(here=polars.Series([False, True, False]), sentence=polars.lit("2 would be alive."))
+    shown = run(write_report(replace(diagnosis, forecast=kept), tmp_path / "page.html"), "null")["shown"]
+    assert "2 would be alive." in shown["#forecast-sentence"]
+    without = run(write_report(replace(diagnosis, forecast=None), tmp_path / "other.html"), "find('#forecast').hidden")
+    assert without["answer"] is True
 
 
 def test_a_study_names_the_metric_of_another_package(table: polars.DataFrame, tmp_path: Path) -> None:

@@ -161,3 +161,12 @@ def test_measuring_leaves_the_global_random_state_alone() -> None:
     vae, codes = small_vae(pinwheel(), 2), gaussian_codes(np.ones((30, 2)) * np.arange(30)[:, None], 0.5)
     measured("prior_match", vae, pinwheel(), codes)
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_every_measure_names_its_numbers_and_references():
+    for record in registry.records("measure"):
+        assert record.references, record.name
+        assert record.outputs, record.name
+        if record.call.__module__ == transported.__module__:
+            for output in record.outputs:
+                assert registry.output(output.name).reading.endswith("."), output.name

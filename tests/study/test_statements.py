@@ -81,6 +81,9 @@ def test_types_are_as_they_were_made_by_every_rule(measured: polars.DataFrame) -
         ("state_share", None, "neither", [0.0], 0.05),
         ("unpolarised_share", None, "full", [0.2], 1e-9),
         ("type_agreement", None, "full", [1.0], 1e-9),
+        ("code_spread", "sampled", "full", [1.0], 0.03),
+        ("noise_share", None, "full", [(0.01 + 0.02 + 0.604 + 1.998) / 5.03], 0.02),
+        ("mean_variance_log_ratio", None, "passive", [], 0.0),
         ("alpha_sensitivity", None, "full", [0.0], 1e-9),
         ("mutual_information_floor", "sampled", "full", [0.038], 0.01),
     ],
@@ -106,6 +109,8 @@ def test_a_decoder_is_asked_about_each_variable() -> None:
     found = variable_statements(vae, dsprites(size=32), made(600), 0, decoder_examples=60)
     for metric in ("permuting", "redrawing", "decoder_weight"):
         assert found.filter(rule="standard", metric=metric).height == 5
+    (used,) = found.filter(metric="count", variables="used")["value"]
+    assert 0 <= used <= 5
     assert found.filter(metric="truly_mixed")["value"].is_between(0, 1).all()
 
 
@@ -126,3 +131,14 @@ def test_measures_are_in_the_catalogue_under_the_names_that_claims_use() -> None
     for name in ("variable_statements", "critic_dependence"):
         given = {output.name for output in registry.record("measure", name).outputs}
         assert given <= wanted
+
+
+def test_a_learned_prior_is_what_variables_are_compared_with() -> None:
+    """Posteriors that are their prior, whose mean and variance depend on the input."""
+    generator = np.random.default_rng(0)
+    mean, variance = generator.normal(size=(3000, 2)), generator.uniform(0.1, 2.0, size=(3000, 2))
+    encodings = Encodings(mean, variance=variance, prior_mean=mean, prior_variance=variance)
+    vae: Any = build_vae({"architecture": "mlp", "latents": 2}, (1, 32, 32), seed=0)
+    found = variable_statements(vae, dsprites(size=32), encodings, 0, decoder_examples=0).filter(rule="relative")
+    for metric in ("mean_variance_log_ratio", "variance_spread_log_ratio", "prior_offset", "prior_distance_ks"):
+        assert found.filter(metric=metric)["value"].to_list() == pytest.approx([0.0, 0.0], abs=1e-6)

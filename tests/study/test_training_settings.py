@@ -95,11 +95,11 @@ def test_when_a_run_settled_is_in_its_results(tmp_path: Path) -> None:
     for run in study.runs:
         execute(run, tmp_path)
     table = results_of(study.points, tmp_path).filter(polars.col("metric").str.starts_with("settled"))
-    # The first look whose last third holds three looks (8, 10 and 12) is the one after 12 steps.
+    # The first look whose last third holds four looks (12, 14, 16 and 18) is the one after 18 steps.
     rows = sorted(table.select("strength", "metric", "value").iter_rows())
-    assert rows == [(1e-9, "settled", 0.0), (100.0, "settled", 1.0), (100.0, "settled_step", 12.0)]
+    assert rows == [(1e-9, "settled", 0.0), (100.0, "settled", 1.0), (100.0, "settled_step", 18.0)]
     trained = [polars.read_parquet(tmp_path / run.name / "history.parquet")["step"].max() for run in study.runs]
-    assert trained == [30, 18]
+    assert trained == [30, 27]
 
 
 def test_a_run_that_does_not_wait_to_settle_says_nothing_about_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from polarised.models import build_vae
 from polarised.objectives import ELBO, BetaVAE
 from polarised.training import checkpoint, train
 from polarised.training.history import Records
+from polarised.training.loop import _Adam
 
 CONFIG = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 4}
 DATA = dsprites(size=32)
@@ -174,6 +175,38 @@ def test_settings_that_make_no_sense_are_refused(wrong):
 def test_an_unknown_precision_is_refused():
     with pytest.raises(ConfigError, match="float32 or bfloat16, got 'float16'"):
         fit(model(), precision="float16")
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("lost", [None, 4])
+def test_the_short_way_to_the_update_gives_the_numbers_of_torch(amsgrad, lost):
+    def layers():
+        torch.manual_seed(0)
+        return torch.nn.Linear(5, 3), torch.nn.Linear(3, 2)
+
+    def groups(first, second):
+        return [
+            {"params": list(first.parameters()), "lr": 0.1},
+            {"params": list(second.parameters()), "betas": (0.5, 0.9)},
+        ]
+
+    ours, theirs = layers(), layers()
+    short = _Adam(groups(*ours), lr=0.01, amsgrad=amsgrad, fused=True)
+    plain = torch.optim.Adam(groups(*theirs), lr=0.01, amsgrad=amsgrad, fused=True)
+    for step in range(8):
+        x = torch.randn(7, 5, generator=torch.Generator().manual_seed(step))
+        for (first, second), optimiser, update in ((ours, short, short.update), (theirs, plain, plain.step)):
+            optimiser.zero_grad(set_to_none=True)
+            second(first(x)).square().sum().backward()
+            if step == lost:
+                first.bias.grad = None
+            optimiser.param_groups[0]["lr"] = 0.1 / (1 + step)
+            update()
+    assert short._ready
+    for mine, other in zip(
+        (p for m in ours for p in m.parameters()), (p for m in theirs for p in m.parameters()), strict=True
+    ):
+        assert torch.equal(mine, other)
 
 
 @pytest.mark.slow

@@ -138,35 +138,47 @@ def looks(*kls):
     return steps, [tuple("active" if k > 0.5 else "passive" for k in kl) for kl in kls], np.array(kls)
 
 
+def drift(t):
+    """What a KL of 3 + exp(-t / 400), looked at every 50 steps, moves between the halves of the last third."""
+    recent = [3 + np.exp(-step / 400) for step in range(50, t + 1, 50) if 3 * step >= 2 * t]
+    half = len(recent) // 2
+    return np.mean(recent[:half]) - np.mean(recent[half:]), np.mean(recent[half:])
+
+
 def test_a_variable_that_decays_to_its_place_is_settled_when_the_last_third_stands_still():
-    # KL(t) = 3 + exp(-t / 400): over the last third it moves by exp(-2t / 1200) (1 - exp(-t / 1200)).
     steps = list(range(50, 5001, 50))
-    kl = 3 + np.exp(-np.array(steps) / 400)[:, None]
-    types = [("active",)] * len(steps)
-    found = next(n for n in range(3, len(steps)) if has_settled(steps[:n], types[:n], kl[:n], nats=0.0, share=0.01))
-    t = steps[found - 1]
-    first = next(step for step in steps if 3 * step >= 2 * t)
-    moved = np.exp(-first / 400) - np.exp(-t / 400)
-    assert moved <= 0.01 * kl[found - 1, 0]
-    earlier = next(step for step in steps if 3 * step >= 2 * (t - 50))
-    assert np.exp(-earlier / 400) - np.exp(-(t - 50) / 400) > 0.01 * kl[found - 2, 0]
+    kl, types = 3 + np.exp(-np.array(steps) / 400)[:, None], [("active",)] * len(steps)
+    found = next(n for n in range(4, 100) if has_settled(steps[:n], types[:n], kl[:n], nats=0.0, share=0.01))
+    (moved, size), (earlier, larger) = drift(steps[found - 1]), drift(steps[found - 2])
+    assert moved <= 0.01 * size
+    assert earlier > 0.01 * larger
+    assert 600 < steps[found - 1] < 1500
+
+
+def test_noise_about_a_fixed_place_is_no_drift():
+    steps, types = list(range(10, 3001, 10)), [("active",)] * 300
+    noise = np.random.default_rng(0).normal(size=(300, 1))
+    assert has_settled(steps, types, 2.5 + 0.05 * noise)
+    assert not has_settled(steps, types, 2.5 + 0.05 * noise + np.linspace(0, 1, 300)[:, None])
+
+
+BEFORE = [[9.0, 9.0]] * 5
 
 
 def test_a_type_that_changed_within_the_last_third_is_not_settled():
-    still = looks([0.495], [0.495], [0.495], [0.495], [0.505], [0.505])
-    assert not has_settled(*still)
-    assert has_settled(*looks([0.495], [0.495], [0.505], [0.505], [0.505], [0.505]))
+    still = [[0.505, 1.0]] * 5
+    assert has_settled(*looks(*BEFORE, *still))
+    assert not has_settled(*looks(*BEFORE, still[0], [0.495, 1.0], *still[2:]))
 
 
 def test_the_larger_of_both_tolerances_holds_and_every_variable_counts():
-    before = [[9.0, 9.0]] * 3
-    assert has_settled(*looks(*before, [5.0, 0.025], [5.045, 0.025], [5.0, 0.01]))
-    assert not has_settled(*looks(*before, [5.0, 0.01], [5.06, 0.01], [5.0, 0.01]))
-    assert not has_settled(*looks(*before, [5.0, 0.01], [5.0, 0.04], [5.0, 0.01]))
+    assert has_settled(*looks(*BEFORE, [5.0, 0.01], [5.0, 0.01], [5.045, 0.025], [5.045, 0.025]))
+    assert not has_settled(*looks(*BEFORE, [5.0, 0.01], [5.0, 0.01], [5.06, 0.01], [5.06, 0.01]))
+    assert not has_settled(*looks(*BEFORE, [5.0, 0.01], [5.0, 0.01], [5.0, 0.04], [5.0, 0.04]))
 
 
-def test_fewer_than_three_looks_decide_nothing():
-    assert not has_settled(*looks([1.0], [1.0]))
+def test_fewer_than_four_looks_decide_nothing():
+    assert not has_settled(*looks([1.0], [1.0], [1.0], [1.0], [1.0], [1.0]))
 
 
 @pytest.mark.parametrize("least", [100, 130, 0.6])

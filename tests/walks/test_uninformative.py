@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from polarised import classify, diagnose
-from polarised.data.own import from_arrays
+from polarised.data.own import dataset_from_arrays
 from polarised.models import build_vae
 from polarised.objectives import RTCVAE
 from polarised.training import train
@@ -16,7 +16,7 @@ ETA = 10.0
 def test_unused_variables_of_an_rtc_vae_are_passive_though_their_variance_is_small():
     generator = np.random.default_rng(0)
     sources = generator.uniform(-1, 1, size=(4000, 2))
-    data = from_arrays(np.tanh(1.5 * sources @ generator.normal(size=(2, 20))).astype(np.float32))
+    data = dataset_from_arrays(np.tanh(1.5 * sources @ generator.normal(size=(2, 20))).astype(np.float32))
     model = {"architecture": {"name": "mlp", "widths": [64, 64]}, "likelihood": {"name": "Gaussian", "variance": 0.02}}
     vae = build_vae({**model, "latents": 6}, data.shape)
     objective = RTCVAE(beta=1.0, eta=ETA, critic_layers=2, critic_width=64)

@@ -73,7 +73,7 @@ def as_variance(values: Array, scale_kind: ScaleKind, *, trust_scale: bool = Fal
             f"a {scale_kind} is never negative, but this one falls to {lowest:.4g}: is it the log-variance (or "
             "log_std)? Say so with scale_kind='log_variance' or 'log_std'"
         )
-    if scale_kind in ("log_variance", "log_std") and not trust_scale and lowest >= 0:
+    if scale_kind in ("log_variance", "log_std") and not trust_scale and lowest >= 0 and values.max() > 0:
         other = scale_kind.removeprefix("log_")
         raise DataError(
             f"this {scale_kind} is never below zero (average {average:.3g}), so no variable would be narrower than its "
@@ -382,8 +382,9 @@ def from_arrays(
             f"expected encodings that fit in memory, {path} has {shape}; read some with examples=, "
             "or let polarised.diagnose read the file in chunks"
         )
-    inputs = shape[0] if shape else 1
-    file.budget.hold(16 * (inputs if examples is None else min(examples, inputs)) * prod(shape[1:]))
+    rows = file.rows(names.mean)
+    wanted = rows if examples is None else min(examples, rows)
+    file.budget.hold(16 * wanted * prod(shape[1:]))
     settings = {"scale_kind": scale_kind, "examples": examples, "axis": axis, "trust_scale": trust_scale}
     return gather(list(chunks_of_file(path, **settings)), file.factor_names)  # type: ignore[arg-type]
 

@@ -11,6 +11,7 @@ from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
 from polarised.regime.advice import listed
 from polarised.regime.encodings import Axis
+from polarised.registry import register
 
 __all__ = ["from_diffusers", "model_of_diffusers"]
 
@@ -60,8 +61,15 @@ def from_diffusers(
     return gathered(encode_batches(model_of_diffusers(model), batches_of(images, batch_size=batch_size), reading))
 
 
+@register("adapter", name="diffusers", summary="an autoencoder of diffusers, or its pipeline", libraries=("diffusers",))
 def model_of_diffusers(model: Any) -> Model:
     """Return what is known of an autoencoder of diffusers, or of the one in a pipeline.
+
+    Args:
+        model: The autoencoder or the pipeline.
+
+    Returns:
+        How to encode with it, and what its library tells about the latents.
 
     Raises:
         DataError: If it has no Gaussian posterior.

@@ -33,6 +33,15 @@ def from_disentanglement_lib(
 ) -> Encodings:
     """Encode images with a published model of disentanglement_lib [Locatello2019].
 
+    Args:
+        path: The folder, or its zip.
+        data: A dataset or images to encode.
+        examples: The most images to draw of a dataset.
+        seed: Seed of the draw.
+
+    Returns:
+        The encodings.
+
     >>> from polarised.data import dsprites
     >>> from_disentanglement_lib("250.zip", dsprites())  # doctest: +SKIP
     Encodings(10,000 inputs × 10 variables, N(0, I), factors shape, scale, orientation, posX, posY)
@@ -42,6 +51,12 @@ def from_disentanglement_lib(
 
 def load_disentanglement_lib(path: str | Path) -> VAE:
     """Return a published model as our VAE with `locatello_conv`, decoder included [Locatello2019, table 1].
+
+    Args:
+        path: The folder, or its zip.
+
+    Returns:
+        The model with the published weights.
 
     >>> load_disentanglement_lib("250.zip").latents  # doctest: +SKIP
     10

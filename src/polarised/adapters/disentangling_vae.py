@@ -25,6 +25,15 @@ def from_disentangling_vae(
 ) -> Encodings:
     """Encode images with a model of disentangling-vae [Burgess2018].
 
+    Args:
+        path: The folder, or its zip.
+        data: A dataset or images to encode.
+        examples: The most images to draw of a dataset.
+        seed: Seed of the draw.
+
+    Returns:
+        The encodings.
+
     >>> from polarised.data import dsprites
     >>> from_disentangling_vae("results/betaH_dsprites", dsprites())  # doctest: +SKIP
     Encodings(10,000 inputs × 10 variables, N(0, I), factors shape, scale, orientation, posX, posY)
@@ -34,6 +43,12 @@ def from_disentangling_vae(
 
 def load_disentangling_vae(path: str | Path) -> VAE:
     """Return a model of disentangling-vae as our VAE with `burgess_conv`, decoder included [Burgess2018].
+
+    Args:
+        path: The folder with `model.pt` and `specs.json`.
+
+    Returns:
+        The model with the published weights.
 
     >>> load_disentangling_vae("results/betaH_dsprites").latents  # doctest: +SKIP
     10

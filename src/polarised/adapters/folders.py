@@ -1,6 +1,7 @@
 """Folders that other libraries save: diffusers, pythae and scvi-tools, opened without running what they hold."""
 
 import json
+import logging
 import pickle
 import zipfile
 from pathlib import Path
@@ -144,7 +145,14 @@ def load_scvi(folder: Path, data: Any = None) -> tuple[Any, Any]:
     kind = _model_name(folder / "model.pt")
     if kind not in models.__all__:
         raise DataError(f"expected a model of scvi-tools in {folder}, it names {kind or 'none'}, which is not known")
-    return getattr(models, kind).load(str(folder), adata=cells), cells
+    # It tells on standard output what it does, where a machine may be reading.
+    logger = logging.getLogger("scvi")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        return getattr(models, kind).load(str(folder), adata=cells), cells
+    finally:
+        logger.setLevel(level)
 
 
 def names_in_pickle(path: Path) -> set[tuple[str, str]]:

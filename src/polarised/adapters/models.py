@@ -1,13 +1,14 @@
 """A model object of any library → what is known of it: how to encode, which axis is the variable, how to decode."""
 
-import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from polarised.adapters.callables import Model, tensors_for
 from polarised.errors import DataError
+from polarised.registry import records, register
 
-__all__ = ["libraries_of", "model_of"]
+__all__ = ["libraries_of", "model_of", "model_of_function", "model_of_keras", "model_of_network"]
 
 ENCODE, DECODE = ("encode", "encoder"), ("decode", "decoder")
 
@@ -23,29 +24,19 @@ def model_of(
         encode: How to encode a batch, where that is not the target's own encoder.
         decode: How to decode codes, where that is not the target's own decoder.
 
+    Returns:
+        How to encode with it, and what its library tells about the latents.
+
     Raises:
         DataError: If the target is nothing that encodes.
 
     >>> model_of(lambda x: (x, x)).kind
     'function'
     """
-    from dataclasses import replace
-
-    libraries = libraries_of(target)
-    if "diffusers" in libraries:
-        from polarised.adapters.diffusers import model_of_diffusers
-
-        found = model_of_diffusers(target)
-    elif "pythae" in libraries:
-        from polarised.adapters.pythae import model_of_pythae
-
-        found = model_of_pythae(target)
-    elif _is_torch(target):
-        found = _of_network(target)
-    elif "keras" in libraries:
-        found = _of_keras(target)
+    if (adapter := _adapter_for(target)) is not None:
+        found = adapter(target)
     elif callable(target) or any(callable(getattr(target, name, None)) for name in ENCODE):
-        found = _of_callable(target)
+        found = model_of_function(target)
     else:
         raise DataError(
             f"expected encodings, a path, a mapping of arrays, a model or a function that encodes, got "
@@ -67,13 +58,23 @@ def libraries_of(target: Any) -> set[str]:
     return {each.__module__.split(".")[0] for each in type(target).__mro__}
 
 
-def _is_torch(target: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(target, torch.nn.Module)
+def _adapter_for(target: Any) -> Callable[[Any], Model] | None:
+    """Return the adapter that knows the classes of an object; those of other packages are asked first."""
+    libraries = libraries_of(target)
+    known = sorted(records("adapter"), key=lambda each: each.call.__module__.startswith("polarised."))
+    return next((each.call for each in known if libraries.intersection(each.facts.get("libraries", ()))), None)
 
 
-def _of_network(network: Any) -> Model:
-    """Return what can be seen of a torch network: its `encode`, its `encoder`, or itself."""
+@register("adapter", name="torch", summary="a network of torch or Lightning", libraries=("torch",))
+def model_of_network(network: Any) -> Model:
+    """Return what can be seen of a torch network: its `encode`, its `encoder`, or itself.
+
+    Args:
+        network: The network.
+
+    Returns:
+        How to encode with it.
+    """
     owner = network
     if not any(callable(getattr(network, name, None)) for name in ENCODE):
         inside = [child for child in network.children() if any(callable(getattr(child, name, None)) for name in ENCODE)]
@@ -100,7 +101,16 @@ def _convolutional(encoder: Any, network: Any) -> bool:
     return any(kind in ("Conv2d", "Conv3d") for kind in kinds) and not recurrent.intersection(kinds)
 
 
-def _of_keras(model: Any) -> Model:
+@register("adapter", name="keras", title="Keras", summary="a model of Keras", libraries=("keras",))
+def model_of_keras(model: Any) -> Model:
+    """Return what can be seen of a Keras model: its `encode`, its `encoder`, or itself.
+
+    Args:
+        model: The model.
+
+    Returns:
+        How to encode with it.
+    """
     owner = next((part for name in ENCODE if callable(part := getattr(model, name, None))), model)
     decode = next((part for name in DECODE if callable(part := getattr(model, name, None))), None)
 
@@ -125,7 +135,16 @@ def _keras_convolutional(owner: Any) -> bool:
     return any(type(layer).__name__.startswith("Conv2D") for layer in getattr(owner, "layers", []))
 
 
-def _of_callable(target: Any) -> Model:
+@register("adapter", name="function", summary="any function or object that encodes a batch")
+def model_of_function(target: Any) -> Model:
+    """Return what can be seen of a function, or of an object with `encode` or `encoder`.
+
+    Args:
+        target: The function or object.
+
+    Returns:
+        How to encode with it.
+    """
     own = [part for name in ENCODE if callable(part := getattr(target, name, None))]
     encoders = [*own, target] if callable(target) and own else own or [target]
     decode = next((part for name in DECODE if callable(part := getattr(target, name, None))), None)

@@ -48,6 +48,20 @@ def from_vae(
     Of a dataset at most `examples` images are drawn, all different, with their factors. `objective` is what the model
     was trained with, which says where an unused variable rests; `progress` is called with the number of images done.
 
+    Args:
+        vae: The model.
+        data: A dataset, a batch, or images.
+        examples: The most images to draw of a dataset.
+        u: Auxiliary variables of the images, where the model has some.
+        batch_size: Images at a time.
+        device: Where to encode; where the model is if None.
+        seed: Seed of the draw.
+        objective: What the model was trained with.
+        progress: Called with the number of images done.
+
+    Returns:
+        The encodings.
+
     >>> from polarised.data import dsprites
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 64, 64))
@@ -196,6 +210,18 @@ def pictures(
     """Return reconstructions, and each variable moved from -`reach` to `reach` prior standard deviations.
 
     The other variables stay at the mean of the first original; at most `originals` images of the data are drawn.
+
+    Args:
+        vae: The model.
+        data: A dataset, a batch, or images.
+        originals: The number of images.
+        steps: The places each variable is moved to.
+        reach: How far, in prior standard deviations.
+        u: Auxiliary variables of the images, where the model has some.
+        seed: Seed of the draw.
+
+    Returns:
+        Originals, reconstructions and traversals.
 
     >>> from polarised.data import dsprites
     >>> from polarised.models import build_vae

@@ -10,6 +10,7 @@ from polarised.adapters.callables import Model, Reading, encode_batches, gathere
 from polarised.errors import DataError
 from polarised.regime import Encodings
 from polarised.regime.encodings import as_array
+from polarised.registry import register
 
 __all__ = ["from_pythae", "model_of_pythae"]
 
@@ -52,8 +53,16 @@ def from_pythae(
     return gathered(encode_batches(model_of_pythae(model), batches_of(images, batch_size=batch_size), reading))
 
 
+@register("adapter", name="pythae", summary="a VAE of pythae or a relative of it", libraries=("pythae",))
 def model_of_pythae(model: Any) -> Model:
-    """Return what is known of a pythae model."""
+    """Return what is known of a pythae model.
+
+    Args:
+        model: The model.
+
+    Returns:
+        How to encode with it, and what its library tells about the latents.
+    """
 
     def encode(batch: Any) -> Any:
         output = model.encoder(batch)

@@ -79,6 +79,10 @@ class StoredRun:
         """Return the record of its training, where there is one."""
         return self._table("history.parquet", {"step": "number", "loss": "number"})
 
+    def forecast(self) -> "polars.DataFrame | None":
+        """Return the forecast's variables alive over beta, where one was made before training."""
+        return self._table("forecast.parquet", {})
+
     def snapshots(self) -> "polars.DataFrame | None":
         """Return the types while it trained, where they were looked at."""
         from polarised.regime.timeline import load_timeline

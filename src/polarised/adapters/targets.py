@@ -49,7 +49,13 @@ UNUSED: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Target:
-    """A path and what it holds; `dataset` is the name of the data a published model says it was trained on."""
+    """A path and what it holds; `dataset` is the name of the data a published model says it was trained on.
+
+    Args:
+        path: Where it lies.
+        kind: What it is.
+        dataset: The data a published model says it was trained on.
+    """
 
     path: Path
     kind: Kind
@@ -173,6 +179,12 @@ def unused_settings(target: "Target", *, with_data: bool = False) -> dict[str, s
 
 def open_target(path: str | Path) -> Target:
     """Recognise what is at a path: its kind, and the dataset it names; nothing large is read yet.
+
+    Args:
+        path: A file or folder.
+
+    Returns:
+        What is there.
 
     >>> import tempfile, numpy
     >>> file = Path(tempfile.mkdtemp()) / "codes.npz"

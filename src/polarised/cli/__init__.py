@@ -2,6 +2,7 @@
 
 import signal
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -84,19 +85,17 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(train)
-app.command()(diagnose)
-app.command()(cure)
-app.command()(prune)
-app.command()(forecast)
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Look": (diagnose, forecast, evaluate, report, explore),
+    "Act": (train, cure, prune),
+    "Study": (cite, demo),
+}
+for _panel, _commands in PANELS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+app.add_typer(study, name="study", rich_help_panel="Study")
+app.add_typer(datasets, name="datasets", rich_help_panel="Study")
 app.command(hidden=True)(dimensions)
-app.command()(report)
-app.command()(explore)
-app.command()(evaluate)
-app.command()(cite)
-app.add_typer(datasets, name="datasets")
-app.add_typer(study, name="study")
 
 
 def _version(show: bool) -> None:
@@ -113,7 +112,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Which latent variables of a VAE are alive? Diagnose, compare, prune, train and reproduce.
+    """Which latent variables of a VAE are used? Diagnose, forecast, cure, prune, train and reproduce.
 
     Start with [bold]polarised demo[/bold], or point [bold]polarised diagnose[/bold] at your own model.
     """

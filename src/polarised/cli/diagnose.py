@@ -35,15 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["diagnose"]
 
 COSTS = ("permuted", "redrawn")
-RULES = {
-    "used": "used by the decoder, or not at rest (default)",
-    "relative": "relative rule (posterior variance over the prior's)",
-    "standard": "standard rule (posterior variance)",
-    "active_unit": "active units: Var(mean) > 0.01",
-    "kl": "KL > 0.01 nats",
-    "factor_vae": "FactorVAE: std(mean) >= 0.05",
-    "not_vanished": "DRVI: max |mean| >= 0.1",
-}
 
 
 def diagnose(
@@ -135,12 +126,13 @@ def _show_decoder_use(diagnosis: "Diagnosis", screen: "Console") -> None:
 
 def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:
     from polarised.regime.advice import listed
+    from polarised.regime.classify import OTHER_RULES
 
     if diagnosis.other_rules is not None:
         frame = diagnosis.other_rules
-        found = {rule: frame.filter(frame[rule])["variable"].to_list() for rule in RULES if rule in frame.columns}
+        found = {rule: frame.filter(frame[rule])["variable"].to_list() for rule in OTHER_RULES if rule in frame.columns}
         counted = [
-            (RULES[rule], "all" if len(of) == len(frame) else listed(of) or "none", str(len(of)))
+            (OTHER_RULES[rule], "all" if len(of) == len(frame) else listed(of) or "none", str(len(of)))
             for rule, of in found.items()
         ]
         screen.print(table("Which variables count, by whose rule", ("rule", "variables", "count"), counted, left=2))

@@ -49,18 +49,8 @@ __all__ = [
 MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◆ mixed[/]", "passive": "[dim]○ passive[/]"}
 
 
-COLUMNS = (
-    "ratio: posterior variance / prior variance, mean over inputs; spread: its variance; noise: share of the code's "
-    "variance that is noise; sure: how often the type survives other draws of the inputs"
-)
-
-
-METRICS = {
-    "total_correlation": "total correlation",
-    "mutual_information": "mutual information",
-    "effective_rank": "effective rank",
-    "wasserstein_correlation": "Wasserstein correlation",
-}
+# What is told of each variable, in the order of the table.
+EVIDENCE = ("variable", "type", "why", "ratio_mean", "kl", "noise_share", "confidence")
 
 
 def console(*, quiet: bool = False) -> "Console":
@@ -138,7 +128,8 @@ def table(
     shown = rows[:40] if len(rows) > 60 else rows
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if i < left else "right")
+        # Words may break in a narrow terminal, numbers may not.
+        drawn.add_column(column, justify="left" if i < left else "right", no_wrap=i >= left)
     for row in shown:
         drawn.add_row(*row)
     hidden = f"… and {len(rows) - len(shown)} more, all of them with --json" if len(shown) < len(rows) else ""
@@ -163,17 +154,23 @@ def regime_table(regime: "Regime") -> "RenderableType":
     rows = [
         (
             str(row["variable"]),
-            MARKS[row["type"]] + (", prior-driven" if row["prior_driven"] else ""),
+            MARKS[row["type"]] + (" ?" if row["doubtful"] else ""),
+            as_it_is(row["why"].removeprefix(f"{row['type']}: ")) + (", prior-driven" if row["prior_driven"] else ""),
             f"{row['ratio_mean']:.3f}",
-            f"{row['ratio_variance']:.3f}",
             f"{row['kl']:.2f}",
             f"{row['noise_share']:.2f}",
             known(row["confidence"], ".0%"),
         )
         for row in records
     ]
-    columns = ("variable", "type", "ratio", "spread", "KL, nats", "noise", "sure")
-    return table("Latent variables", columns, rows, left=2, note=COLUMNS)
+    from polarised.regime.classify import COLUMNS
+
+    columns = [COLUMNS[name] for name in EVIDENCE]
+    meanings = [f"{label}: {meaning}" for label, meaning in columns[3:]]
+    if any(row["doubtful"] for row in records):
+        meanings.append("?: doubtful")
+    note = as_it_is("; ".join(meanings))
+    return table("Latent variables", [label for label, _ in columns], rows, left=3, note=note)
 
 
 def scores_table(scores: "polars.DataFrame", *, passive: bool = True) -> "RenderableType | None":
@@ -181,14 +178,16 @@ def scores_table(scores: "polars.DataFrame", *, passive: bool = True) -> "Render
 
     None where there is nothing to compare: one variable shares nothing with another.
     """
+    from polarised.registry import names, output
+
     values = {(r["metric"], r["representation"], r["variables"]): r["value"] for r in scores.iter_rows(named=True)}
     alive = next((name for name in ("active_mixed", "active", "mixed") if any(k[2] == name for k in values)), None)
 
     subsets = ["full"] if alive is None or not passive else ["full", alive]
     keys = [(representation, variables) for variables in subsets for representation in ("mean", "sampled")]
     rows = [
-        (words, *(f"{values[metric, *key]:.3f}" if (metric, *key) in values else "–" for key in keys))
-        for metric, words in METRICS.items()
+        (output(metric).title, *(f"{values[metric, *key]:.3f}" if (metric, *key) in values else "–" for key in keys))
+        for metric in names("metric")
         if (metric, "mean", "full") in values
     ]
     columns = ("", "mean", "sampled", "mean, alive", "sampled, alive")

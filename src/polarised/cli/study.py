@@ -55,9 +55,7 @@ Address = Annotated[str | None, typer.Option(help="A running Ray cluster; none: 
 Cpus = Annotated[float | None, typer.Option(help="Processors a run takes under Ray (1).", min=0)]
 Gpus = Annotated[float | None, typer.Option(help="GPUs a run takes under Ray (0).", min=0)]
 Memory = Annotated[float | None, typer.Option(help="Gigabytes a run takes under Ray (not said).", min=0)]
-Attempts = Annotated[
-    int | None, typer.Option(help="How often a lost run is started again before it fails (3).", min=1)
-]
+Attempts = Annotated[int | None, typer.Option(help="How often a lost run is started again before it fails (3).", min=1)]
 Mixed = Annotated[bool, typer.Option("--mixed", help="Give runs also to nodes of a Ray cluster with other code.")]
 
 

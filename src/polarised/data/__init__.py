@@ -2,7 +2,7 @@
 
 from polarised.data.contact_sheet import contact_sheet
 from polarised.data.dataset import Batch, Dataset, FactorSpace, Images
-from polarised.data.own import from_arrays, from_folder, from_npz
+from polarised.data.own import dataset_from_arrays, from_folder, from_npz
 from polarised.data.preparation import Description, describe, prepare
 from polarised.data.published import cars3d, celeba, fashion_mnist, mnist, shapes3d, smallnorb
 from polarised.data.sprites import color_dsprites, dsprites, noisy_dsprites, scream_dsprites
@@ -27,10 +27,10 @@ __all__ = [
     "celeba",
     "color_dsprites",
     "contact_sheet",
+    "dataset_from_arrays",
     "describe",
     "dsprites",
     "fashion_mnist",
-    "from_arrays",
     "from_folder",
     "from_npz",
     "linear_gaussian",

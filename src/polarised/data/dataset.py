@@ -396,6 +396,9 @@ class Dataset:
         Yields:
             One batch for each step.
 
+        Raises:
+            DataError: If the size is below 1 or a step below 0.
+
         >>> from polarised.data import pinwheel
         >>> drawn = [batch.images for batch in pinwheel().batches(range(5, 8), 64, 0)]
         >>> bool((drawn[2] == pinwheel().batch(7, 64, 0).images).all())

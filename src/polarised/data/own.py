@@ -18,7 +18,7 @@ from polarised.registry import register
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["from_arrays", "from_folder", "from_npz", "open_picture", "picture", "resized", "thumbnail"]
+__all__ = ["dataset_from_arrays", "from_folder", "from_npz", "open_picture", "picture", "resized", "thumbnail"]
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 
@@ -43,7 +43,7 @@ def _example_of_folder(folder: Path) -> dict[str, Any]:
     return {"path": str(folder)}
 
 
-def from_arrays(
+def dataset_from_arrays(
     images: NDArray[Any],
     *,
     factors: NDArray[Any] | None = None,
@@ -55,7 +55,7 @@ def from_arrays(
     """Return a dataset of arrays: images (n, C, H, W) or (n, H, W), or vectors (n, D); bytes are divided by 255.
 
     Args:
-        images: Images or vectors, one a row.
+        images: Images or vectors, one for each row.
         factors: Whole numbers from 0 on, (n, F) or (n,), or None.
         names: The names of the factors; factor_0, factor_1 ... if not given.
         u: Auxiliary variables, (n, k), or None [Khemakhem2020].
@@ -68,7 +68,7 @@ def from_arrays(
     Raises:
         DataError: If an array has another shape or type, or is not finite.
 
-    >>> dataset = from_arrays(np.zeros((6, 8, 8), dtype=np.uint8), factors=np.arange(6) % 3, names=["label"])
+    >>> dataset = dataset_from_arrays(np.zeros((6, 8, 8), dtype=np.uint8), factors=np.arange(6) % 3, names=["label"])
     >>> dataset.shape, dataset.factor_space.sizes
     ((1, 8, 8), (3,))
     """
@@ -130,7 +130,7 @@ def from_npz(
     if not place.is_file():
         raise DataError(f"expected an .npz at {path}, where there is no file; check the path")
     arrays = {key: npz_member(place, key).whole() for key in (images, factors, u) if key is not None}
-    return from_arrays(
+    return dataset_from_arrays(
         arrays[images],
         factors=None if factors is None else arrays[factors],
         names=names,

@@ -213,6 +213,9 @@ def subsets(regime: Regime) -> dict[str, list[int]]:
     return {"full": list(range(len(regime.types))), **kinds, **both}
 
 
+MOST_BINNED = 256
+
+
 def compare(
     encodings: Encodings,
     regime: Regime,
@@ -226,7 +229,8 @@ def compare(
     Columns: metric (total_correlation, mutual_information, effective_rank, wasserstein_correlation), representation
     (mean, sampled), variables (full, active, mixed, passive, active_mixed, active_passive, mixed_passive), value. The
     covariance and the bins are those of the whole code, so a subset is scored on the very numbers that make up the
-    whole [Bonheme2023BeMoreActive, section 4]; a subset of fewer than two variables has no redundancy and no row.
+    whole [Bonheme2023BeMoreActive, section 4]; a subset of fewer than two variables has no redundancy and no row. Of
+    more than 256 variables the mutual information is that among 256, spread evenly over them.
 
     Args:
         encodings: The encodings of the model.
@@ -258,15 +262,20 @@ def compare(
             "classify the encodings you compare"
         )
     rows: list[tuple[str, str, str, float]] = []
+    # Binned information costs the square of the variables many times over, and is an average over pairs.
+    binned = np.unique(np.linspace(0, encodings.latents - 1, min(encodings.latents, MOST_BINNED)).astype(np.int64))
     scored_of = {name: of for name, of in subsets(regime).items() if len(of) > 1}
     if without_passive:
         scored_of["alive"] = regime.alive
     for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
         matrix = covariance(codes) if covariances is None else covariances[representation]
-        information = mutual_information_matrix(codes)
+        information = mutual_information_matrix(codes[:, binned])
         for variables, indices in scored_of.items():
-            block = np.ix_(indices, indices)
-            scored = _redundancy(matrix[block], information[block]) if len(indices) > 1 else _alone(len(indices))
+            block, own = np.ix_(indices, indices), np.flatnonzero(np.isin(binned, indices))
+            shared = information[np.ix_(own, own)]
+            scored = _redundancy(matrix[block], shared) if len(indices) > 1 else _alone(len(indices))
+            if len(indices) > 1 and len(own) < 2:
+                del scored["mutual_information"]
             rows += [(metric, representation, variables, value) for metric, value in scored.items()]
     schema: dict[str, Any] = {
         "metric": pl.String,
@@ -295,7 +304,8 @@ def without_passive_by_standard(encodings: Encodings, regime: Regime) -> tuple[f
     >>> without_passive_by_standard(encodings, classify(encodings)) is None
     True
     """
-    kept = regime.at(regime.alpha, rule="standard").alive
+    standard = regime.types_at(regime.alpha, rule="standard")
+    kept = [j for j, kind in enumerate(standard) if kind != "passive"]
     if kept == regime.alive or len(kept) < 2:
         return None
     block = np.ix_(kept, kept)

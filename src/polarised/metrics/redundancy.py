@@ -296,7 +296,7 @@ def wasserstein_correlation(codes: npt.ArrayLike, *, normalised: bool = ..., err
         Output(
             "wasserstein_correlation",
             "Wasserstein correlation",
-            reading="Squared distance from the code to its uncorrelated twin, in squared units of the code; "
+            reading="Squared distance from the code to the same without correlations, in squared units of the code; "
             "0 means uncorrelated, and it is blind to variables of small variance.",
         ),
         Output(

@@ -53,10 +53,17 @@ class Likelihood(nn.Module, ABC):
         """
 
     def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
-        """Return -log p(x|z) of every image for a decoder whose mean is x itself, its spread as in `outputs`, (B,).
+        """Return -log p(x|z) of every image for a decoder whose mean is x itself, its variance as in `outputs`.
 
         What lies above it is all that a better mean could gain; a density's normaliser or the entropy of grey
         values is not. 0 unless a likelihood knows better.
+
+        Args:
+            x: The images, (B, *shape).
+            outputs: What the decoder gave for them.
+
+        Returns:
+            One number an image, shape (B,).
         """
         return torch.zeros(len(x), dtype=x.dtype, device=x.device)
 

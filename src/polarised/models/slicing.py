@@ -131,7 +131,9 @@ def _with_inputs(layer: Layer, keep: list[int], constants: Tensor | Sequence[flo
     setattr(sliced, "in_features" if isinstance(layer, nn.Linear) else "in_channels", len(keep))
     constant = torch.zeros(weight.shape[axis]) if constants is None else torch.as_tensor(constants)
     if constant.shape != (weight.shape[axis],):
-        raise ConfigError(f"expected {weight.shape[axis]} constants, one a variable, got shape {tuple(constant.shape)}")
+        raise ConfigError(
+            f"expected {weight.shape[axis]} constants, one for each variable, got shape {tuple(constant.shape)}"
+        )
     constant = constant.to(weight, copy=True)
     constant[keep] = 0
     if constant.any():

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from polarised.errors import ConfigError
 from polarised.models.likelihoods import Gaussian
 from polarised.models.posteriors import LOG_TWO_PI
+from polarised.models.priors import Prior
 from polarised.objectives.schedules import level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import distortion, rate
@@ -40,6 +41,7 @@ class FreeBits(Objective):
 
     The mean over the batch is taken before the maximum, as in the released code. The term "rate" is the true one;
     "free_bits" is what the floor adds to it. Under a prior that is not factorised all variables are one group.
+    An unused variable rests nowhere: within its allowance every posterior costs the same.
 
     Args:
         nats: What is free of charge, for each group.
@@ -65,6 +67,18 @@ class FreeBits(Objective):
         groups = torch.split(step.prior.kl(step.posterior, step.z).mean(0), self.group_size)
         missing = [(self.nats - group.sum()).clamp_min(0.0) for group in groups]
         return {"distortion": distortion(step), "rate": rate(step), "free_bits": torch.stack(missing).sum()}
+
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        """Return where a variable rests that the decoder ignores: nowhere, as nothing holds it within its allowance.
+
+        Args:
+            prior: p(z|u) of the inputs.
+            count: How many inputs.
+
+        Returns:
+            None, or the prior's variance (count, d) where nothing is free.
+        """
+        return None if self.nats > 0 else super().rest_variance(prior, count)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         if self.nats:
@@ -170,13 +184,13 @@ class GECO(Objective):
 
     def _fold(self, memory: Multiplier, number: int) -> None:
         """Take in the step before this one, once."""
-        if int(memory.number) == number:
-            return
-        if int(memory.number) >= 0:
-            memory.average.copy_(self._average(memory))
-            memory.folded += 1
-            grown = memory.multiplier * (self.nu * (memory.average / self.kappa**2).clamp(-1.0, 1.0)).exp()
-            memory.multiplier.copy_(grown if self.cap is None else grown.clamp_max(self.cap))
+        # Decided where the numbers lie: reading them would make a GPU wait at every step.
+        new = (memory.number >= 0) & (memory.number != number)
+        memory.average.copy_(torch.where(new, self._average(memory), memory.average))
+        memory.folded += new
+        grown = memory.multiplier * (self.nu * (memory.average / self.kappa**2).clamp(-1.0, 1.0)).exp()
+        grown = grown if self.cap is None else grown.clamp_max(self.cap)
+        memory.multiplier.copy_(torch.where(new, grown, memory.multiplier))
         memory.number.fill_(number)
 
 

@@ -336,8 +336,8 @@ class RTCVAE(Objective):
     An unused variable rests at s = 1 / (1/s_p + 2 eta), s_p the prior's variance: the root of the derivative of
     (s/s_p - log s)/2 + eta s. The total correlation is flat in it.
     Equation 6 of the paper prints the ratio without its logarithm; this is with. The critic is trained as that of
-    `FactorVAE`, with its frozen halves, but has 5 hidden layers of 1000 units, as in the paper's
-    appendix, where FactorVAE has 6.
+    `FactorVAE`, with its frozen halves, but has 5 hidden layers of 1000 units and an output, the
+    paper's "6 layers" as its code has them; FactorVAE has 6 hidden ones.
 
     Args:
         beta: The weight of the total correlation.
@@ -372,7 +372,7 @@ class RTCVAE(Objective):
         return critic_network(latents, layers=self.critic_layers, width=self.critic_width)
 
     def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
-        return 1 / (1 / prior.moments(count)[1] + 2 * self._eta())
+        return 1 / (1 / prior.rest_variance(count) + 2 * self._eta())
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _unused("beta", self.beta, 0.0, "the total correlation")
@@ -521,11 +521,12 @@ class Decomposition(Objective):
         return terms | {"divergence": self.alpha * discrepancy}
 
     def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
-        nearest = prior.moments(count)[1]
+        nearest = prior.rest_variance(count)
         if self.alpha == 0 or self.divergence == "mmd" or prior.gaussian:
             return nearest
         own = prior.deviation(count) ** 2
         if not prior.factorised:
+            # The inclusive divergence spreads it over all places: the moments of the mixture.
             return own
         settled = [
             nearest_gaussian_variance(prior.kept([j]).log_density, inclusive=(self.alpha / self.beta, variance))

@@ -164,13 +164,20 @@ class Objective(ABC):
         return None
 
     def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
-        """Return the posterior variance at which a variable rests that the decoder ignores, (count, d).
+        """Return the posterior variance at which a variable rests that the decoder ignores.
 
-        `prior` is p(z|u) of `count` inputs. Of such a variable only the rate is left, and what the objective adds to
+        Of such a variable only the rate is left, and what the objective adds to
         it: unless that moves it, it rests on the Gaussian nearest to the prior, argmin_s KL(N(m, s) || p). None where
         nothing holds it.
+
+        Args:
+            prior: p(z|u) of the inputs.
+            count: How many inputs it is of.
+
+        Returns:
+            The variances, (count, d), or None where nothing holds the variable.
         """
-        return prior.moments(count)[1]
+        return prior.rest_variance(count)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         """Return one sentence for every setting that cannot do in this run what it promises.

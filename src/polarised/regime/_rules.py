@@ -1,7 +1,7 @@
 """The rules that type a variable, as distances to their thresholds: positive where a clause holds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -121,6 +121,18 @@ class Use:
         suspicious = _share_a_variance(statistics) if rest_ratio is None else np.zeros_like(held)
         below = evidence.share_below(0.5 * rest)
         return cls(decoder, rest, held, below, on_for_some, suspicious, evidence.inputs, alpha)
+
+    def columns(self, chosen: slice) -> "Use":
+        """Return the same of consecutive variables alone."""
+        return replace(
+            self,
+            decoder=None if self.decoder is None else self.decoder.keep(np.arange(len(self.rest))[chosen]),
+            rest=self.rest[chosen],
+            held=self.held[chosen],
+            below=self.below[chosen],
+            on_for_some=self.on_for_some[chosen],
+            suspicious=self.suspicious[chosen],
+        )
 
     def slacks(self, statistics: Statistics, draws: np.random.Generator | None = None) -> "Slacks":
         """How far a variable is from being used, and from being active; with `draws` as other inputs might show it."""

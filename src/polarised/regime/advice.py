@@ -224,7 +224,7 @@ def _doubts(regime: Regime) -> list[str]:
 def _parting(regime: Regime, scores: "polars.DataFrame", standard: Pair | None) -> list[str]:
     """Say where another rule types otherwise, and what that does to the total correlation."""
     other: Rule = "standard" if regime.rule == "used" else "used"
-    types = regime.at(regime.alpha, rule=other).types
+    types = regime.types_at(regime.alpha, rule=other)
     apart: dict[tuple[str, str], list[int]] = {}
     for j, pair in enumerate(zip(regime.types, types, strict=True)):
         apart.setdefault(pair, []).append(j)

@@ -42,6 +42,8 @@ Rule = Literal["used", "relative", "standard"]
 RULES: tuple[Rule, ...] = ("used", "relative", "standard")
 TYPES = ("active", "mixed", "passive")
 BOOTSTRAP_DRAWS = 1000
+# Variables whose resampling is held in memory at a time.
+AT_ONCE = 512
 SURE = 0.95
 
 Array = NDArray[np.float64]
@@ -134,21 +136,27 @@ def decide(
             f"expected the decoder's use of {len(statistics.ratio_mean)} variables, got {len(decoder.permuted)}; "
             "measure it on the model that was encoded"
         )
-    draws = stream(seed, "bootstrap of types")
-    resampled = evidence.resampled(BOOTSTRAP_DRAWS, draws)
-    if rule == "used":
-        use = Use.of(evidence, decoder, rest, alpha)
-        slacks, others = use.slacks(statistics), use.slacks(resampled, draws)
-        doubtful = use.doubtful(statistics)
-    else:
-        slacks, others = (
-            Slacks.of(part, alpha=alpha, rule=rule, use_shift=use_shift) for part in (statistics, resampled)
-        )
-        doubtful = np.zeros(len(statistics.ratio_mean), dtype=bool)
-    types = slacks.types()
-    distance, distance_errors = slacks.distance(types, others)
+    use = Use.of(evidence, decoder, rest, alpha) if rule == "used" else None
+    doubtful = np.zeros(len(statistics.ratio_mean), dtype=bool) if use is None else use.doubtful(statistics)
+    parts = []
+    # Resampling makes a thousand numbers of each: of very many variables some at a time.
+    for number, start in enumerate(range(0, len(statistics.ratio_mean), AT_ONCE)):
+        columns = slice(start, start + AT_ONCE)
+        own = evidence if len(statistics.ratio_mean) <= AT_ONCE else evidence.columns(columns)
+        draws = stream(seed, "bootstrap of types", number)
+        resampled = own.resampled(BOOTSTRAP_DRAWS, draws)
+        if use is not None:
+            part = use.columns(columns)
+            slacks, others = part.slacks(own.statistics()), part.slacks(resampled, draws)
+        else:
+            slacks, others = (
+                Slacks.of(each, alpha=alpha, rule=rule, use_shift=use_shift) for each in (own.statistics(), resampled)
+            )
+        found = slacks.types()
+        parts.append((found, *slacks.distance(found, others), (others.types() == found).mean(axis=0)))
+    types, distance, distance_errors, survived = (np.concatenate(column) for column in zip(*parts, strict=True))
     # So many inputs of one kind leave 1 in n + 2 for the next to be of another: few inputs are never sure.
-    confidence = np.minimum((others.types() == types).mean(axis=0), (evidence.inputs + 1) / (evidence.inputs + 2))
+    confidence = np.minimum(survived, (evidence.inputs + 1) / (evidence.inputs + 2))
     if evidence.inputs < 2:
         # The positions of a single input do not tell how another one would differ.
         distance_errors, confidence = np.full_like(distance, np.nan), np.full_like(distance, np.nan)
@@ -188,6 +196,23 @@ class Regime:
     `inputs` the input. `doubtful` are the variables of which the evidence does not say whether they are used,
     `rest_ratio` is where the variance ratio of an unused one rests (None: the objective is not known, NaN: nowhere),
     `decoder` what the decoder makes of them, where there is one.
+
+    Args:
+        types: The type of each variable.
+        rule: The rule that decided them.
+        alpha: Its threshold.
+        use_shift: Whether a mean away from the prior's counted against passive.
+        rows: The rows that were seen.
+        statistics: The statistics of each variable.
+        distance: How far each is from the nearest threshold, in its units.
+        distance_errors: The same in standard errors.
+        confidence: How often the type survives resampling the inputs.
+        learned_prior_mean: Whether the prior's mean differs from 0.
+        learned_prior_variance: Whether its variance differs from 1.
+        evidence: What the types rest on.
+        decoder: What the decoder loses without each variable, where there is one.
+        rest_ratio: Where the variance ratio of an unused variable rests; None: not known, NaN: nowhere.
+        doubtful: Variables of which the evidence does not say whether they are used.
     """
 
     types: tuple[str, ...]
@@ -276,7 +301,15 @@ class Regime:
         return reasons(self)
 
     def at(self, alpha: float, *, rule: Rule | None = None) -> "Regime":
-        """Return the regime on the same evidence at another alpha, or under another rule."""
+        """Return the regime on the same evidence at another alpha, or under another rule.
+
+        Args:
+            alpha: The other threshold.
+            rule: The other rule; the same if None.
+
+        Returns:
+            The types on the same evidence.
+        """
         return self.evidence.classify(
             alpha=alpha,
             rule=rule or self.rule,
@@ -345,15 +378,35 @@ class Regime:
         return [j for j, own in enumerate(self.types) if own == kind]
 
 
-# How each rule decides that a variable is used, for tables and pages.
+# How each rule decides that a variable is used, on the screen and on pages.
 OTHER_RULES = {
-    "used": "used, active or mixed",
-    "relative": "relative rule, active or mixed",
-    "standard": "standard rule, active or mixed",
+    "used": "used by the decoder, or not at rest (default)",
+    "relative": "relative rule (posterior variance over the prior's)",
+    "standard": "standard rule (posterior variance)",
     "active_unit": "active units: Var(mean) > 0.01",
     "kl": "KL > 0.01 nats",
-    "factor_vae": "FactorVAE: std(mean) ≥ 0.05",
-    "not_vanished": "DRVI: max |mean| ≥ 0.1",
+    "factor_vae": "FactorVAE: std(mean) >= 0.05",
+    "not_vanished": "DRVI: max |mean| >= 0.1",
+}
+
+
+# What columns of `Regime.table` are called on the screen and on pages, and what they mean.
+COLUMNS = {
+    "variable": ("variable", "index of the latent variable"),
+    "type": ("type", "active: used for every input; passive: not used; mixed: used for some inputs, or weakly for all"),
+    "confidence": ("sure", "how often the type survives other draws of the inputs"),
+    "kl": ("KL, nats", "KL(q(z|x) ‖ p(z)), averaged over inputs"),
+    "ratio_mean": (
+        "ratio",
+        "r, posterior variance / prior variance, mean over inputs (1: the prior's own noise, 0: none)",
+    ),
+    "ratio_variance": ("spread", "variance of the ratio over inputs"),
+    "shift": ("shift", "E[(mean - prior mean)² / prior variance]"),
+    "noise_share": ("noise", "share of the code's variance that is noise, E[variance] / (E[variance] + Var(mean))"),
+    "polarity": ("polarity", "0: alike for every input; 1: each input on or off; of no meaning where passive"),
+    "distance_errors": ("margin", "distance to the nearest change of type, in standard errors"),
+    "decoder_use": ("use", "what the decoder loses, in nats, when the variable is shuffled over inputs"),
+    "why": ("why", "what makes it of this type"),
 }
 
 

@@ -23,12 +23,13 @@ Axis = int | tuple[int, ...] | None
 class Encodings:
     """Gaussian posteriors q(z|x_i) = N(mean_i, diag variance_i) of n inputs, with the prior they were held to.
 
-    Arrays are (n, d): a row an input, a column a latent variable. Latents with more axes (feature maps, sequences) need
-    `axis`, the one that is the variable; every position along the others is an observation. In a table of them
+    Arrays are (n, d): a row an input, a column a latent variable. Latents with more axes (feature maps, sequences)
+    need `axis`, the one that is the variable; every position along the others is an observation. In a table of them
     `repeats` consecutive rows are the positions of one input. The prior defaults to N(0, I); give `prior_mean` and
-    `prior_variance` as numbers, (d,) or (n, d) arrays where it is learned or depends on the input. Where it is no Gaussian they are the Gaussian to compare with,
-    and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs, which they do not tell. `rest_ratio` (d,) is where
-    the objective lets an unused variable rest, as variance over prior variance (NaN: nowhere; None: not known).
+    `prior_variance` as numbers, (d,) or (n, d) arrays where it is learned or depends on the input. Where it is no
+    Gaussian they are the Gaussian to compare with, and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs,
+    which they do not tell. `rest_ratio` (d,) is where the objective lets an unused variable rest, as variance over
+    prior variance (NaN: nowhere; None: not known).
 
     >>> encodings = Encodings([[0.0, 1.0], [2.0, 1.0]], variance=[[0.1, 1.0], [0.1, 1.0]])
     >>> len(encodings), encodings.latents
@@ -72,7 +73,7 @@ class Encodings:
             factor_names: A name for each factor.
             kl: (d,), where the prior is no Gaussian.
             rest_ratio: (d,), where the variance ratio of an unused variable rests, as the objective says.
-            axis: Which axis of `mean` is the variable: 1 for channels first, -1 for channels last or sequences; several,
+            axis: Which axis of `mean` is the variable: 1 for channels first, -1 for channels last, sequences; several,
                 such as (1, 2, 3), make a variable of every combination; 0 for a table (d, n).
             repeats: How many consecutive rows of a table are one input.
 
@@ -126,6 +127,12 @@ class Encodings:
     def sample(self, *, seed: int) -> Floats:
         """Return the sampled representation z = mean + sqrt(variance) * noise, one draw for each input.
 
+        Args:
+            seed: Seed of the noise.
+
+        Returns:
+            One draw of q(z|x) for each input, (n, d).
+
         >>> Encodings([[0.0], [1.0]], variance=[[0.0], [0.0]]).sample(seed=0).tolist()
         [[0.0], [1.0]]
         """
@@ -135,6 +142,12 @@ class Encodings:
 
     def keep(self, variables: ArrayLike) -> Self:
         """Return the encodings of some variables only, in the order given (indices, or a mask of length d).
+
+        Args:
+            variables: Their numbers, in the order wanted.
+
+        Returns:
+            The same inputs with these variables alone.
 
         >>> Encodings([[0.0, 1.0], [2.0, 3.0]], variance=np.ones((2, 2))).keep([1]).mean.tolist()
         [[1.0], [3.0]]
@@ -153,7 +166,14 @@ class Encodings:
         )
 
     def chunks(self, rows: int = 8192) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
-        """Yield (mean, variance, prior mean, prior variance) of consecutive rows, no input in two parts."""
+        """Yield (mean, variance, prior mean, prior variance) of consecutive rows, no input in two parts.
+
+        Args:
+            rows: The rows of each.
+
+        Returns:
+            The encodings part by part.
+        """
         step = max(rows // self.repeats, 1) * self.repeats
         for start in range(0, len(self), step):
             part = slice(start, start + step)
@@ -162,7 +182,11 @@ class Encodings:
             yield self.mean[part], self.variance[part], prior_mean, prior_variance
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to an ``.npz`` that `load` reads back; the file appears whole or not at all."""
+        """Write everything to an ``.npz`` that `load` reads back; the file appears whole or not at all.
+
+        Args:
+            path: The .npz to write.
+        """
         path = Path(path)
         if path.suffix != ".npz":
             raise DataError(f"expected a file name that ends in .npz, got {path.name!r}")
@@ -187,7 +211,14 @@ class Encodings:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote (NumPy arrays only; a pickled object is refused, never run)."""
+        """Read what `save` wrote (NumPy arrays only; a pickled object is refused, never run).
+
+        Args:
+            path: An .npz written by `save`.
+
+        Returns:
+            The encodings.
+        """
         path = Path(path)
         try:
             arrays = read_npz(path)
@@ -274,7 +305,7 @@ def as_table(array: NDArray[Any], axis: Axis = None) -> tuple[NDArray[Any], int]
         or (0 in axes and array.ndim > 2)
     ):
         raise DataError(
-            f"expected axis to name the variable's axis, 1 to {array.ndim - 1} or -1, of latents of shape {array.shape}, "
+            f"expected axis to name the variable's axis, 1 to {array.ndim - 1} or -1, of latents {array.shape}, "
             f"got {axis}"
         )
     if axes == (0,):

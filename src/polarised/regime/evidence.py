@@ -81,6 +81,9 @@ class Evidence:
     The result is that of all rows at once, in float64, whatever the chunks. With ``covariance=True`` the covariance
     of the means comes from the same pass; that of the sampled code is it plus the diagonal of E[variance].
 
+    Args:
+        covariance: Whether to keep the covariance of the means too.
+
     >>> evidence = Evidence(covariance=True)
     >>> evidence.update([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> evidence.update([[1.0, 0.0]], variance=[[0.02, 1.0]])
@@ -118,6 +121,16 @@ class Evidence:
 
         `kl` (d,) is the mean KL of these inputs where the prior is no Gaussian and its moments do not tell. `axis` is
         that of `Encodings`; of a table of latents with positions `repeats` consecutive rows are one input.
+
+        Args:
+            mean: Posterior means, one row for each input.
+            variance: Posterior variances of the same shape; this or `log_variance`.
+            log_variance: Their logarithms.
+            prior_mean: Means of the prior: a number, (d,) or one row for each input.
+            prior_variance: Variances of the prior, likewise.
+            kl: The rate of each variable, where the prior is no Gaussian.
+            axis: Which axis of latents with more than two is the variable.
+            repeats: How many consecutive rows are one input.
         """
         fixed = np.ndim(prior_mean) <= 1 and np.ndim(prior_variance) <= 1
         means, variances, places = gaussians(mean, variance, log_variance, axis, checked=not fixed)
@@ -153,7 +166,14 @@ class Evidence:
             self.inputs += len(means[part]) // repeats
 
     def merge(self, other: Self) -> Self:
-        """Add the evidence of other inputs (another file, worker or machine); returns itself."""
+        """Add the evidence of other inputs (another file, worker or machine); returns itself.
+
+        Args:
+            other: Evidence on other inputs of the same variables.
+
+        Returns:
+            Both together.
+        """
         if other.latents is None:
             return self
         if self._covers and not other._covers:
@@ -177,6 +197,12 @@ class Evidence:
         """Return the evidence on the variables of both, which were seen on the same inputs (two groups of latents).
 
         Every input weighs the same, however many positions it has in either.
+
+        Args:
+            other: Evidence on other variables of the same inputs.
+
+        Returns:
+            Both side by side.
         """
         if self.latents is None or other.latents is None or self.inputs != other.inputs:
             raise DataError(f"expected evidence on the same inputs, got {self.inputs} and {other.inputs}")
@@ -212,18 +238,50 @@ class Evidence:
         return self._products / (self.rows - 1)
 
     def resampled(self, draws: int, generator: np.random.Generator) -> Statistics:
-        """Return bootstrap statistics (draws, d): blocks of inputs drawn with replacement."""
+        """Return bootstrap statistics (draws, d): blocks of inputs drawn with replacement.
+
+        Args:
+            draws: How many.
+            generator: The source of the draws.
+
+        Returns:
+            The statistics of each draw.
+        """
         filled = np.flatnonzero(self._counts)
         weights = np.zeros((draws, BLOCKS))
         weights[:, filled] = generator.multinomial(len(filled), np.full(len(filled), 1 / len(filled)), size=draws)
         return self._pooled(weights)
+
+    def columns(self, chosen: slice) -> Self:
+        """Return the evidence on consecutive variables alone, without their covariance.
+
+        Args:
+            chosen: Consecutive variables.
+
+        Returns:
+            The evidence on these alone.
+        """
+        part = type(self)()
+        part._start(len(range(*chosen.indices(self.latents or 0))))
+        part._counts, part.inputs = self._counts, self.inputs
+        part._means, part._squares = self._means[..., chosen], self._squares[..., chosen]
+        part._kl = None if self._kl is None else self._kl[chosen]
+        part._ratios = self._ratios[:, chosen]
+        return part
 
     def two_states(self) -> TwoStates:
         """Return the split of each variable's inputs into those it is on for and those it is off for."""
         return two_states(self._ratios)
 
     def share_below(self, ratio: Array | float) -> Array:
-        """Return for what share of the inputs the variance ratio of each variable lies below this."""
+        """Return for what share of the inputs the variance ratio of each variable lies below this.
+
+        Args:
+            ratio: A number, or one for each variable.
+
+        Returns:
+            The shares, (d,).
+        """
         return share_below(self._ratios, ratio)
 
     def classify(
@@ -236,7 +294,19 @@ class Evidence:
         rest_ratio: ArrayLike | None = None,
         seed: int = 0,
     ) -> "Regime":
-        """Decide the type of every variable on the evidence so far; see `polarised.classify`."""
+        """Decide the type of every variable on the evidence so far; see `polarised.classify`.
+
+        Args:
+            alpha: The threshold.
+            rule: "used", "relative" or "standard".
+            use_shift: Whether a mean away from the prior's counts against passive.
+            decoder: What the decoder loses without each variable, where there is one.
+            rest_ratio: Where the variance ratio of an unused variable rests, where the objective is known.
+            seed: Seed of the bootstrap.
+
+        Returns:
+            The types with their evidence.
+        """
         from polarised.regime.classify import decide
 
         settings = {"alpha": alpha, "rule": rule, "use_shift": use_shift, "seed": seed}
@@ -248,7 +318,8 @@ class Evidence:
             self._counts = np.zeros(BLOCKS)
             self._means = np.zeros((BLOCKS, len(QUANTITIES), latents))
             self._squares = np.zeros((BLOCKS, SPREAD, latents))
-            self._centre, self._products = np.zeros(latents), np.zeros((latents, latents))
+            covered = latents if self._covers else 0
+            self._centre, self._products = np.zeros(covered), np.zeros((covered, covered))
             self._kl: Array | None = None
             self._ratios = count_ratios(np.zeros((0, latents)))
         if latents != self.latents:

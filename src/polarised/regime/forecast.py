@@ -48,6 +48,16 @@ class Forecast:
     `threshold` is b: a variable pays for itself where its eigenvalue exceeds b. `case` is "linear" where some do;
     "clusters" where none does, yet a code of clusters would pay (warm up, or it is never found); "collapse" where no
     known code pays. It is no bound on networks: their best code may have more or fewer variables.
+
+    Args:
+        beta: The weight of the rate.
+        variance: The decoder's variance, where the likelihood has one.
+        latents: The number of variables.
+        likelihood: The likelihood of the decoder.
+        reduction: How the user's loss is averaged.
+        alpha: The threshold of the types.
+        threshold: b, the eigenvalue above which a variable pays for itself.
+        spectrum: The eigenvalues of the data.
     """
 
     beta: float

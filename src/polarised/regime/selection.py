@@ -30,6 +30,12 @@ class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     posterior fits the prior N(0, I). Fitted on a `Regime`, it keeps the types as they were decided, with all evidence
     there was (the decoder's too). Only columns of means come out. [Bonheme2023BeMoreActive, section 4]
 
+    Args:
+        keep: The types whose columns are kept.
+        alpha: The threshold of the types.
+        rule: The rule of the types, see `classify`.
+        spread: What the columns of an array are: "estimated", "variance" or "log_variance".
+
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> ActiveVariables().fit(encodings).transform(encodings.mean)
     array([[ 0.3],
@@ -50,7 +56,15 @@ class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.spread = spread
 
     def fit(self, X: "Encodings | Regime | Array", y: object = None) -> Self:
-        """Take the types of a regime, or decide them on encodings, or on an array as `spread` says."""
+        """Take the types of a regime, or decide them on encodings, or on an array as `spread` says.
+
+        Args:
+            X: A regime, encodings, or an array.
+            y: Ignored; there for scikit-learn.
+
+        Returns:
+            The fitted transformer.
+        """
         unknown = set(self.keep) - set(TYPES)
         if unknown or not self.keep or isinstance(self.keep, str):
             raise ConfigError(f"expected keep as a list of {', '.join(TYPES)}, got {self.keep!r}")
@@ -76,7 +90,14 @@ class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: "Encodings | Array") -> Any:
-        """Return the kept columns; of encodings, those of the mean."""
+        """Return the kept columns; of encodings, those of the mean.
+
+        Args:
+            X: Rows with the columns that were fitted.
+
+        Returns:
+            The columns of means that are kept.
+        """
         return super().transform(X.mean if isinstance(X, Encodings) else X)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:

@@ -40,6 +40,13 @@ class Timeline:
     A warning is given once when every variable has turned passive or, whatever its type, nothing but noise, or still
     is after `patience` steps: a network that has only begun looks passive too.
 
+    Args:
+        alpha: The threshold of the types.
+        rule: The rule of the types.
+        keep: Whether to keep statistics or the encodings themselves.
+        patience: Steps after which a code without a used variable is warned about.
+        warn: Whether to warn at all.
+
     >>> timeline = Timeline()
     >>> timeline.update(100, [[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> timeline.table()["type"].to_list()
@@ -94,7 +101,16 @@ class Timeline:
         prior_mean: ArrayLike = 0.0,
         prior_variance: ArrayLike = 1.0,
     ) -> None:
-        """Take in the posteriors of the evaluation inputs after `step` updates."""
+        """Take in the posteriors of the evaluation inputs after `step` updates.
+
+        Args:
+            step: The training step.
+            mean: Posterior means, one row for each input.
+            variance: Posterior variances of the same shape; this or `log_variance`.
+            log_variance: Their logarithms.
+            prior_mean: Means of the prior: a number, (d,) or one row for each input.
+            prior_variance: Variances of the prior, likewise.
+        """
         self.take(
             step,
             Encodings(
@@ -107,7 +123,12 @@ class Timeline:
         )
 
     def take(self, step: int, encodings: Encodings) -> None:
-        """Take in encodings as they are after `step` updates; a step seen before is replaced."""
+        """Take in encodings as they are after `step` updates; a step seen before is replaced.
+
+        Args:
+            step: The training step.
+            encodings: What the encoder says of a fixed set of inputs.
+        """
         if self._moments and encodings.latents != len(self._moments[0]["types"]):
             raise DataError(f"expected {len(self._moments[0]['types'])} variables as before, got {encodings.latents}")
         regime = classify(encodings, alpha=self.alpha, rule=self.rule)
@@ -174,6 +195,9 @@ class Timeline:
         """Return, for each variable, how often |correlation| with another one exceeded the threshold, counting pairs.
 
         count_j = #{(t, k), k != j: |C_t[j, k]| > threshold}  [Bonheme2023BeMoreActive, figure 12]
+
+        Args:
+            threshold: The smallest |correlation| that counts.
         """
         exceeding = np.abs(self.correlations) > threshold
         exceeding[:, np.arange(exceeding.shape[1]), np.arange(exceeding.shape[1])] = False
@@ -181,7 +205,11 @@ class Timeline:
         return counts
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to an .npz that `load_timeline` reads back."""
+        """Write everything to an .npz that `load_timeline` reads back.
+
+        Args:
+            path: The .npz to write.
+        """
         path = Path(path)
         with replacing(path) as temporary:
             np.savez(temporary, allow_pickle=False, **self.state())
@@ -195,7 +223,11 @@ class Timeline:
         return {name: np.stack([moment[name] for moment in self._moments]) for name in sorted(self._moments[0])}
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Go back to a saved state."""
+        """Go back to a saved state.
+
+        Args:
+            state: What `state` returned.
+        """
         count = len(state["step"]) if state else 0
         self._moments = [{name: np.asarray(values[i]) for name, values in state.items()} for i in range(count)]
         self._collapsed = self.collapse() is not None

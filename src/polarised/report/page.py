@@ -18,7 +18,7 @@ from polarised._io import plain
 from polarised._io.files import replacing
 from polarised.errors import DataError
 from polarised.regime._rules import picture
-from polarised.regime.classify import OTHER_RULES, RULES
+from polarised.regime.classify import COLUMNS, OTHER_RULES, RULES
 from polarised.report import theme
 from polarised.report.drawing import shown_correlations
 from polarised.report.theme import described, strip
@@ -99,6 +99,7 @@ def write_report(
                 "alpha": ALPHA,
                 "metrics": described(name for diagnosis in diagnoses for name in diagnosis.scores["metric"]),
                 "other_rules": OTHER_RULES,
+                "evidence": COLUMNS,
             },
             title=title or " · ".join(str(diagnosis.name) for diagnosis in diagnoses[:4]),
             scripts=MODELS,
@@ -175,6 +176,7 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
         "pictures": _pictures(diagnosis.pictures, by_rate),
         "decoder_use": None if diagnosis.decoder_use is None else table(diagnosis.decoder_use),
         "history": None if diagnosis.history is None else table(_thinned(diagnosis.history)),
+        "forecast": None if diagnosis.forecast is None else table(diagnosis.forecast),
         "dynamics": None if diagnosis.snapshots is None else _dynamics(diagnosis.snapshots),
         "other_rules": None if diagnosis.other_rules is None else table(diagnosis.other_rules),
         "downstream": None if diagnosis.downstream is None else table(diagnosis.downstream),

@@ -10,7 +10,7 @@ from polarised.metrics import disintegration, nmi_matrix, r2_matrix
 from polarised.metrics.estimators import total_correlation_bias_curve
 from polarised.regime import Encodings
 from polarised.registry import register
-from polarised.report.drawing import INK, SMALL, panels, series
+from polarised.report.drawing import INK, MUTED, SMALL, panels, series
 from polarised.report.figures import (
     aggregate_posterior_density,
     correlation_counts,
@@ -61,6 +61,7 @@ __all__ = [
     "latents_of_factors",
     "learning_dynamics",
     "nonlinear_ica",
+    "of_one_model",
     "polarised_ivae",
     "rtc_vae",
     "scores_by_method",
@@ -102,14 +103,14 @@ def be_more_active(material: Material) -> Drawings:
         chosen = _with_a_mixed_variable(material, dataset)
         encodings, regime = material.encodings(chosen), material.regime(chosen)
         table = material.table.filter(polars.col("dataset") == dataset)
-        yield f"figure_4_5_histograms{ending}", histograms_by_type(encodings, regime)
+        yield f"figure_4_5_histograms{ending}", of_one_model(chosen, histograms_by_type(encodings, regime))
         if "accuracy" in table["metric"]:
             yield f"figure_6_downstream{ending}", downstream_by_subset(table)
         yield f"figure_7_14_types{ending}", types_by_strength(table)
         for metric in METRICS:
             yield f"figure_8_15_17_{metric}{ending}", metric_over_passive(table, metric=metric)
             yield f"figure_9_10_18_{metric}{ending}", metric_by_subset(table, metric=metric)
-        yield f"figure_11_correlations{ending}", correlation_heatmap(encodings, regime)
+        yield f"figure_11_correlations{ending}", of_one_model(chosen, correlation_heatmap(encodings, regime))
 
 
 @register("gallery", title="learning dynamics", references=("Bonheme2023BeMoreActive",))
@@ -124,12 +125,37 @@ def learning_dynamics(material: Material) -> Drawings:
     """
     point = material.done[0]
     timeline = material.timeline(point)
-    yield "figure_11_correlations", correlation_heatmap(material.encodings(point), material.regime(point))
-    yield "figure_12_correlated_pairs", correlation_counts(timeline)
-    yield "figure_13_correlations_over_training", correlations_over_training(timeline)
-    yield "types_over_training", types_over_training(timeline)
-    yield "kl_over_training", kl_over_training(timeline)
-    yield "ratio_over_training", ratio_over_training(timeline)
+    yield (
+        "figure_11_correlations",
+        of_one_model(point, correlation_heatmap(material.encodings(point), material.regime(point))),
+    )
+    yield "figure_12_correlated_pairs", of_one_model(point, correlation_counts(timeline))
+    yield "figure_13_correlations_over_training", of_one_model(point, correlations_over_training(timeline))
+    yield "types_over_training", of_one_model(point, types_over_training(timeline))
+    yield "kl_over_training", of_one_model(point, kl_over_training(timeline))
+    yield "ratio_over_training", of_one_model(point, ratio_over_training(timeline))
+
+
+def of_one_model(point: Point, figure: "Figure") -> "Figure":
+    """Write into a figure which model it shows: its method, strength and seed.
+
+    Args:
+        point: The run of the model.
+        figure: The figure, which is changed.
+
+    Returns:
+        The same figure.
+
+    >>> from types import SimpleNamespace
+    >>> drawn, _ = panels(1)
+    >>> model = SimpleNamespace(labels={"method": "beta-VAE", "strength": 8.0, "seed": 3})
+    >>> of_one_model(model, drawn).get_supxlabel()
+    'beta-VAE, strength 8, seed 3'
+    """
+    strength = point.labels.get("strength")
+    words = [str(point.labels["method"]), "" if strength is None else f"strength {strength:g}"]
+    figure.supxlabel(", ".join(filter(None, [*words, f"seed {point.labels['seed']}"])), fontsize=SMALL, color=MUTED)
+    return figure
 
 
 def _with_a_mixed_variable(material: Material, dataset: str) -> Point:
@@ -245,7 +271,7 @@ def decomposition_sparsity(material: Material) -> Drawings:
                 classes = material.class_names(point, encodings.factor_names[0])
                 yield (
                     f"magnitude_{stem(method)}_alpha_{strength:g}{ending}",
-                    magnitude_by_class(encodings, class_names=classes),
+                    of_one_model(point, magnitude_by_class(encodings, class_names=classes)),
                 )
 
 
@@ -286,17 +312,20 @@ def rtc_vae(material: Material) -> Drawings:
 
 def _of_model(material: Material, point: Point, ending: str) -> Drawings:
     encodings, regime = material.encodings(point), material.regime(point)
-    yield f"figure_14_16_pairs_{ending}", latent_pairs(encodings, regime)
+    yield f"figure_14_16_pairs_{ending}", of_one_model(point, latent_pairs(encodings, regime))
     if encodings.factors is not None:
-        yield f"figure_6_factors_{ending}", factor_against_latent(encodings, regime)
+        yield f"figure_6_factors_{ending}", of_one_model(point, factor_against_latent(encodings, regime))
         for word, factor in split_and_whole(encodings).items():
-            yield f"figure_7_{word}_factor_{ending}", latent_pairs(encodings, regime, factor=factor)
+            yield (
+                f"figure_7_{word}_factor_{ending}",
+                of_one_model(point, latent_pairs(encodings, regime, factor=factor)),
+            )
         r2, nmi = (of(encodings.mean, encodings.factors) for of in (r2_matrix, nmi_matrix))
-        yield f"figure_8_9_matrices_{ending}", factor_matrices(r2, nmi, encodings.factor_names)
+        yield f"figure_8_9_matrices_{ending}", of_one_model(point, factor_matrices(r2, nmi, encodings.factor_names))
     shown = material.pictures(point)
-    yield f"figure_12_reconstructions_{ending}", reconstructions(shown)
-    yield f"figure_5_13_walks_{ending}", latent_walks(shown, regime)
-    yield f"figure_13_samples_{ending}", samples(material.samples(point))
+    yield f"figure_12_reconstructions_{ending}", of_one_model(point, reconstructions(shown))
+    yield f"figure_5_13_walks_{ending}", of_one_model(point, latent_walks(shown, regime))
+    yield f"figure_13_samples_{ending}", of_one_model(point, samples(material.samples(point)))
 
 
 def split_and_whole(encodings: Encodings) -> dict[str, str]:
@@ -411,10 +440,13 @@ def polarised_ivae(material: Material) -> Drawings:
     encodings, regime = material.encodings(point), material.regime(point)
     for number, (kind, of) in FIGURES.items():
         if getattr(regime, kind):
-            yield f"figure_{number}_{kind}_{of}", posterior_and_prior(encodings, regime, kind=kind, of=of)
+            yield (
+                f"figure_{number}_{kind}_{of}",
+                of_one_model(point, posterior_and_prior(encodings, regime, kind=kind, of=of)),
+            )
     for method in material.methods():
         own = material.richest(method, kinds=("active", "passive"))
-        yield f"overview_{stem(method)}", overview(material.encodings(own), material.regime(own))
+        yield f"overview_{stem(method)}", of_one_model(own, overview(material.encodings(own), material.regime(own)))
     for rule in ("relative", "standard"):
         yield f"types_{rule}", scores_by_method(material.table, metric=f"count_{rule}", label=f"variables, {rule} rule")
 
@@ -432,7 +464,7 @@ def nonlinear_ica(material: Material) -> Drawings:
     yield "mcc", scores_by_method(material.table, metric="mcc", label="MCC")
     yield "mcc_spearman", scores_by_method(material.table, metric="mcc_spearman", label="MCC, Spearman")
     point = material.point("iVAE")
-    yield "ivae_overview", overview(material.encodings(point), material.regime(point))
+    yield "ivae_overview", of_one_model(point, overview(material.encodings(point), material.regime(point)))
 
 
 def scores_by_method(table: polars.DataFrame, *, metric: str, label: str) -> "Figure":

@@ -182,7 +182,9 @@ def strength_name(panel: str) -> str:
     >>> strength_name("beta-VAE: mean representation"), strength_name("annealed VAE")
     ('strength', 'capacity (larger is weaker)')
     """
-    return "capacity (larger is weaker)" if panel.startswith("annealed VAE") else "strength"
+    titled = [record for record in registry.records("objective") if panel.startswith(record.title)]
+    longest = max(titled, key=lambda record: len(record.title), default=None)
+    return "strength" if longest is None else str(longest.facts.get("strength_title", "strength"))
 
 
 def strip(images: NDArray[Any]) -> str:

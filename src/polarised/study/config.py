@@ -74,7 +74,7 @@ class Evaluation:
     `downstream` predicts the factors from the codes by logistic regression with the best of `downstream_strengths` (C)
     by cross-validation; one alone is taken as it is. It is trained on the inputs and tested on `downstream_test` more,
     drawn on their own; where that is 0, it is trained on the first two thirds of the inputs and tested on the rest.
-    `further` names measures of the page `polarised.study.further`, as a config names an objective.
+    `further` names measures of the catalogue, as a config names an objective.
     """
 
     examples: int = 10_000
@@ -94,6 +94,16 @@ class Evaluation:
 class Run:
     """One training with its evaluation: dataset, model, objective, training, evaluation, seed.
 
+    Args:
+        dataset: The dataset, with its settings.
+        model: Architecture, latents, prior and likelihood.
+        objective: The objective, with its settings.
+        auxiliary: The factors an iVAE is told: names, an empty list for all, or None.
+        training: How long and how fast to train.
+        snapshots: Looks at the regime while training.
+        evaluation: What to measure.
+        seed: Seed of weights, batches and noise.
+
     >>> run = Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}, "training": {"steps": 100}})
     >>> run.objective["beta"], run.training.steps, run.seed
     (4.0, 100, 0)
@@ -110,7 +120,14 @@ class Run:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Check a mapping of settings and write out every default; an unknown key names its nearest neighbour."""
+        """Check a mapping of settings and write out every default; an unknown key names its nearest neighbour.
+
+        Args:
+            config: A mapping of settings.
+
+        Returns:
+            The run, every default written out.
+        """
         keys = [f.name for f in fields(cls)]
         _check_keys(config, keys, "a run")
         model = config.get("model", {})
@@ -356,40 +373,40 @@ def _adapter(kind: Any) -> Any:
     return pydantic.TypeAdapter(kind)
 
 
-def _completed(page: str, spec: Any) -> dict[str, Any]:
+def _completed(kind: str, spec: Any) -> dict[str, Any]:
     """Complete a spec; a study asks for the same few ones thousands of times."""
     try:
-        return dict(_completed_text(page, json.dumps(spec)))
+        return dict(_completed_text(kind, json.dumps(spec)))
     except TypeError:
-        return registry.complete(page, spec)
+        return registry.complete(kind, spec)
 
 
 @functools.lru_cache(maxsize=1024)
-def _completed_text(page: str, text: str) -> dict[str, Any]:
-    return registry.complete(page, json.loads(text))
+def _completed_text(kind: str, text: str) -> dict[str, Any]:
+    return registry.complete(kind, json.loads(text))
 
 
-def _chosen(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _chosen(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a completed spec without the settings that have their default."""
     try:
-        return dict(_chosen_text(page, json.dumps(spec)))
+        return dict(_chosen_text(kind, json.dumps(spec)))
     except TypeError:
-        return _chosen_of(page, spec)
+        return _chosen_of(kind, spec)
 
 
 @functools.lru_cache(maxsize=1024)
-def _chosen_text(page: str, text: str) -> dict[str, Any]:
-    return _chosen_of(page, json.loads(text))
+def _chosen_text(kind: str, text: str) -> dict[str, Any]:
+    return _chosen_of(kind, json.loads(text))
 
 
-def _chosen_of(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    known = _completed(page, {"name": spec["name"], **_required(page, spec)})
+def _chosen_of(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    known = _completed(kind, {"name": spec["name"], **_required(kind, spec)})
     return {key: value for key, value in spec.items() if key == "name" or value != known.get(key)}
 
 
-def _required(page: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _required(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a spec that have no default to compare with."""
-    parameters = registry.settings(registry.entry(page, spec["name"]))
+    parameters = registry.settings(registry.entry(kind, spec["name"]))
     return {name: spec[name] for name, parameter in parameters.items() if parameter.default is parameter.empty}
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from polarised import registry
 from polarised.data.dataset import Dataset
 from polarised.random import stream
 from polarised.regime import Encodings, Regime, classify
 from polarised.regime.dimensions import intrinsic_dimension_mle, intrinsic_dimension_twonn
+from polarised.study.stages import build_parts
 
 __all__ = ["Trainer", "data_dimension"]
 
@@ -40,7 +40,6 @@ class Trainer:
     def encodings(self, latents: int, *, seed: int | None = None) -> Encodings:
         """Return the encodings of a model with so many latents."""
         from polarised.adapters import from_vae
-        from polarised.models import build_vae
         from polarised.training import train
 
         own = self.seed if seed is None else seed
@@ -48,8 +47,7 @@ class Trainer:
             if self.told is not None:
                 self.told(f"training {latents} latents, seed {own}, {self.steps:,} steps")
             config = {**self.model, "latents": latents}
-            vae = build_vae(config, self.dataset.shape, self.dataset.auxiliary_size, own)
-            objective = registry.build("objective", self.objective)
+            vae, objective = build_parts(self.dataset, model=config, objective=self.objective, seed=own)
             train(
                 vae,
                 objective,

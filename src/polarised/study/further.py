@@ -231,7 +231,7 @@ def _log_mean(log_each: NDArray[np.float64]) -> NDArray[np.float64]:
             "largest_pair_information",
             "largest mutual information of a pair",
             unit="nats",
-            reading="The same of the pair that shares most.",
+            reading="What the two variables that share most have in common, less what shuffled ones show.",
         ),
         Output(
             "excess_information",
@@ -243,7 +243,7 @@ def _log_mean(log_each: NDArray[np.float64]) -> NDArray[np.float64]:
             "largest_excess_information",
             "largest information beyond correlation",
             unit="nats",
-            reading="The same of the pair in which it is largest.",
+            reading="What two variables share beyond their correlation, of the pair in which it is most.",
         ),
     ),
     references=("Cheng2021",),
@@ -286,7 +286,7 @@ def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed
         Output(
             "hoyer_unscaled",
             "sparsity (Hoyer), unscaled",
-            reading="The same without scaling the variables: one that has collapsed counts as sparse.",
+            reading="Sparsity without scaling the variables: one that has collapsed counts as sparse.",
         ),
     ),
     references=("Hoyer2004", "Mathieu2019"),
@@ -322,7 +322,7 @@ CHUNK = 4096
         Output(
             "factor_vae_score_transported",
             "FactorVAE score of transported codes",
-            reading="The same with the codes of a Student-t prior mapped to a normal one first.",
+            reading="FactorVAE score with the codes of a Student-t prior mapped to a normal one first.",
         ),
     ),
     needs=("factors",),
@@ -461,17 +461,17 @@ def factor_information(
         Output(
             "mcc_spearman",
             "MCC by rank correlation",
-            reading="The same by rank correlation: 1 recovers all sources up to a monotone map.",
+            reading="Mean |rank correlation| of sources with their variables: 1 recovers all up to a monotone map.",
         ),
         Output(
             "linear_r2",
             "R² of a linear map",
-            reading="How much of the sources a linear map of the codes explains: high with a low MCC, only axes are lost.",
+            reading="How much of the sources a linear map of the codes explains; with a low MCC only axes are lost.",
         ),
         Output(
             "random_rotation",
             "MCC of a random rotation",
-            reading="The MCC of randomly rotated true sources: the floor for a model that finds them all but not the axes.",
+            reading="The MCC of randomly rotated true sources: the floor of a model that finds all but the axes.",
         ),
     ),
     needs=("sources",),

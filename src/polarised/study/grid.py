@@ -149,6 +149,12 @@ def study_claims(name: str | Path) -> tuple[Any, ...]:
 def study_scales(name: str | Path) -> tuple[str, ...]:
     """Return the scales a study has.
 
+    Args:
+        name: A study that comes with the library, or a YAML file.
+
+    Returns:
+        The names of its scales.
+
     >>> study_scales("be_more_active")
     ('paper', 'small', 'laptop', 'smoke')
     """

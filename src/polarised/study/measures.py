@@ -355,12 +355,12 @@ OVER_TRAINING = (
     Output(
         "correlated_share_with_active",
         "share of moments correlated with active variables",
-        reading="The same with active variables only.",
+        reading="How often during training |correlation| with an active variable exceeds 0.2.",
     ),
     Output(
         "late_correlated_share_with_active",
         "share of late moments correlated with active variables",
-        reading="The same in the second half of training.",
+        reading="How often |correlation| with an active variable exceeds 0.2 in the second half of training.",
     ),
     Output(
         "correlation_with_active",
@@ -380,7 +380,7 @@ OVER_TRAINING = (
     Output(
         "correlation_spread_with_active",
         "standard deviation of correlations with active variables",
-        reading="The same with active variables only.",
+        reading="How much correlations with active variables change while training.",
     ),
     Output(
         "strongest_correlation",
@@ -390,7 +390,7 @@ OVER_TRAINING = (
     Output(
         "strongest_correlation_with_alive",
         "strongest |correlation| without passive variables",
-        reading="The same among variables that are not passive.",
+        reading="The largest |correlation| with a variable that is not passive at the end of training.",
     ),
 )
 registry.describe(*OVER_TRAINING)

@@ -3,8 +3,10 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from polarised._io.files import replacing
 from polarised.errors import ConfigError, DataError
 from polarised.regime.forecast import Forecast, forecast
 from polarised.study.config import Run
@@ -54,12 +56,13 @@ def forecast_run(run: Run, *, examples: int = EXAMPLES) -> Forecast:
     return found.at(variance=found.optimal_variance) if learned else found
 
 
-def outlook(run: Run, *, examples: int = EXAMPLES) -> str:
+def outlook(run: Run, *, examples: int = EXAMPLES, directory: str | Path | None = None) -> str:
     """Return what is to be expected of a run in one line, or why that cannot be said.
 
     Args:
         run: The run, trained or not.
         examples: The most images to read.
+        directory: Where to keep the curve as ``forecast.parquet``, for the run's page; nowhere if not given.
 
     Returns:
         One sentence.
@@ -68,9 +71,25 @@ def outlook(run: Run, *, examples: int = EXAMPLES) -> str:
     'No forecast: the objective AnnealedVAE has no constant weight of the rate.'
     """
     try:
-        return forecast_run(run, examples=examples).line
+        found = forecast_run(run, examples=examples)
     except (ConfigError, DataError) as error:
         return f"No forecast: {str(error).rstrip('.')}."
+    if directory is not None:
+        _keep(found, Path(directory))
+    return found.line
+
+
+def _keep(found: Forecast, directory: Path) -> None:
+    import polars
+
+    curve = found.curve
+    columns = {"beta": curve.beta, "alive": curve.alive, "active": curve.active}
+    frame = polars.DataFrame(columns).with_columns(
+        here=polars.Series(curve.threshold == found.threshold), sentence=polars.lit(found.sentence)
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    with replacing(directory / "forecast.parquet") as temporary:
+        frame.write_parquet(temporary)
 
 
 def outlook_of_runs(runs: Iterable[Run], *, examples: int = EXAMPLES) -> str:

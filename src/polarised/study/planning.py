@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polarised import registry
 from polarised.study import measures
 from polarised.study.claims import chosen_claims
 from polarised.study.claims.power import Power, decidable
@@ -14,7 +13,7 @@ from polarised.study.config import Run
 from polarised.study.further import further_scores
 from polarised.study.grid import Study
 from polarised.study.outlook import outlook_of_runs
-from polarised.study.stages import dataset_of
+from polarised.study.stages import build_parts, dataset_of
 
 __all__ = ["Cost", "Plan", "plan"]
 
@@ -129,12 +128,10 @@ def _calibrated(run: Run, steps: int) -> tuple[float, float]:
     """
     import warnings
 
-    from polarised.models import build_vae
     from polarised.training import train
 
     dataset = dataset_of(run)
-    vae = build_vae(run.model, dataset.shape, dataset.auxiliary_size, run.seed)
-    objective = registry.build("objective", run.objective)
+    vae, objective = build_parts(dataset, model=run.model, objective=run.objective, seed=run.seed)
     brief = functools.partial(
         train, vae, objective, dataset, batch_size=run.training.batch_size, precision=run.training.precision
     )

@@ -57,6 +57,14 @@ def collect(root: str | Path, *, rule: Rule | None = None, mixed: bool = False) 
     axis, and `variable` where runs were watched while they trained: the numbers of single variables. `rule` says by
     which rule variables have their types; by default the one the study names. Runs made by different code are refused
     unless `mixed`.
+
+    Args:
+        root: The folder or address of a study.
+        rule: The rule of the types; the study's own if None.
+        mixed: Whether runs made by different code may stand in one table.
+
+    Returns:
+        The table that was written.
     """
     study = read_study(root)
     with at_hand(root, without=LARGE) as folder:

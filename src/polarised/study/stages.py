@@ -33,9 +33,11 @@ from polarised.study.storage import locked, naming_full_disk, recording_failure
 
 if TYPE_CHECKING:
     from polarised.models import VAE
+    from polarised.objectives import Objective
 
 __all__ = [
     "Done",
+    "build_parts",
     "checkpoint_step",
     "dataset_of",
     "digest_of",
@@ -71,6 +73,15 @@ def execute(run: Run, root: str | Path, *, progress: bool = False, command: str 
 
     Idempotent: what is done is not done again, what was interrupted is continued. Another process at work on the
     same run raises `BusyError`; it would be done twice otherwise.
+
+    Args:
+        run: The run.
+        root: The folder that holds run directories.
+        progress: Whether to show a progress bar.
+        command: The command to write down; this process's own if None.
+
+    Returns:
+        The run directory.
     """
     directory = Path(root) / run.name
     with naming_full_disk(Path(root)):
@@ -118,7 +129,14 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
 
 
 def load_run(directory: str | Path) -> Run:
-    """Read back the run a directory was made by; code it names is refused (`registry.refuse_code`)."""
+    """Read back the run a directory was made by; code it names is refused (`registry.refuse_code`).
+
+    Args:
+        directory: A run directory.
+
+    Returns:
+        The run its config describes.
+    """
     config = read_config(Path(directory) / "config.yaml")
     for key in ("made", "version"):
         config.pop(key, None)
@@ -231,14 +249,35 @@ def _table(path: Path, make: Callable[[], Any]) -> None:
     _stage(path, lambda temporary: make().write_parquet(temporary))
 
 
-def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
+def build_parts(
+    dataset: Dataset, *, model: Mapping[str, Any], objective: registry.Spec, seed: int
+) -> "tuple[VAE, Objective]":
+    """Build what is trained on a dataset: the VAE and its objective.
+
+    Args:
+        dataset: The data.
+        model: The architecture, latents, prior and likelihood, as a config names them.
+        objective: The objective, as a config names it.
+        seed: The seed of the weights.
+
+    Returns:
+        The untrained VAE, and the objective.
+
+    Raises:
+        ConfigError: If the config names what does not exist or does not fit.
+    """
     from polarised.models import build_vae
+
+    vae = build_vae(model, dataset.shape, dataset.auxiliary_size, seed)
+    return vae, registry.build("objective", objective)
+
+
+def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
     from polarised.models.vae import save_vae
     from polarised.training import Settling, train
 
     dataset = dataset_of(run, to="train")
-    vae = build_vae(run.model, dataset.shape, dataset.auxiliary_size, run.seed)
-    objective = registry.build("objective", run.objective)
+    vae, objective = build_parts(dataset, model=run.model, objective=run.objective, seed=run.seed)
     hooks = measures.snapshot_hooks(run, dataset)
     settings = {name: value for name, value in asdict(run.training).items() if name != "split"}
     if run.training.settling is not None:

@@ -44,6 +44,10 @@ ALPHAS = (0.05, 0.2)
         Output("variable_average", "average of a variable"),
         Output("relative_variance", "variance of a mean over the prior's"),
         Output("prior_offset", "distance of a mean from the prior's"),
+        Output("mean_variance_log_ratio", "log10 of a mean's variance over that of the prior's mean"),
+        Output("variance_spread_log_ratio", "log10 of the spread of the variance over the prior's"),
+        Output("noise_share", "share of posterior noise in the variance of a sample"),
+        Output("code_spread", "spread of the code"),
         Output("normal_distance_ks", "Kolmogorov-Smirnov distance from N(0, 1)"),
         Output("normal_distance_w1", "Wasserstein distance from N(0, 1)"),
         Output("prior_distance_ks", "Kolmogorov-Smirnov distance from the prior"),
@@ -87,7 +91,7 @@ def variable_statements(
     regimes = {rule: first if rule == first.rule else first.at(alpha, rule=rule) for rule in RULES}
     codes = {"mean": encodings.mean.astype(np.float64), "sampled": encodings.sample(seed=seed).astype(np.float64)}
     numbers = dict(_of_variables(vae, encodings, codes, use))
-    rows: list[Row] = [*_of_model(encodings, codes, alpha, seed)]
+    rows: list[Row] = [*_of_model(encodings, codes, alpha, seed, use)]
     average = encodings.variance.astype(np.float64).mean(axis=0)
     rows += [(None, "variable_average", "variance", "full", float(value), j) for j, value in enumerate(average)]
     for rule, regime in regimes.items():
@@ -173,6 +177,10 @@ def _of_variables(
     statement, distances = mean_statement(encodings), sample_distances(encodings)
     yield ("prior_offset", "mean"), statement.offset
     yield ("relative_variance", "mean"), statement.variance
+    prior_variance = np.broadcast_to(encodings.prior_variance, encodings.mean.shape).astype(np.float64)
+    yield ("mean_variance_log_ratio", None), _log_ratio(statement.variance, statement.prior_variance)
+    spreads = (encodings.variance.astype(np.float64).var(axis=0), prior_variance.var(axis=0))
+    yield ("variance_spread_log_ratio", None), _log_ratio(*spreads)
     yield ("normal_distance_ks", "sampled"), distances.noise_ks
     yield ("normal_distance_w1", "sampled"), distances.noise_wasserstein
     yield ("prior_distance_ks", "sampled"), distances.prior_ks
@@ -194,7 +202,9 @@ def _of_variables(
         yield ("redrawing", None), use.redrawn
 
 
-def _of_model(encodings: Encodings, codes: dict[str, Array], alpha: float, seed: int) -> Iterator[Row]:
+def _of_model(
+    encodings: Encodings, codes: dict[str, Array], alpha: float, seed: int, use: "DecoderUse | None"
+) -> Iterator[Row]:
     """Yield what no rule for types bears on."""
     from polarised.theory import states_of_inputs, variance_statement
 
@@ -204,6 +214,14 @@ def _of_model(encodings: Encodings, codes: dict[str, Array], alpha: float, seed:
     level = variance_statement(encodings).level
     yield None, "unpolarised_share", None, "full", float(((level > alpha) & (level < 1 - alpha)).mean()), None
     yield None, "variance_inflation", "mean", "full", _inflation(codes["mean"]), None
+    noise, spread = encodings.variance.astype(np.float64).mean(axis=0), codes["sampled"].var(axis=0)
+    yield None, "code_spread", "sampled", "full", float(np.sqrt(spread.mean())), None
+    used = np.ones(len(noise), dtype=bool) if use is None else use.used
+    for name, chosen in (("full", np.ones(len(noise), dtype=bool)), ("used", used)):
+        if chosen.any() and (name == "full" or use is not None):
+            yield None, "noise_share", None, name, float(noise[chosen].sum() / spread[chosen].sum()), None
+    if use is not None:
+        yield None, "count", None, "used", float(use.used.sum()), None
     generator = stream(seed, "mutual information floor")
     shuffled = np.stack([generator.permutation(column) for column in codes["sampled"].T], axis=1)
     yield None, "mutual_information_floor", "sampled", "full", mutual_information(shuffled), None
@@ -241,6 +259,13 @@ def _of_types(
     if use is not None:
         both = ((states == 0).mean(axis=0) >= 0.05) & ((states == 2).mean(axis=0) >= 0.05)
         yield rule, "truly_mixed", None, "full", float((both & use.used).sum()), None
+
+
+def _log_ratio(first: Array, second: Array) -> Array:
+    """Return log10 of a ratio; NaN where one of the two never varies."""
+    known = (first > 1e-12) & (second > 1e-12)
+    ratio: Array = np.divide(first, second, out=np.full(first.shape, np.nan), where=known)
+    return np.log10(ratio)
 
 
 def _strongest(table: Array, partners: NDArray[np.bool_]) -> Array:

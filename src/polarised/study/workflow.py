@@ -241,8 +241,9 @@ def train(
     """
     read = config if isinstance(config, Mapping) else read_config(Path(config))
     made = Run.from_config(overridden(dict(read), list(settings)))
-    if tell is not None and not (Path(out) / made.name / "model.safetensors").exists():
-        tell(outlook(made))
+    place = Path(out) / made.name
+    if tell is not None and not (place / "model.safetensors").exists():
+        tell(outlook(made, directory=place))
     return execute(made, out, progress=progress)
 
 

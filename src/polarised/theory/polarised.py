@@ -44,7 +44,13 @@ _POINTS, _INPUTS = 400, 2_000
 
 
 class MeanStatement(NamedTuple):
-    """How far the mean of each variable is from the prior's, and how much it varies, in prior scales; arrays (d,)."""
+    """How far the mean of each variable is from the prior's, and how much it varies, in prior scales; arrays (d,).
+
+    Args:
+        offset: |E[mean - prior mean]| in standard deviations of the prior.
+        variance: Var(mean) divided by the prior's variance.
+        prior_variance: The variance of the prior's own mean, divided by the prior's variance; 0 for a fixed one.
+    """
 
     offset: Array
     variance: Array
@@ -52,7 +58,12 @@ class MeanStatement(NamedTuple):
 
 
 class VarianceStatement(NamedTuple):
-    """E[r] and Var[r] of each variable over inputs, r the posterior over the prior variance; arrays (d,)."""
+    """E[r] and Var[r] of each variable over inputs, r the posterior over the prior variance; arrays (d,).
+
+    Args:
+        level: E[r].
+        spread: Var[r].
+    """
 
     level: Array
     spread: Array
@@ -62,6 +73,14 @@ class Distances(NamedTuple):
     """Distances of q(z_j) to three distributions; each (d,), Wasserstein ones in standard deviations.
 
     `noise`: N(0, 1), that of eps_j; `prior`: p(z_j), averaged over u; `mean`: that of mean_j over inputs.
+
+    Args:
+        noise_ks: The largest gap between the distribution functions of z_j and of N(0, 1).
+        noise_wasserstein: The Wasserstein-1 distance of z_j to N(0, 1).
+        prior_ks: The largest gap to the prior.
+        prior_wasserstein: The Wasserstein-1 distance to the prior.
+        mean_ks: The largest gap to the distribution of the mean.
+        mean_wasserstein: The Wasserstein-1 distance to the distribution of the mean.
     """
 
     noise_ks: Array
@@ -78,6 +97,13 @@ def states_of_inputs(encodings: Encodings, *, alpha: float = 0.1) -> States:
     passive: |r - 1| <= alpha and (mean - prior mean)^2 / prior variance <= alpha, so that z = eps; active: r <= alpha,
     so that z = mean  [Bonheme2023BeMoreActive, definition 1; Bonheme2023iVAE, proposition 1].
 
+    Args:
+        encodings: Mean and variance of q(z|x) with the prior.
+        alpha: How small is small.
+
+    Returns:
+        The states, (n, d).
+
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.5, 0.98]])
     >>> states_of_inputs(encodings).tolist()
     [[0, 2], [1, 2]]
@@ -90,9 +116,16 @@ def states_of_inputs(encodings: Encodings, *, alpha: float = 0.1) -> States:
 def types_of_states(states: States, *, tolerance: float = 0.02) -> tuple[str, ...]:
     """Return the type of each variable by what it is for each input: active, passive, mixed, or neither.
 
-    active (passive): it is so for all inputs; mixed: active for some and passive for the others; `tolerance` is the
-    share of inputs that may be otherwise [Bonheme2023BeMoreActive, definition 2]. A variable that is weak for all
+    active (passive): it is so for all inputs; mixed: active for some and passive for the others
+    [Bonheme2023BeMoreActive, definition 2]. A variable that is weak for all
     inputs is neither: the definition does not know it, where the rule of section 4 says mixed.
+
+    Args:
+        states: The states, (n, d), as `states_of_inputs` gives them.
+        tolerance: The share of inputs that may be in another state.
+
+    Returns:
+        One type for each variable.
 
     >>> types_of_states(np.array([[0, 2, 0, 1], [0, 2, 2, 1]]))
     ('active', 'passive', 'mixed', 'neither')
@@ -113,6 +146,12 @@ def mean_statement(encodings: Encodings) -> MeanStatement:
     prior's own mean beside it, 0 for a fixed one. Passive: offset near 0, the variances alike; active: a larger
     variance [Bonheme2023BeMoreActive, proposition 3; Bonheme2023iVAE, proposition 2].
 
+    Args:
+        encodings: Mean and variance of q(z|x) with the prior.
+
+    Returns:
+        The numbers of each variable.
+
     >>> encodings = Encodings([[1.0, 0.0], [-1.0, 0.0]], variance=[[0.02, 1.0], [0.02, 1.0]])
     >>> mean_statement(encodings).variance.tolist()
     [1.0, 0.0]
@@ -129,6 +168,12 @@ def variance_statement(encodings: Encodings) -> VarianceStatement:
 
     [Bonheme2023BeMoreActive, proposition 4; Bonheme2023iVAE, proposition 3]
 
+    Args:
+        encodings: Mean and variance of q(z|x) with the prior.
+
+    Returns:
+        The numbers of each variable.
+
     >>> variance_statement(Encodings([[1.0], [-1.0]], variance=[[0.5], [0.5]])).level.tolist()
     [0.5]
     """
@@ -141,6 +186,12 @@ def sample_distances(encodings: Encodings) -> Distances:
 
     Passive: p(z_j) = p(eps_j), or p(z_j|u) for an identifiable VAE; active: p(z_j) = p(mean_j)
     [Bonheme2023BeMoreActive, theorem 5 (i), (ii); Bonheme2023iVAE, theorem 2].
+
+    Args:
+        encodings: Mean and variance of q(z|x) with the prior.
+
+    Returns:
+        The distances of each variable.
 
     >>> rng = np.random.default_rng(0)
     >>> mean = np.column_stack([rng.normal(size=900), np.zeros(900)])
@@ -157,6 +208,16 @@ def mixture_distance(encodings: Encodings, variable: int) -> tuple[float, float]
 
     c is the share of inputs for which the variable is off, by Otsu's split of log r  [Bonheme2023BeMoreActive,
     theorem 5 (iii); Bonheme2023iVAE, theorem 2 (iii)].
+
+    Args:
+        encodings: Mean and variance of q(z|x) with the prior.
+        variable: The number of the variable.
+
+    Returns:
+        The share c, and the distance in standard deviations of z_j.
+
+    Raises:
+        DataError: If the variable is on for all inputs, or for none.
 
     >>> rng = np.random.default_rng(0)
     >>> on = np.arange(900) % 3 == 0
@@ -187,6 +248,13 @@ def correlation_gap(encodings: Encodings, variables: Sequence[int]) -> float:
     corollary 6]: over active ones the gap is near 0. Marginals that agree do not promise it: noise of share a shrinks
     every correlation by 1 - a, which nearly dependent means show.
 
+    Args:
+        encodings: Mean and variance of q(z|x) with the prior.
+        variables: The numbers of the variables.
+
+    Returns:
+        The gap in nats.
+
     >>> rng = np.random.default_rng(0)
     >>> mean = rng.normal(size=(900, 2))
     >>> correlation_gap(Encodings(mean, variance=np.full((900, 2), 0.01)), [0, 1]) < 0.01
@@ -202,6 +270,13 @@ def correlation_gap(encodings: Encodings, variables: Sequence[int]) -> float:
 
 def statements(encodings: Encodings, *, alpha: float = 0.1) -> "polars.DataFrame":
     """Return a row for each variable with what the definitions, propositions and theorems say is small or large.
+
+    Args:
+        encodings: Mean and variance of q(z|x) with the prior.
+        alpha: How small is small.
+
+    Returns:
+        The table.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> statements(encodings).columns[:4]

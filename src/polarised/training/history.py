@@ -24,6 +24,12 @@ class History:
 
     `seconds` is how long training took, the time before it was stopped and taken up again included. `settled_step` is
     the step at which a run that waits for that had settled, None if it did not, or did not wait.
+
+    Args:
+        steps: The last step of each window.
+        terms: The mean of every named term over each window, in nats.
+        seconds: How long training took.
+        settled_step: When the run had settled; None if it did not, or did not wait.
     """
 
     steps: NDArray[np.int64]

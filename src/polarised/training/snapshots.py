@@ -23,6 +23,8 @@ class Snapshots:
 
     The inputs are one evaluation draw of the dataset. A moment costs a few kilobytes; with ``keep="encodings"`` the
     means and variances are kept too. `objective` is what is trained with: it says where an unused variable rests.
+    The decoder is not asked at every moment, so that types here are those of the posterior alone; a run's final types,
+    with all evidence, take their place where they are drawn.
     [Bonheme2023BeMoreActive, section 5]
 
     >>> from polarised.data import dsprites

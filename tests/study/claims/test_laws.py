@@ -12,11 +12,13 @@ from scipy.optimize import minimize
 from scipy.stats import gennorm, norm, t
 
 from polarised.metrics import hoyer, mig, mutual_information, mutual_information_matrix, sap
-from polarised.metrics.estimators import decompose, mss0_weights, mss1_weights, mws_weights
+from polarised.metrics.estimators import decompose
+from polarised.regime.aggregate import Estimator, importance_weights
 from polarised.theory import entropy_estimate, gaussian_total_correlation, optimal_posterior_covariance
 
 Array = NDArray[np.float64]
 STD, BATCH, SIZE = 0.1, 500, 50_000
+NAMES: tuple[Estimator, ...] = ("mws", "mss0", "mss1")
 
 
 def covariance(latents: int, determinant: float) -> Array:
@@ -49,9 +51,10 @@ def estimates(
         mean[:, :shut], spread[:, :shut] = 0.0, 1.0
         z = mean + spread * generator.normal(size=mean.shape)
         even, one = np.full((1, batch), 1 / batch), np.ones((1, batch))
-        weights = [mws_weights(batch, SIZE), mss0_weights(batch, SIZE), mss1_weights(batch, SIZE), even, one]
+        published = [importance_weights(batch, SIZE, estimator=name) for name in NAMES]
+        weights = [*published, even, one]
         rows.append([part.total_correlation for part in decompose(z, mean, spread**2, weights)])
-    return dict(zip(("mws", "mss0", "mss1", "even", "none"), np.array(rows).T, strict=True))
+    return dict(zip((*NAMES, "even", "none"), np.array(rows).T, strict=True))
 
 
 def test_annealed_capacity_punishes_a_rate_below_it_too() -> None:

@@ -96,7 +96,9 @@ class Anisotropic(Prior):
     ) -> None:
         super().__init__(latents)
         if variances is not None and (len(variances) != latents or min(variances) <= 0):
-            raise ConfigError(f"Anisotropic.variances needs {latents} positive numbers, one a latent, got {variances}")
+            raise ConfigError(
+                f"Anisotropic.variances needs {latents} positive numbers, one for each latent, got {variances}"
+            )
         if not scale > 0:
             raise ConfigError(f"Anisotropic.scale must be positive, got {scale}; 1 makes the mean variance 1")
         self.compatibility = compatibility

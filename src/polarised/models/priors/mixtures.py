@@ -53,7 +53,8 @@ class Sparse(Prior):
         self.gamma, self.width = gamma, width
 
     def log_density(self, z: Tensor) -> Tensor:
-        log_weights, widths = _slabs(self.gamma, self.width, z.dtype, z.device)
+        log_weights = _constant((1 - self.gamma, self.gamma), z.dtype, z.device).log()
+        widths = _constant((1.0, self.width), z.dtype, z.device)
         parts = -0.5 * ((z[..., None] / widths) ** 2 + LOG_TWO_PI) - widths.log()
         return torch.logsumexp(parts + log_weights, dim=-1)
 
@@ -122,7 +123,7 @@ class GaussianMixture(Prior):
         sizes = {latents} if means is None else {len(mean) for mean in means}
         if sizes != {latents} or {len(variances), len(shares)} != {count} or not min(*variances, *shares) > 0:
             raise ConfigError(
-                f"GaussianMixture needs means of {latents} numbers each, one a latent, and a positive variance and "
+                f"GaussianMixture needs means of {latents} numbers, one for each latent, and a positive variance and "
                 f"weight for each of them, got variance {variance}, weights {weights} and means {means}"
             )
         self.variances, self.compatibility = variances, compatibility
@@ -131,9 +132,7 @@ class GaussianMixture(Prior):
         self.means: Tensor
 
     def log_density(self, z: Tensor) -> Tensor:
-        variances, weights = (
-            torch.tensor(part, dtype=z.dtype, device=z.device) for part in (self.variances, self.weights)
-        )
+        variances, weights = (_constant(part, z.dtype, z.device) for part in (self.variances, self.weights))
         squared = ((z[:, None] - self.means) ** 2).sum(2)
         each = -0.5 * (squared / variances + self.latents * torch.log(2 * math.pi * variances))
         return torch.logsumexp(each + weights.log(), dim=1, keepdim=True)
@@ -143,9 +142,10 @@ class GaussianMixture(Prior):
         if len(set(self.weights)) == 1:
             chosen = torch.randint(len(self.means), (n,), generator=generator, device=source)
         else:
-            weights = torch.tensor(self.weights, device=source)
+            weights = _constant(self.weights, self.means.dtype, source)
             chosen = torch.multinomial(weights, n, replacement=True, generator=generator)
-        deviations = torch.tensor(self.variances, device=self.means.device)[chosen.to(self.means.device), None].sqrt()
+        variances = _constant(self.variances, self.means.dtype, self.means.device)
+        deviations = variances[chosen.to(self.means.device), None].sqrt()
         places = self.means[chosen.to(self.means.device)]
         return places + deviations * normal(n, self.latents, generator, self.means)
 
@@ -167,6 +167,11 @@ class GaussianMixture(Prior):
         variance = (weights * (variances + (self.means - mean) ** 2)).sum(0)
         return mean.expand(n, -1), variance.expand(n, -1)
 
+    def rest_variance(self, n: int) -> Tensor:
+        # One Gaussian cannot match several places: it settles on the heaviest component, the narrowest of equal ones.
+        heaviest = max(zip(self.weights, (-variance for variance in self.variances), strict=True))
+        return torch.full((n, self.latents), -heaviest[1]).to(self.means)
+
     def kept(self, keep: list[int]) -> "GaussianMixture":
         means = tuple(tuple(row) for row in self.means[:, keep].tolist())
         return GaussianMixture(
@@ -174,10 +179,9 @@ class GaussianMixture(Prior):
         )
 
 
-@functools.lru_cache(maxsize=16)
-def _slabs(gamma: float, width: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the log-weights and widths of slab and spike, brought to a device once and not at every step."""
-    # Ordinary tensors wherever the first call comes from: those of inference mode could not be trained with.
+@functools.lru_cache(maxsize=64)
+def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return numbers of a prior as a tensor, brought to a device once and not at every step."""
+    # An ordinary tensor wherever the first call comes from: one of inference mode could not be trained with.
     with torch.inference_mode(False):
-        weights = torch.tensor([1 - gamma, gamma], dtype=dtype, device=device)
-        return weights.log(), torch.tensor([1.0, width], dtype=dtype, device=device)
+        return torch.tensor(values, dtype=dtype, device=device)

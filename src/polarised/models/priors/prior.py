@@ -80,6 +80,17 @@ class Prior(nn.Module, ABC):
             Mean and variance, each (n, d).
         """
 
+    def rest_variance(self, n: int) -> Tensor:
+        """Return the variance at which the rate alone holds a variable: that of `moments`, as a rule.
+
+        Args:
+            n: How many rows.
+
+        Returns:
+            The variance of every variable, (n, d).
+        """
+        return self.moments(n)[1]
+
     def deviation(self, n: int) -> Tensor:
         """Return the standard deviation of every variable; where it has none, that of `moments`.
 

@@ -68,6 +68,7 @@ function show(index) {
   retype();
   drawScores();
   drawDownstream();
+  drawForecast();
   drawHistory();
   drawProvenance();
   drawOtherRules();
@@ -112,4 +113,4 @@ const picker = find("#picker");
 if (picker) picker.replaceChildren(...DATA.models.map((own, i) => html("button", { type: "button", "aria-pressed": "false", onclick: () => show(i) }, own.name)));
 show(0);
 drawComparison();
-redraws.push(drawVerdict, drawMap, drawScores, drawCorrelations, drawDownstream, drawHistory, drawDynamics, drawComparison);
+redraws.push(drawVerdict, drawMap, drawScores, drawCorrelations, drawDownstream, drawForecast, drawHistory, drawDynamics, drawComparison);

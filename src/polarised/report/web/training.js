@@ -9,6 +9,17 @@ function drawHistory() {
   find("#history-charts").replaceChildren(...panels.map(([name], i) => html("div", { class: "panel" }, html("h3", {}, words(name)), hosts[i])));
   panels.forEach(([name, i], k) => lines(hosts[k], [{ name: words(name), points: table.rows.map((row) => [row[step], row[i]]), colour: look(k).colour }], `${words(name)} over training`, { height: 190 }));
 }
+// The forecast that was made before training: variables alive over beta, whose axis is logarithmic.
+function drawForecast() {
+  const section = find("#forecast"), rows = records(model.forecast);
+  section.hidden = rows.length < 2;
+  if (section.hidden) return;
+  const here = rows.find((row) => row.here) || rows[0], most = Math.max(...rows.map((row) => row.alive), 1);
+  const series = ["alive", "active"].map((name, i) => ({ name: name === "alive" ? "active or mixed" : name, kind: name === "alive" ? "mixed" : "active", dash: i ? "" : "5 4", points: rows.map((row) => [Math.log10(row.beta), row[name]]) }));
+  series.push({ name: `here, beta ${brief(here.beta)}`, points: [[Math.log10(here.beta), 0], [Math.log10(here.beta), most]], dash: "2 3" });
+  find("#forecast-sentence").textContent = here.sentence;
+  lines(find("#forecast-curve"), series, "Variables of a linear model over beta", { xLabel: "β", yLabel: "variables", height: 220, domain: [0, most], xText: (value) => brief(10 ** value) });
+}
 function drawDynamics() {
   const section = find("#dynamics"), data = model.dynamics;
   section.hidden = !data || data.steps.length < 2;

@@ -7,18 +7,10 @@ function spark(counts, kind, mark, text) {
   if (mark > 0 && mark < 1) drawing.append(svg("line", { class: "axis", x1: mark * width, x2: mark * width, y1: 0, y2: height, "stroke-dasharray": "2 2" }));
   return drawing;
 }
-const EVIDENCE = [
-  ["variable", "Variable", "index of the latent variable"],
-  ["own", "Type", "active: the decoder relies on it for every input; passive: nothing but the prior’s noise; mixed: in between"],
-  ["confidence", "Sure", "how often the type survives resampling the inputs"],
-  ["kl", "KL", "KL(q(z|x) ‖ p(z)), nats, averaged over inputs"],
-  ["ratio_mean", "E[r]", "posterior variance relative to the prior’s: 1 is the prior’s own noise, 0 is no noise"],
-  ["ratio_variance", "Var[r]", "spread of that ratio over inputs"],
-  ["shift", "Shift", "E[(mean − prior mean)² / prior variance]"],
-  ["noise_share", "Noise", "noise share: E[variance] / (E[variance] + Var(mean)): 1 is pure noise, 0 is z = mean"],
-  ["polarity", "Polarity", "0: alike for every input; 1: each input on or off; of no meaning where passive"],
-  ["distance_errors", "Margin", "distance to the nearest change of type, in standard errors"],
-];
+// Columns are called as on the screen; the type is the one at this threshold.
+const SHOWN = ["variable", "type", "confidence", "kl", "ratio_mean", "ratio_variance", "shift", "noise_share", "polarity", "distance_errors"];
+const described = (name, key = name) => [key, capital(DATA.evidence[name][0]), DATA.evidence[name][1]];
+const EVIDENCE = SHOWN.map((name) => described(name, name === "type" ? "own" : name));
 const order = { key: "own", descending: false };
 const shownTypes = new Set(TYPES);
 function sortKey(name) {
@@ -30,13 +22,13 @@ function sortKey(name) {
 let rows = [];
 function buildVariables() {
   const withUse = model.use.size > 0;
-  const columns = withUse ? [...EVIDENCE, ["permuted", "Use", "decoder use: rise of the reconstruction loss, nats, when the variable is shuffled over inputs"]] : EVIDENCE;
+  const columns = withUse ? [...EVIDENCE, described("decoder_use", "permuted")] : EVIDENCE;
   const heads = columns.map(([key, label, help]) => html("th", { scope: "col", class: key === "own" ? "left" : null }, html("button", { type: "button", "data-key": key, "data-tip": help, onclick: () => {
     order.descending = order.key === key ? !order.descending : !["variable", "own"].includes(key);
     order.key = key;
     drawVariables();
   } }, label)));
-  heads.push(html("th", { scope: "col", class: "left" }, "Why"));
+  heads.push(html("th", { scope: "col", class: "left" }, described("why")[1]));
   heads.splice(2, 0, ...["Mean μ", "Sample z", "Variance σ²"].map((label) => html("th", { scope: "col", class: "left" }, label)));
   rows = variables.map((v, j) => {
     const h = model.histograms[j], zero = (0 - h.low) / (h.high - h.low), use = model.use.get(v.variable);

@@ -236,7 +236,7 @@ def _verdicts(claim: Claim, parts: Mapping[str, _Part]) -> list[Verdict]:
             tested.append(_joined(replace(blank, method=method, dataset=dataset), claim, outcomes))
     if not tested and claim.law is None:
         lacking = sorted({name.key for one in claim.statistics for name in one.numbers()})
-        tested = [replace(blank, evidence=f"no run of these results has {', '.join(lacking)}")]
+        tested = [replace(blank, evidence=f"these results give it no value: it needs {', '.join(lacking)}")]
     return [*found, *tested]
 
 

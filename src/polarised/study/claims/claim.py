@@ -25,6 +25,8 @@ PAPERS = {
 }
 # By which rules for types a paper's claims are decided: its own, and the library's.
 RULES = {"be_more_active": ("standard", "used"), "polarised_ivae": ("relative", "used")}
+# Numbers of a whole model that the rule bears on.
+TYPED = ("alpha_sensitivity", "type_agreement", "truly_mixed")
 TYPES = ("active", "mixed", "passive", "active_mixed", "active_passive", "mixed_passive", "alive", "used")
 
 
@@ -156,7 +158,8 @@ class Claim:
     @property
     def uses_types(self) -> bool:
         """Whether its numbers depend on the rule that tells the types of variables."""
-        return any(name.variables in TYPES for statistic in self.statistics for name in statistic.numbers())
+        numbers = [name for statistic in self.statistics for name in statistic.numbers()]
+        return any(name.variables in TYPES or name.metric in TYPED for name in numbers)
 
     @property
     def rules(self) -> tuple[str, ...]:
