@@ -252,10 +252,11 @@ def _is_array(value: Any) -> bool:
 
 
 def _is_table(value: Any) -> bool:
-    """Whether nested lists are just numbers."""
+    """Whether nested lists are just the numbers of one table, not several tables."""
+    depth = 0
     while isinstance(value, tuple | list) and value:
-        value = value[0]
-    return isinstance(value, int | float)
+        value, depth = value[0], depth + 1
+    return isinstance(value, int | float) and depth <= 2
 
 
 def _arraylike(value: Any) -> bool:
