@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from polarised.cli import app
 from polarised.errors import ConfigError
-from polarised.report.folders import page_of, report_on
+from polarised.report.folders import page_of, write
 from report.examples import tidy
 
 
@@ -43,7 +43,7 @@ def test_a_table_of_results_has_a_page_with_links_to_its_runs(tmp_path: Path) ->
     run = str(table["run"][0])
     (tmp_path / run).mkdir()
     (tmp_path / run / "report.html").write_text("a page", encoding="utf-8")
-    page = report_on([tmp_path / "results.parquet"], tmp_path / "pages" / "study.html", title="A study")
+    page = write([tmp_path / "results.parquet"], tmp_path / "pages" / "study.html", title="A study")
     assert f'"link":"../{run}/report.html"' in page.read_text(encoding="utf-8")
 
 
@@ -93,17 +93,17 @@ def test_an_option_is_for_those_of_several_that_have_a_use_for_it(tmp_path: Path
         arrays(tmp_path / folder / "codes.npz")
     (tmp_path / "b" / "config.yaml").write_text("seed: 0\n")
     (tmp_path / "b" / "codes.npz").rename(tmp_path / "b" / "encodings.npz")
-    page = report_on([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", scale_kind="variance")
+    page = write([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", scale_kind="variance")
     assert "2 models side by side" in page.read_text(encoding="utf-8")
     with pytest.raises(ConfigError, match="no examples"):
-        report_on([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", examples=20)
+        write([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", examples=20)
 
 
 def test_models_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         arrays(tmp_path / folder / "codes.npz")
-    page = report_on([tmp_path / folder / "codes.npz" for folder in ("a", "b")], tmp_path / "page.html")
+    page = write([tmp_path / folder / "codes.npz" for folder in ("a", "b")], tmp_path / "page.html")
     text = page.read_text(encoding="utf-8")
     assert '"name":"a/codes"' in text
     assert '"name":"b/codes"' in text
@@ -114,7 +114,7 @@ def test_a_page_lies_in_what_is_ours_and_nowhere_else(tmp_path: Path, monkeypatc
     (tmp_path / "theirs").mkdir()
     for name in ("mean", "variance"):
         np.save(tmp_path / "theirs" / f"{name}.npy", np.full((50, 2), 0.5))
-    assert report_on(["theirs"]) == Path("theirs.html")
+    assert write(["theirs"]) == Path("theirs.html")
     assert [file.name for file in Path("theirs").iterdir() if file.suffix == ".html"] == []
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").touch()

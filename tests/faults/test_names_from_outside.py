@@ -16,7 +16,7 @@ from polarised._io.files import contained
 from polarised._io.readers import tar_members, zip_members
 from polarised.cli import app
 from polarised.errors import DataError
-from polarised.report.folders import report_on
+from polarised.report import write
 from polarised.study.grid import load_study
 from polarised.study.runner import enrol
 from polarised.study.storage import at_hand, fetch
@@ -126,7 +126,7 @@ def test_a_table_of_results_cannot_point_outside_its_study(tmp_path: Path) -> No
     row |= {"representation": "mean", "variables": "full", "metric": "sap", "value": 0.5}
     polars.DataFrame([row]).write_parquet(tmp_path / "study" / "results.parquet")
     with pytest.raises(DataError, match=r"results\.parquet, got '\.\./elsewhere'"):
-        report_on([tmp_path / "study"], tmp_path / "page.html")
+        write([tmp_path / "study"], tmp_path / "page.html")
 
 
 def test_the_name_in_a_study_file_cannot_choose_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

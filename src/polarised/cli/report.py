@@ -38,9 +38,9 @@ def report(
 
     Example: [bold]polarised report runs/my-run[/bold]  or  [bold]polarised report runs/a runs/b codes.npz[/bold]
     """
-    from polarised.report.folders import report_on
+    from polarised.report import write
 
-    page = report_on(
+    page = write(
         targets,
         out,
         title=title,

@@ -441,9 +441,9 @@ def _page(root: str, results: str | None) -> Path | None:
     """Write the page of a study that lies on this machine and has results."""
     import polars
 
-    from polarised.report.folders import report_on
+    from polarised.report import write
     from polarised.study.storage import is_address
 
     if results is None or is_address(root) or not polars.scan_parquet(results, glob=False).head(1).collect().height:
         return None
-    return report_on([root])
+    return write([root])

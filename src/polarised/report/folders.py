@@ -8,39 +8,61 @@ from typing import TYPE_CHECKING, Any
 
 from polarised._io.files import contained
 from polarised._io.tables import read_table
+from polarised.adapters.arrays import ScaleKind
 from polarised.adapters.targets import open_target, unused_settings
 from polarised.diagnosis import diagnose
 from polarised.errors import ConfigError
+from polarised.regime.classify import Rule
 from polarised.report.page import write_report
 
 if TYPE_CHECKING:
     from polarised.diagnosis import Diagnosis
 
-__all__ = ["page_of", "report_on"]
+__all__ = ["page_of", "write"]
 
 PAGE = "report.html"
 
 
-def report_on(
-    targets: Sequence[str | Path],
+def write(
+    targets: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
     *,
-    data: str | None = None,
     title: str | None = None,
-    **settings: Any,
+    data: str | None = None,
+    alpha: float | None = None,
+    rule: Rule | None = None,
+    scale_kind: ScaleKind | None = None,
+    examples: int | None = None,
+    seed: int | None = None,
 ) -> Path:
-    """Write the page of one target or, of several models, their comparison; return where it is.
+    """Write the page of one target or, of several models, their comparison.
 
-    A target is a run directory, a file of arrays, a published model, a study's folder or its ``results.parquet``.
-    Without `out` the page lies where `page_of` says; `settings` are those of `polarised.diagnose`, None as not given.
+    Args:
+        targets: A run directory, a file of arrays, a published model, a study's folder or its ``results.parquet``; or
+            several models.
+        out: The file to write; in a run's or a study's folder if None, for other folders here.
+        title: The title of the page.
+        data: What to encode, where the model's own is not meant.
+        alpha: The threshold of the types.
+        rule: The rule of the types.
+        scale_kind: What the scale beside the mean is, where its name does not say it.
+        examples: The most images to encode.
+        seed: Seed of everything random.
+
+    Returns:
+        The file.
+
+    Raises:
+        ConfigError: If there is nothing to report on, or a setting can change nothing about the target.
 
     >>> import tempfile, numpy
     >>> file = Path(tempfile.mkdtemp()) / "codes.npz"
     >>> numpy.savez(file, mean=numpy.random.default_rng(0).normal(size=(50, 2)), variance=numpy.full((50, 2), 0.01))
-    >>> report_on([file], file.with_suffix(".html")).name
+    >>> write(file, file.with_suffix(".html")).name
     'codes.html'
     """
-    paths = [Path(target) for target in targets]
+    paths = [Path(target) for target in ([targets] if isinstance(targets, str | Path) else targets)]
+    settings = {"alpha": alpha, "rule": rule, "scale_kind": scale_kind, "examples": examples, "seed": seed}
     if not paths:
         raise ConfigError("expected something to report on: a run, a study, a file of arrays or a model")
     studies = [path for path in paths if _is_study(path)]

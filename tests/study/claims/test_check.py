@@ -283,13 +283,13 @@ def test_published_verdicts_are_read_and_a_broken_file_is_said_so(tmp_path: Path
 
 
 def test_the_page_of_a_published_folder_opens_with_its_verdicts(tmp_path: Path) -> None:
-    from polarised.report.folders import report_on
+    from polarised.report import write
 
     made = table(lambda s, _: 1.0).with_columns(metric=polars.lit("count"), variables=polars.lit("active"))
     made.write_parquet(tmp_path / "results.parquet")
     found = check_claims(table(lambda s, _: 1.0), [CLAIM, OTHER])
     (tmp_path / "verdict.json").write_text(json.dumps(found.to_dict()))
-    page = report_on([tmp_path]).read_text(encoding="utf-8")
+    page = write([tmp_path]).read_text(encoding="utf-8")
     assert all(own.evidence.split(" over ")[0] in page for own in found.verdicts)
     assert "X-2, beta-VAE on made" in page
 
