@@ -1,3 +1,4 @@
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ def sentences_agree() -> Iterator[None]:
 
     plain = Diagnosis.__init__
 
+    @functools.wraps(plain)
     def checked(self: Diagnosis, *arguments: Any, **settings: Any) -> None:
         plain(self, *arguments, **settings)
         assert contradictions(self) == []

@@ -203,4 +203,6 @@ def test_a_run_of_somebody_else_runs_no_code(codes, tmp_path, monkeypatch):
         (folder / "config.yaml").write_text(config)
         assert "names hostile:run, which would be imported and run" in run("diagnose", folder, code=1).stderr
     (folder / "config.yaml").write_text("[" * 10_000)
-    assert run("diagnose", folder, code=2).stderr.startswith("error: expected YAML")
+    said = run("diagnose", folder, code=2).stderr
+    assert said.startswith("error: expected the settings of a run")
+    assert "expected YAML" in said

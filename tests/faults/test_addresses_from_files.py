@@ -60,9 +60,9 @@ def test_retry_works_where_the_user_says(tmp_path: Path, study: Study, dialled: 
 
 
 def test_an_address_is_not_written_down(tmp_path: Path, study: Study, dialled: list[str | None]) -> None:
-    executor = {"name": "ray", "address": "mine.example:6379", "num_gpus": 1.0}
+    executor = {"name": "ray", "address": "mine.example:6379", "num_cpus": 2.0}
     with pytest.raises(RuntimeError, match="no cluster"):
         list(conduct(study, tmp_path / "mine", executor=executor))
     assert dialled == ["mine.example:6379"]
     assert "mine.example" not in (tmp_path / "mine" / "study.json").read_text()
-    assert read_executor(tmp_path / "mine") == {"name": "ray", "num_gpus": 1.0}
+    assert read_executor(tmp_path / "mine") == {"name": "ray", "num_cpus": 2.0}

@@ -438,7 +438,7 @@ def hdf5(rng: Rng, home: Path) -> list[Action]:
             chunks = pick(rng, (None, True))
             if np.prod(shape) > 10**6 or rng.random() < 0.1:
                 # Claimed, with not a byte of it stored.
-                file.create_dataset(name, shape=shape, dtype=kind, chunks=(1, *shape[1:]))
+                file.create_dataset(name, shape=shape, dtype=kind, chunks=(1, *shape[1:]) if shape[0] else None)
             elif rng.random() < 0.1:
                 file[name] = pick(rng, (h5py.SoftLink("/elsewhere"), h5py.ExternalLink("/etc/hostname", "x")))
             else:

@@ -34,7 +34,7 @@ class Budget:
     >>> budget.hold(8)
     Traceback (most recent call last):
     ...
-    polarised.errors.DataError: expected codes.npz to unpack to at most 10 bytes, it asks for 16; refused
+    polarised.errors.DataError: expected codes.npz to unpack to at most 10 bytes, it asks for 16 bytes; refused
     """
 
     def __init__(self, where: str | Path, *, held: int, read: int, seconds: float) -> None:

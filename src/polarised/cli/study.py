@@ -422,6 +422,8 @@ def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
     else:
         screen = console(quiet=quiet)
         words = f"{outcome.done} of {counted(outcome.total, 'run')} done, {outcome.failed} failed"
+        if outcome.measured:
+            words = f"{outcome.done} of {counted(outcome.total, 'model')} measured"
         screen.print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
         if outcome.shard is not None:
             command = f"polarised study collect {shlex.quote(root)}"

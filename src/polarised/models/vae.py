@@ -169,7 +169,10 @@ def save_vae(vae: VAE, path: str | Path, *, config: Mapping[str, Any], auxiliary
 
 def _checked_header(text: str, path: Path) -> dict[str, Any]:
     """Return what a model file says of its network, where that is of a sensible size and kind."""
-    header = parse_json(text[: LARGEST_HEADER + 1], where=path) if len(text) <= LARGEST_HEADER else None
+    try:
+        header = parse_json(text, where=path) if len(text) <= LARGEST_HEADER else None
+    except DataError as error:
+        raise DataError(f"expected a model saved by polarised, what {path} says of its network is damaged") from error
     if not isinstance(header, dict) or not isinstance(header.get("config"), dict):
         raise DataError(f"expected a model saved by polarised, {path} says nothing of its network, or far too much")
     shape, auxiliary = header.get("shape"), header.get("auxiliary_size")

@@ -42,6 +42,7 @@ class StudyOutcome:
         failed: How many failed.
         results: The tidy table (``results.parquet``), or None where nothing is finished or only a share was done.
         shard: The share of the runs that was to be done, such as ``2/8``, or None for all.
+        measured: Whether trained models were measured instead of runs being done.
     """
 
     folder: str
@@ -50,6 +51,7 @@ class StudyOutcome:
     failed: int
     results: str | None
     shard: str | None = None
+    measured: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as plain JSON types."""
@@ -60,6 +62,7 @@ class StudyOutcome:
             "failed": self.failed,
             "results": self.results,
             "shard": self.shard,
+            "measured": self.measured,
         }
 
 
@@ -284,7 +287,7 @@ def _measure(
         if tell is not None:
             tell(f"failed {path.name}: {why}" if why else f"measured {path.name}")
     failed = sum(map(bool, reasons))
-    return StudyOutcome(root, len(reasons), len(reasons) - failed, failed, str(collect(root)))
+    return StudyOutcome(root, len(reasons), len(reasons) - failed, failed, str(collect(root)), measured=True)
 
 
 def counted(count: int, thing: str) -> str:

@@ -300,7 +300,7 @@ def test_a_table_needs_to_know_whose_claims(tmp_path: Path) -> None:
         verify(tmp_path / "results.parquet")
     assert verify(tmp_path / "results.parquet", study="rtc_vae").verdicts
     table(lambda s, _: 1.0).drop("seed").write_parquet(tmp_path / "results.parquet")
-    with pytest.raises(DataError, match="lacks seed"):
+    with pytest.raises(DataError, match="expected a column seed"):
         verify(tmp_path / "results.parquet", study="rtc_vae")
 
 
