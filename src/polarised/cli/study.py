@@ -341,7 +341,7 @@ def verify(
         (as_it_is(titled(row["paper"])), as_it_is(row["method"]), *(str(row[word] or "") for word in WORDS))
         for row in found.summary
     ]
-    screen.print(table("By paper and method", ("paper", "method", *WORDS), rows))
+    screen.print(table("By paper and method", ("paper", "method", *WORDS), rows, left=2))
     if not every:
         screen.print("Every verdict with its numbers: [bold]--all[/bold]; what each claim says: docs/ledger.md")
         return
