@@ -7,6 +7,7 @@ files cost one start.
 
 import atexit
 import contextlib
+import io
 import os
 import pickle
 import select
@@ -29,6 +30,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _HEADER = struct.Struct("<Q")
+# What tables and arrays are made of when they come back from the child; of `_TYPES` any class.
+_KINDS = {
+    *(("numpy", name) for name in ("dtype", "ndarray")),
+    *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
+    *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
+    ("polars.dataframe.frame", "DataFrame"),
+    ("polars.series.series", "Series"),
+    ("polars.schema", "Schema"),
+    ("collections", "OrderedDict"),
+}
+_TYPES = ("polars.datatypes.classes",)
 _CODE = "from polarised._io.apart import serve; serve()"
 
 
@@ -74,6 +86,20 @@ def _refusal(budget: Budget, kind: str, came: str) -> DataError:
     return DataError(f"expected {kind} in {budget.where}, {came}; delete the file and get it again")
 
 
+class _Answer(pickle.Unpickler):
+    """An answer of the child, which may hold tables, arrays and plain data and can name nothing else.
+
+    The child has parsed a stranger's file: should that have taken it over, its answers must not reach further.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what an answer names, where it is one of the kinds that answers have."""
+        found = super().find_class(module, name) if (module, name) in _KINDS or module in _TYPES else None
+        if found is None or (module in _TYPES and not (isinstance(found, type) and found.__module__ == module)):
+            raise pickle.UnpicklingError(f"an answer cannot hold {module}.{name}")
+        return found
+
+
 class _Child:
     """A process that answers questions one after another until its input ends."""
 
@@ -103,7 +129,7 @@ class _Child:
         self._process.stdin.write(_HEADER.pack(len(data)) + data)
         self._process.stdin.flush()
         (size,) = _HEADER.unpack(self._read(_HEADER.size, deadline))
-        return pickle.loads(self._read(size, deadline))
+        return _Answer(io.BytesIO(self._read(size, deadline))).load()
 
     def _read(self, count: int, deadline: float) -> bytes:
         assert self._process.stdout is not None

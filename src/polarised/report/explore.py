@@ -162,7 +162,7 @@ class ExploreServer(ThreadingHTTPServer):
             super().__init__(("127.0.0.1", port), _Handler)
         except OSError as error:
             raise DataError(
-                f"expected a free port, {port} is taken or not allowed ({error}); leave out --port"
+                f"expected a free port, {port} is taken or not allowed ({error}); say 0 for any free one"
             ) from error
         self.exploration = exploration
         self.token = secrets.token_urlsafe(24)

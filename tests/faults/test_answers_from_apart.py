@@ -1,0 +1,35 @@
+"""The child that parses a stranger's file may be taken over: what it answers must not run anything here."""
+
+import io
+import pickle
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+
+from polarised._io.apart import _Answer
+
+
+class Hostile:
+    def __reduce__(self):
+        return Path.write_text, (Path("planted"), "here")
+
+
+@pytest.mark.parametrize("answer", [Hostile(), ("done", Hostile()), {"a": print}, np.save, polars.read_csv])
+def test_an_answer_that_names_code_is_refused(answer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(pickle.UnpicklingError, match="cannot hold"):
+        _Answer(io.BytesIO(pickle.dumps(answer, protocol=5))).load()
+    assert not list(tmp_path.iterdir())
+
+
+def test_tables_arrays_and_schemas_come_back():
+    table = polars.DataFrame({"a": [1, None], "b": ["x", "y"], "c": [[1.0], []], "d": [None, None]})
+    array = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    answer = ("done", [table, table.schema, array, np.arange(3)[::2], np.float32(2.5), ("u1", (2, 3))])
+    told, (frame, schema, back, strided, number, rest) = _Answer(io.BytesIO(pickle.dumps(answer, protocol=5))).load()
+    assert (told, number, rest, strided.tolist()) == ("done", 2.5, ("u1", (2, 3)), [0, 2])
+    assert frame.equals(table)
+    assert schema == table.schema
+    np.testing.assert_array_equal(back, array)
