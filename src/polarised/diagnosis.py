@@ -110,7 +110,7 @@ class Diagnosis:
         return f"Diagnosis({self.name}: {self.headline})"
 
     def _repr_html_(self) -> str:
-        from polarised.regime.notebook import diagnosis_html
+        from polarised.regime.advice import diagnosis_html
 
         return diagnosis_html(self.headline, self.reading, self.regime, self.advice, self.groups)
 
@@ -515,15 +515,14 @@ def _of_run(path: Path, rule: Rule) -> Found:
     found.forecast = run.forecast()
     found.provenance = {"config": dict(run.config), **run.made, "citation": run.citation()}
     if run.model.exists() and _torch_is_here():
-        from polarised.adapters import native
-        from polarised.models import load_vae
+        from polarised.models import encoding, load_vae
 
         vae, dataset = load_vae(run.model), run.dataset()
-        found.pictures = native.pictures(vae, dataset, seed=run.seed)
+        found.pictures = encoding.pictures(vae, dataset, seed=run.seed)
         if found.encodings.rest_ratio is None:
-            found.rest_ratio = native.rest_ratio_of(run.objective(), vae)
+            found.rest_ratio = encoding.rest_ratio_of(run.objective(), vae)
         if found.decoder is None:
-            found.decoder = native.decoder_use(vae, dataset, seed=run.seed)
+            found.decoder = encoding.decoder_use(vae, dataset, seed=run.seed)
     return found
 
 
@@ -563,17 +562,17 @@ def _of_object(target: Any, data: Any, request: _Request, name: str | None) -> F
 
 
 def _of_vae(vae: Any, data: Any, request: _Request, name: str | None) -> Found:
-    from polarised.adapters import native
     from polarised.adapters._untouched import untouched
+    from polarised.models import encoding
 
     images = dataset_at(data) if isinstance(data, str | Path) else data
     with untouched(vae, seed=request.seed):
-        encodings = native.from_vae(
+        encodings = encoding.from_vae(
             vae, images, examples=request.examples or 10_000, objective=request.objective, seed=request.seed
         )
         found = _of_encodings(encodings, 1, name or "model")
-        found.pictures = native.pictures(vae, images, seed=request.seed)
-        found.decoder = request.decoder or native.decoder_use(vae, images, seed=request.seed)
+        found.pictures = encoding.pictures(vae, images, seed=request.seed)
+        found.decoder = request.decoder or encoding.decoder_use(vae, images, seed=request.seed)
     found.provenance = {"data": getattr(images, "name", "images")}
     return found
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from polarised._io.archives import Folder
 from polarised.adapters._published import network_with
 from polarised.adapters._tensor_bundle import read_tensor_bundle
-from polarised.adapters.native import from_vae
 from polarised.data import Dataset
 from polarised.models import VAE
+from polarised.models.encoding import from_vae
 from polarised.regime import Encodings
 
 __all__ = ["as_torch", "from_disentanglement_lib", "load_disentanglement_lib"]

@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 from polarised._io.archives import Folder
 from polarised.adapters._published import network_with, separate_heads
 from polarised.adapters._state import state_in
-from polarised.adapters.native import from_vae
 from polarised.data import Dataset
 from polarised.models import VAE
+from polarised.models.encoding import from_vae
 from polarised.regime import Encodings
 
 __all__ = ["from_disentangling_vae", "load_disentangling_vae"]
