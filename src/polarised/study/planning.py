@@ -47,7 +47,7 @@ class Power:
     """What the planned seeds can decide about one statistic of a claim, in four studies of five.
 
     `effect` is the distance from the margin in standard deviations between seeds for a mean or a median, and the share
-    of seeds on one side for a sign or a share; `size` is the same in the statistic's unit where that deviation is known.
+    of seeds on one side for a sign or a share; `size` the same in the statistic's unit where that is known.
     """
 
     claim: str
