@@ -547,9 +547,9 @@ class _Clinic:
         if not (fitted.finite and found.finite):
             return replace(trial, failure="diverged: the model gives numbers that are not finite"), None
         gain = collapsed - found.bound(fitted.noise)
-        error = max(float(gain.std() / math.sqrt(len(gain))), 1e-9)
+        uncertain = max(float(gain.std() / math.sqrt(len(gain))), 1e-9)
         outcome = self._outcome(vae, fitted.noise, 1)
-        done = replace(trial, outcome=outcome, gain=float(gain.mean()), gain_error=error)
+        done = replace(trial, outcome=outcome, gain=float(gain.mean()), gain_error=uncertain)
         if folder is not None:
             with replacing(folder / "trial.json") as temporary:
                 temporary.write_text(json.dumps(asdict(done), indent=2), encoding="utf-8")
