@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarised._io.archives import Folder
+from polarised._io.files import Folder
 from polarised.errors import DataError
 
 if TYPE_CHECKING:

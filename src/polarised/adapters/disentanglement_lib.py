@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from polarised._io.archives import Folder
+from polarised._io.files import Folder
 from polarised.adapters._published import network_with
 from polarised.adapters._tensor_bundle import read_tensor_bundle
 from polarised.adapters.native import from_vae

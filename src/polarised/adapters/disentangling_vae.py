@@ -5,7 +5,7 @@ from pathlib import Path
 
 from numpy.typing import ArrayLike
 
-from polarised._io.archives import Folder
+from polarised._io.files import Folder
 from polarised.adapters._published import network_with, separate_heads
 from polarised.adapters._state import state_in
 from polarised.adapters.native import from_vae

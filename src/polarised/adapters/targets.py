@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from polarised._io.archives import Folder
+from polarised._io.files import Folder
 from polarised.adapters._published import dataset_named
 from polarised.adapters.arrays import MEAN, open_file
 from polarised.adapters.folders import saved_by

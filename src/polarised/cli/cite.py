@@ -17,7 +17,7 @@ def cite(
 
     Example: [bold]polarised cite be_more_active > references.bib[/bold]
     """
-    from polarised.study.citations import cite as cite_target
+    from polarised.study.workflow import cite as cite_target
 
     found = cite_target(target)
     if json:

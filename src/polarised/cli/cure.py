@@ -26,7 +26,7 @@ def cure(
 
     Example: [bold]polarised cure runs/beta-vae-1a2b3c --steps 5000[/bold]
     """
-    from polarised._causes import CAUSES
+    from polarised._patient import CAUSES
     from polarised.curing import cure_run
     from polarised.report import write_report
 

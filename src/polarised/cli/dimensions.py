@@ -38,7 +38,7 @@ def dimensions(
     from polarised.adapters.targets import images_named
     from polarised.regime.dimensions import fondue as search_of
     from polarised.regime.dimensions import one_shot_count
-    from polarised.study.dimensions import Trainer, data_dimension
+    from polarised.study.outlook import Trainer, data_dimension
 
     screen = console(quiet=quiet or json)
     kind = None if plot is None else picture_kind(plot)
