@@ -96,7 +96,7 @@ def diagnose(
         progress=None if not (quiet or json) else False,
     )
     if html is None and page and not (json or quiet):
-        from polarised.report.folders import page_of
+        from polarised.report.page import page_of
 
         html = page_of(targets, diagnosis.name)
     written = None if html is None else diagnosis.report(html)
