@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from polarised._io.archives import Folder
+from polarised._io.files import Folder
 from polarised.adapters.published import dataset_named, literal, read_config
 from polarised.errors import DataError
 

@@ -15,8 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polarised._io.archives import Folder
-from polarised._io.files import replacing
+from polarised._io.files import Folder, replacing
 from polarised.adapters._tensor_bundle import read_tensor_bundle
 from polarised.data import Dataset
 from polarised.errors import DataError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from polarised import registry
-from polarised._io.archives import Folder
+from polarised._io.files import Folder
 from polarised._io.tables import read_table
 from polarised._io.text import parse_yaml, read_small
 from polarised.adapters.arrays import MEAN, open_file

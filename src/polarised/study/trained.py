@@ -110,7 +110,7 @@ def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
 
 
 def _point(path: Path, evaluation: Evaluation, known: Mapping[str, Mapping[str, Any]]) -> Point:
-    from polarised._io.archives import Folder
+    from polarised._io.files import Folder
     from polarised.adapters.targets import open_target
 
     target = open_target(path)
