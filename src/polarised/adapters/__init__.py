@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from polarised.adapters.arrays import from_arrays
     from polarised.adapters.callables import from_callable
     from polarised.adapters.diffusers import from_diffusers
-    from polarised.adapters.disentanglement_lib import from_disentanglement_lib, load_disentanglement_lib
-    from polarised.adapters.disentangling_vae import from_disentangling_vae, load_disentangling_vae
+    from polarised.adapters.published import (
+        from_disentanglement_lib,
+        from_disentangling_vae,
+        load_disentanglement_lib,
+        load_disentangling_vae,
+    )
     from polarised.adapters.pythae import from_pythae
     from polarised.adapters.scvi import from_scvi
     from polarised.adapters.targets import Target, open_target
@@ -25,13 +29,13 @@ _HOMES = {
     "from_arrays": "adapters.arrays",
     "from_callable": "adapters.callables",
     "from_diffusers": "adapters.diffusers",
-    "from_disentanglement_lib": "adapters.disentanglement_lib",
-    "from_disentangling_vae": "adapters.disentangling_vae",
+    "from_disentanglement_lib": "adapters.published",
+    "from_disentangling_vae": "adapters.published",
     "from_pythae": "adapters.pythae",
     "from_scvi": "adapters.scvi",
     "from_vae": "models.encoding",
-    "load_disentanglement_lib": "adapters.disentanglement_lib",
-    "load_disentangling_vae": "adapters.disentangling_vae",
+    "load_disentanglement_lib": "adapters.published",
+    "load_disentangling_vae": "adapters.published",
     "open_target": "adapters.targets",
     "pictures": "models.encoding",
 }
