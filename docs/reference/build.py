@@ -1,13 +1,13 @@
-"""Write what is generated: docs/reference/api.md from docstrings and records, docs/ledger.md from published verdicts.
+"""Write what is generated: api.md from docstrings and records, json.md from the schemas, the ledger from verdicts.
 
-python docs/reference/build.py (tests hold both to date).
+python docs/reference/build.py (tests hold them to date).
 """
 
 import importlib
 import inspect
 from pathlib import Path
 
-from polarised import registry
+from polarised import registry, schemas
 from polarised.study.claims.verify import ledger_page, published_under
 
 MODULES = (
@@ -86,8 +86,43 @@ def reference() -> str:
     return "\n".join([*head, *modules(), *kinds()]) + "\n"
 
 
+def json_reference() -> str:
+    """The page of what machines read."""
+    about = inspect.getdoc(schemas) or ""
+    lines = ["# JSON", "", "Made by `python docs/reference/build.py`.", "", *about.splitlines()[2:], ""]
+    lines += [
+        "`polarised.schemas.json_schema(name)` gives each as JSON Schema, `polarised.schemas.validate(result)` checks",
+        "a result against the one it names. Fields marked * are there only in some results.",
+    ]
+    for name, (version, told, fields) in schemas.SCHEMAS.items():
+        lines += ["", f"## polarised.{name}/{version}", "", told, "", "| field | type | what it is |", "|---|---|---|"]
+        lines += [f"| `schema` | string | `polarised.{name}/{version}` |"]
+        given = schemas.json_schema(name)["properties"]
+        for field, each in fields.items():
+            star, words = "*" if each.optional else "", each.about.replace("|", "\\|")
+            lines.append(f"| `{field}`{star} | {_type(given[field])} | {words} |")
+    return "\n".join(lines) + "\n"
+
+
+def _type(given: dict[str, object]) -> str:
+    """A JSON Schema's type in words."""
+    if "anyOf" in given:
+        words = dict.fromkeys(_type(each) for each in given["anyOf"])  # type: ignore[attr-defined]
+        return " or ".join(words)
+    if "enum" in given or "const" in given:
+        values = given.get("enum") or [given["const"]]
+        return ", ".join(f'`"{value}"`' for value in values)  # type: ignore[attr-defined]
+    kind = str(given.get("type", "anything"))
+    if kind == "array" and "prefixItems" in given:
+        return "pair"
+    if kind == "array":
+        return f"list of {_type(given.get('items', {}))}"  # type: ignore[arg-type]
+    return kind
+
+
 if __name__ == "__main__":
     documentation = Path(__file__).parents[1]
     (documentation / "reference" / "api.md").write_text(reference(), encoding="utf-8")
+    (documentation / "reference" / "json.md").write_text(json_reference(), encoding="utf-8")
     ledger = ledger_page(published_under(documentation / "results"))
     (documentation / "ledger.md").write_text(ledger, encoding="utf-8")

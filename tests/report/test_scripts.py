@@ -32,7 +32,7 @@ def test_the_page_types_as_the_library_does_at_every_place_of_the_slider(diagnos
     page = write_report(diagnosis, tmp_path / "page.html")
     alphas = [round((place + 1) * ALPHA["step"], 3) for place in range(ALPHA["places"])]
     for rule in RULES:
-        asked = f"{json.dumps(alphas)}.map((alpha) => typesAt(DATA.models[0], alpha, '{rule}'))"
+        asked = f"{json.dumps(alphas)}.map((alpha) => typesAt(DATA.models[0], alpha, '{rule}').types)"
         expected = [list(diagnosis.regime.at(alpha, rule=rule).types) for alpha in alphas[::14]]
         assert run(page, asked)["answer"][::14] == expected
 

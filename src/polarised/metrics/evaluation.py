@@ -271,12 +271,16 @@ def compare(
     for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
         matrix = covariance(codes) if covariances is None else covariances[representation]
         information = mutual_information_matrix(codes[:, binned])
+        # Where a type is missing, two names stand for one set: its eigenvalues are the largest part of the work.
+        known: dict[frozenset[int], dict[str, float]] = {}
         for variables, indices in scored_of.items():
-            block, own = np.ix_(indices, indices), np.flatnonzero(np.isin(binned, indices))
-            shared = information[np.ix_(own, own)]
-            scored = _redundancy(matrix[block], shared) if len(indices) > 1 else _alone(len(indices))
-            if len(indices) > 1 and len(own) < 2:
-                del scored["mutual_information"]
+            if (scored := known.get(frozenset(indices))) is None:
+                block, own = np.ix_(indices, indices), np.flatnonzero(np.isin(binned, indices))
+                shared = information[np.ix_(own, own)]
+                scored = _redundancy(matrix[block], shared) if len(indices) > 1 else _alone(len(indices))
+                if len(indices) > 1 and len(own) < 2:
+                    del scored["mutual_information"]
+                known[frozenset(indices)] = scored
             rows += [(metric, representation, variables, value) for metric, value in scored.items()]
     schema: dict[str, Any] = {
         "metric": pl.String,
@@ -287,7 +291,9 @@ def compare(
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def without_passive_by_standard(encodings: Encodings, regime: Regime) -> tuple[float, float] | None:
+def without_passive_by_standard(
+    encodings: Encodings, regime: Regime, *, covariances: "Mapping[str, npt.NDArray[Any]] | None" = None
+) -> tuple[float, float] | None:
     """Return the total correlation of mean and sample without what the *standard* rule calls passive, in nats.
 
     Cov(z) = Cov(mean) + diag(E[variance]), so nothing is drawn.
@@ -295,6 +301,7 @@ def without_passive_by_standard(encodings: Encodings, regime: Regime) -> tuple[f
     Args:
         encodings: The encodings of the model.
         regime: The types of the same variables.
+        covariances: Those of "mean" and "sampled", where they are known.
 
     Returns:
         The total correlation of mean and sample; None where the rules drop the same variables, or fewer than two are
@@ -310,8 +317,11 @@ def without_passive_by_standard(encodings: Encodings, regime: Regime) -> tuple[f
     if kept == regime.alive or len(kept) < 2:
         return None
     block = np.ix_(kept, kept)
-    mean = covariance(encodings.mean)
-    sampled = mean + np.diag(encodings.variance.mean(axis=0, dtype=np.float64))
+    if covariances is not None:
+        mean, sampled = covariances["mean"], covariances["sampled"]
+    else:
+        mean = covariance(encodings.mean)
+        sampled = mean + np.diag(encodings.variance.mean(axis=0, dtype=np.float64))
     return total_correlation_from_covariance(mean[block]), total_correlation_from_covariance(sampled[block])
 
 

@@ -8,7 +8,7 @@ the decoder are rescaled together, which leaves the model the same.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -333,13 +333,31 @@ class Regime:
         >>> regime.types_at(0.2, rule="standard")
         ('active', 'passive')
         """
+        return tuple(str(TYPES[t]) for t in self.type_indices_at(alpha, rule=rule))
+
+    def type_indices_at(self, alpha: float, *, rule: Rule | None = None) -> NDArray[np.int64]:
+        """Return what `types_at` does as indices into ("active", "mixed", "passive"), for very many variables.
+
+        Args:
+            alpha: The threshold.
+            rule: The rule; that of this regime if not given.
+
+        Returns:
+            An index for each variable.
+
+        Raises:
+            ConfigError: If alpha is not between 0 and 0.5 or there is no such rule.
+        """
         rule = rule or self.rule
         _check_rule(alpha, rule)
         if rule == "used":
-            slacks = Use.of(self.evidence, self.decoder, self.rest_ratio, alpha).slacks(self.statistics)
-        else:
-            slacks = Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift)
-        return tuple(str(TYPES[t]) for t in slacks.types())
+            return replace(self._use, alpha=alpha).slacks(self.statistics).types()
+        return Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift).types()
+
+    @cached_property
+    def _use(self) -> Use:
+        # Only the threshold differs from one alpha to another; what the evidence says is worked out once.
+        return Use.of(self.evidence, self.decoder, self.rest_ratio, self.alpha)
 
     def table(self) -> "polars.DataFrame":
         """Return a row for each variable: type and every piece of evidence."""

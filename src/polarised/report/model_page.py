@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["model", "shown_correlations", "table"]
 
 BINS = 32
-# What a page can show at a glance and carry in its three megabytes; the tables below always hold every variable.
+# What a page can show at a glance and carry in its three megabytes.
 MOST_VARIABLES = 64
+# Up to so many variables all are listed; of more some, the rest counted in groups.
+MOST_LISTED, LISTED, GROUPS = 1024, 512, 64
 MOST_STEPS = 600
+MOST_NAMED = 40
 MOST_PAIRS = 12
 MOST_PIXELS = 1_500_000
 # The slider of the page, in steps of alpha from the first.
@@ -50,11 +53,15 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
     >>> model(diagnose(encodings))["alpha"]
     0.1
     """
-    encodings, regime = diagnosis.encodings, diagnosis.regime
-    sampled = encodings.sample(seed=0)
+    regime = diagnosis.regime
     # The most informative variables, in the order of their index.
     by_rate = np.argsort(-np.nan_to_num(regime.statistics.kl, posinf=sys.float_info.max), kind="stable")
     shown = sorted(int(j) for j in by_rate[:MOST_VARIABLES])
+    listed = _listed(by_rate)
+    whole = len(listed) == len(by_rate)
+    encodings = diagnosis.encodings if whole else diagnosis.encodings.keep(listed)
+    sampled = encodings.sample(seed=0)
+    columns = np.searchsorted(listed, shown)
     return {
         "name": diagnosis.name,
         "headline": diagnosis.headline,
@@ -63,23 +70,27 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
         "inputs": regime.inputs,
         "alpha": regime.alpha,
         "rule": regime.rule,
-        "rules": [_rule(regime, rule) for rule in RULES],
-        "learned_prior": not encodings.has_standard_prior,
-        "variables": _variables(regime),
+        "latents": len(regime.types),
+        "kl": plain(float(regime.statistics.kl.sum())),
+        "listing": "" if whole else _listing(len(listed), len(by_rate)),
+        "groups": _groups(diagnosis),
+        "rules": [_rule(regime, rule, listed) for rule in RULES],
+        "learned_prior": not diagnosis.encodings.has_standard_prior,
+        "variables": _variables(diagnosis, listed),
         "histograms": _histograms(encodings, sampled),
         "scores": table(diagnosis.scores),
         "information_floor": FLOOR / len(encodings),
         "correlations": {
             "variables": shown,
-            "mean": _correlations(encodings.mean[:, shown]),
-            "sampled": _correlations(sampled[:, shown]),
+            "mean": _correlations(encodings.mean[:, columns]),
+            "sampled": _correlations(sampled[:, columns]),
         },
         "pictures": _pictures(diagnosis.pictures, by_rate),
         "decoder_use": None if diagnosis.decoder_use is None else table(diagnosis.decoder_use),
         "history": None if diagnosis.history is None else table(_thinned(diagnosis.history)),
         "forecast": None if diagnosis.forecast is None else table(diagnosis.forecast),
-        "dynamics": None if diagnosis.snapshots is None else _dynamics(diagnosis.snapshots),
-        "other_rules": None if diagnosis.other_rules is None else table(diagnosis.other_rules),
+        "dynamics": None if diagnosis.snapshots is None else _dynamics(diagnosis.snapshots, listed),
+        "other_rules": None if diagnosis.other_rules is None else _used_by(diagnosis.other_rules),
         "downstream": None if diagnosis.downstream is None else table(diagnosis.downstream),
         "provenance": plain(diagnosis.provenance),
     }
@@ -105,15 +116,65 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
-def _variables(regime: "Regime") -> dict[str, Any]:
-    frame = regime.table()
+def _listed(by_rate: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the variables that are listed one by one: all, or the most informative half and others spread evenly."""
+    if len(by_rate) <= MOST_LISTED:
+        return np.arange(len(by_rate))
+    first, rest = by_rate[: LISTED // 2], by_rate[LISTED // 2 :]
+    others = rest[np.linspace(0, len(rest) - 1, LISTED // 2).astype(np.int64)]
+    return np.sort(np.concatenate([first, others]))
+
+
+def _listing(listed: int, latents: int) -> str:
+    return (
+        f"{listed} of the {latents:,} variables are listed one by one: the {listed // 2} most informative, and others "
+        "spread evenly over the rest. All are counted above and in their groups."
+    )
+
+
+def _groups(diagnosis: "Diagnosis") -> list[dict[str, Any]]:
+    """Return what is to be said of each group of latents, or of stretches of very many variables."""
+    regime = diagnosis.regime
+    kinds, latents = regime.type_indices_at(regime.alpha), len(regime.types)
+    members: dict[str, NDArray[np.int64]] = {name: np.array(of) for name, of in diagnosis.groups.items()}
+    if not members and latents > MOST_LISTED:
+        stretches = np.array_split(np.arange(latents), GROUPS)
+        members = {f"variables {of[0]} to {of[-1]}": of for of in stretches}
+    statistics = regime.statistics
+    return [
+        {
+            "name": name,
+            "variables": len(of),
+            "counts": np.bincount(kinds[of], minlength=3).tolist(),
+            "kl": _rounded(plain(float(statistics.kl[of].sum()))),
+            "noise_share": _rounded(plain(float(statistics.noise_share[of].mean()))),
+            "own": name in diagnosis.groups,
+        }
+        for name, of in members.items()
+        if len(of)
+    ]
+
+
+def _used_by(others: "polars.DataFrame") -> dict[str, Any]:
+    """Return how many variables each rule counts as used, and which are the first of them."""
+    names = [name for name in others.columns if name != "variable"]
+    used = {name: np.flatnonzero(others[name].to_numpy()) for name in names}
+    return {
+        "variables": len(others),
+        "used": {name: {"count": len(of), "first": of[:MOST_NAMED].tolist()} for name, of in used.items()},
+    }
+
+
+def _variables(diagnosis: "Diagnosis", listed: NDArray[np.int64]) -> dict[str, Any]:
+    frame = diagnosis.table()[listed.tolist()]
     return {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.iter_rows()]}
 
 
-def _rule(regime: "Regime", rule: "Rule") -> dict[str, Any]:
+def _rule(regime: "Regime", rule: "Rule", listed: NDArray[np.int64]) -> dict[str, Any]:
     """Return how a rule types the variables at every place of the slider, and how the page shows it.
 
-    ``types`` has an entry for each place where some type changes: its number and the initials from there on.
+    ``types`` has an entry for each place where some type changes: its number, the initials of the variables listed
+    from there on, and how many of all variables are of each type.
     """
     shown = picture(rule, use_shift=regime.use_shift, decoder=regime.decoder is not None)
     statistics = regime.statistics
@@ -122,19 +183,23 @@ def _rule(regime: "Regime", rule: "Rule") -> dict[str, Any]:
     else:
         rest = 1.0 if regime.rest_ratio is None or rule == "relative" else np.nan_to_num(regime.rest_ratio, nan=1.0)
         level, spread = statistics.ratio_mean / rest, statistics.ratio_variance / np.square(rest)
-    changes: list[tuple[int, str]] = []
+    changes: list[tuple[int, str, list[int]]] = []
     for place in range(ALPHA["places"]):
-        initials = _initials(regime.types_at(round((place + 1) * ALPHA["step"], 3), rule=rule))
-        if not changes or changes[-1][1] != initials:
-            changes.append((place, initials))
+        change = _typed(regime.type_indices_at(round((place + 1) * ALPHA["step"], 3), rule=rule), listed)
+        if not changes or changes[-1][1:] != change:
+            changes.append((place, *change))
     return {
         "name": rule,
         **asdict(shown),
-        "levels": plain(level),
-        "spreads": plain(spread),
-        "made": _initials(regime.types_at(regime.alpha, rule=rule)),
+        "levels": plain(level[listed]),
+        "spreads": plain(spread[listed]),
+        "made": _typed(regime.type_indices_at(regime.alpha, rule=rule), listed),
         "types": changes,
     }
+
+
+def _typed(kinds: NDArray[np.int64], listed: NDArray[np.int64]) -> tuple[str, list[int]]:
+    return "".join("amp"[kind] for kind in kinds[listed]), np.bincount(kinds, minlength=3).tolist()
 
 
 def _initials(types: Sequence[str]) -> str:
@@ -197,9 +262,9 @@ def _thinned(frame: "polars.DataFrame") -> "polars.DataFrame":
     return thinned
 
 
-def _dynamics(snapshots: "polars.DataFrame") -> dict[str, Any]:
+def _dynamics(snapshots: "polars.DataFrame", listed: NDArray[np.int64]) -> dict[str, Any]:
     """Return steps, a string of type initials for each, and the information of each variable."""
-    frame = snapshots.sort("step", "variable")
+    frame = snapshots.filter(snapshots["variable"].is_in(listed.tolist())).sort("step", "variable")
     steps = frame["step"].unique().sort().to_list()
     if len(steps) > MOST_STEPS:
         steps = [steps[i] for i in np.unique(np.linspace(0, len(steps) - 1, MOST_STEPS).round().astype(int))]

@@ -2,6 +2,7 @@
 for (const own of DATA.models) {
   own.use = new Map(records(own.decoder_use).map((row) => [row.variable, row]));
   own.list = records(own.variables);
+  own.places = new Map(own.list.map((v, j) => [v.variable, j]));
 }
 // Nested settings become one row for each value, named by its path.
 function leaves(value, path = []) {
@@ -18,12 +19,13 @@ function facts(value) {
     ...long.map(([key, text]) => html("details", {}, html("summary", {}, key), html("pre", {}, html("code", {}, text.trim()))))];
 }
 function drawOtherRules() {
-  const rows = records(model.other_rules), names = rows.length ? model.other_rules.columns.filter((name) => name !== "variable") : [];
-  find("#others").hidden = !names.length;
-  find("#others-list").replaceChildren(...names.map((name) => {
-    const used = rows.filter((row) => row[name]).map((row) => row.variable);
-    return html("div", { "data-tip": used.length ? `variables ${used.slice(0, 40).join(", ")}${used.length > 40 ? ", …" : ""}` : "none" }, html("dt", {}, DATA.other_rules[name] || words(name)), html("dd", {}, `${used.length} of ${rows.length}`));
-  }));
+  const { variables: total = 0, used = {} } = model.other_rules || {};
+  find("#others").hidden = !total;
+  find("#others-list").replaceChildren(...Object.entries(used).map(([name, { count, first }]) =>
+    html("div", { "data-tip": count ? `variables ${first.join(", ")}${count > first.length ? ", …" : ""}` : "none" }, html("dt", {}, DATA.other_rules[name] || words(name)), html("dd", {}, `${count} of ${total}`))));
+}
+function otherRulesTable() {
+  return { columns: ["rule", "used", "variables"], rows: Object.entries(model.other_rules.used).map(([name, { count }]) => [name, count, model.other_rules.variables]) };
 }
 function correlationTable(kind) {
   const names = model.correlations.variables;
@@ -45,7 +47,7 @@ function drawProvenance() {
   find("#facts").replaceChildren(...facts(rest));
   const tables = [["variables", () => ({ columns: [...model.variables.columns, "type_here"], rows: model.variables.rows.map((row, j) => [...row, types[j]]) })], ["scores", () => model.scores],
     ["correlations_mean", () => correlationTable("mean")], ["correlations_sampled", () => correlationTable("sampled")], ["histograms", histogramTable],
-    ["downstream", model.downstream && (() => model.downstream)], ["other_rules", model.other_rules && (() => model.other_rules)], ["decoder_use", model.decoder_use && (() => model.decoder_use)], ["training", model.history && (() => model.history)], ["dynamics", model.dynamics && dynamicsTable]];
+    ["groups", model.groups.length && groupTable], ["downstream", model.downstream && (() => model.downstream)], ["other_rules", model.other_rules && otherRulesTable], ["decoder_use", model.decoder_use && (() => model.decoder_use)], ["training", model.history && (() => model.history)], ["dynamics", model.dynamics && dynamicsTable]];
   find("#downloads").replaceChildren(...tables.filter(([, make]) => make).map(([label, make]) => downloadButton(`${model.name}_${label}`, label, make)));
 }
 function show(index) {
@@ -57,12 +59,13 @@ function show(index) {
   all(".model-name").forEach((element) => { element.textContent = model.name; });
   find("#headline").textContent = model.headline;
   const positions = model.rows > model.inputs ? ` × ${number(model.rows / model.inputs)} positions (axis 1 is the variable)` : "";
-  find("#rows").textContent = `${model.inputs.toLocaleString("en")} inputs${positions} · ${variables.length} latent variable${variables.length === 1 ? "" : "s"} · ${model.learned_prior ? "given prior" : "prior N(0, I)"}`;
+  find("#rows").textContent = `${model.inputs.toLocaleString("en")} inputs${positions} · ${model.latents.toLocaleString("en")} latent variable${model.latents === 1 ? "" : "s"} · ${model.learned_prior ? "given prior" : "prior N(0, I)"}`;
   find("#advice").replaceChildren(...model.advice.map((line) => html("li", {}, line.length > 360 ? html("details", { class: "plain" }, html("summary", {}, `${line.slice(0, line.lastIndexOf(" ", 240))} …`), line) : line)));
   const picker = all("#picker button");
   if (picker.length) pressed(picker, picker[index]);
   types = null;
   buildWalks();
+  buildGroups();
   buildVariables();
   showAlpha();
   retype();
@@ -85,11 +88,11 @@ function distinct(names) {
 function drawComparison() {
   const host = find("#compare-table");
   if (!host) return;
-  const typed = DATA.models.map((own) => own.list.map((v) => v.type));
+  const counted = DATA.models.map((own) => ruleOf(own, own.rule).made[1]);
   const metrics = inOrder(unique(DATA.models.flatMap((own) => records(own.scores).filter((row) => row.variables === "full").map((row) => row.metric))), Object.keys(METRICS));
   const value = (own, metric, r) => (records(own.scores).find((row) => row.metric === metric && row.representation === r && row.variables === "full") || {}).value;
   host.replaceChildren(html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "left" }, "Model"), TYPES.map((type) => html("th", { scope: "col" }, badge(type))), html("th", { scope: "col" }, "KL, nats"), metrics.map((metric) => html("th", { scope: "col" }, `${metricName(metric)}, μ / z`)))),
-    html("tbody", {}, DATA.models.map((own, i) => html("tr", {}, html("th", { scope: "row", class: "left name" }, own.name), TYPES.map((type) => html("td", {}, String(typed[i].filter((t) => t === type).length))), html("td", {}, number(own.list.reduce((sum, v) => sum + v.kl, 0))), metrics.map((metric) => html("td", {}, `${number(value(own, metric, "mean"))} / ${number(value(own, metric, "sampled"))}`))))));
+    html("tbody", {}, DATA.models.map((own, i) => html("tr", {}, html("th", { scope: "row", class: "left name" }, own.name), TYPES.map((_, k) => html("td", {}, String(counted[i][k]))), html("td", {}, number(own.kl)), metrics.map((metric) => html("td", {}, `${number(value(own, metric, "mean"))} / ${number(value(own, metric, "sampled"))}`))))));
   const spectra = DATA.models.map(() => html("div", {}));
   find("#compare-spectra").replaceChildren(...DATA.models.map((own, i) => html("div", { class: "panel" }, html("h3", {}, own.name), spectra[i])));
   DATA.models.forEach((own, i) => {
@@ -103,6 +106,7 @@ function drawComparison() {
 }
 
 always.push(drawVerdict, drawMap, drawFlips, drawVariables);
+onChange.push(drawGroups);
 onChange.push(drawCorrelations, drawWalks, drawDynamics);
 setUpAlpha();
 setUpVariables();
@@ -113,4 +117,4 @@ const picker = find("#picker");
 if (picker) picker.replaceChildren(...DATA.models.map((own, i) => html("button", { type: "button", "aria-pressed": "false", onclick: () => show(i) }, own.name)));
 show(0);
 drawComparison();
-redraws.push(drawVerdict, drawMap, drawScores, drawCorrelations, drawDownstream, drawForecast, drawHistory, drawDynamics, drawComparison);
+redraws.push(drawVerdict, drawGroups, drawMap, drawScores, drawCorrelations, drawDownstream, drawForecast, drawHistory, drawDynamics, drawComparison);

@@ -2,22 +2,24 @@
 const ruleOf = (own, name) => own.rules.find((rule) => rule.name === name);
 function typesAt(own, alpha, name) {
   const rule = ruleOf(own, name), place = Math.round(alpha / DATA.alpha.step) - 1;
-  if (alpha === own.alpha) return [...rule.made].map((letter) => KINDS[letter]);
-  const [, letters] = rule.types.reduce((last, change) => (change[0] <= place ? change : last));
-  return [...letters].map((letter) => KINDS[letter]);
+  const [letters, counts] = alpha === own.alpha ? rule.made : rule.types.reduce((last, change) => (change[0] <= place ? change : last)).slice(1);
+  return { types: [...letters].map((letter) => KINDS[letter]), counts };
 }
 
 const state = { index: 0, alpha: 0.1, rule: "used" };
-let model, variables, types;
+let model, variables, types, counts;
 const asMade = () => state.alpha === model.alpha && state.rule === model.rule;
 // What follows alpha itself, and what only a change of some type.
 const always = [], onChange = [];
 function retype() {
   const before = types;
-  types = typesAt(model, state.alpha, state.rule);
+  ({ types, counts } = typesAt(model, state.alpha, state.rule));
   const changed = !before || before.length !== types.length || before.some((type, j) => type !== types[j]);
   [...always, ...(changed ? onChange : [])].forEach((listener) => listener());
 }
+// Of very many variables only some are listed: a variable is found by its place in the list.
+const placeOf = (variable) => model.places.get(variable);
+const typeOf = (variable) => types[placeOf(variable)];
 // Active first, then mixed, then passive, by information within.
 const ranked = (indices) => [...indices].sort((a, b) => TYPES.indexOf(types[a]) - TYPES.indexOf(types[b]) || variables[b].kl - variables[a].kl);
 
@@ -41,7 +43,6 @@ function spectrum(host, items, label) {
 }
 
 function drawVerdict() {
-  const counts = TYPES.map((type) => types.filter((own) => own === type).length);
   find("#counts").replaceChildren(...TYPES.map((type, i) => html("li", { class: `count ${type}` }, html("b", {}, String(counts[i])), badge(type))));
   find("#count-note").textContent = asMade() ? "" : `Counted at α = ${number(state.alpha)} by the ${state.rule} rule, as set below; the text is of α = ${number(model.alpha)}, ${model.rule} rule.`;
   const items = ranked(variables.keys()).map((j) => ({ ...variables[j], own: types[j] }));

@@ -67,11 +67,11 @@ function updateRow(j, made) {
   row.polarity.textContent = types[j] === "passive" ? "–" : number(v.polarity);
 }
 function drawVariables() {
-  const made = asMade(), chosen = sorted([...variables.keys()].filter((j) => shownTypes.has(types[j])), sortKey(order.key), order.descending);
+  const made = asMade(), chosen = sorted([...variables.keys()].filter((j) => shownTypes.has(types[j]) && (shownGroup === null || variables[j].group === shownGroup)), sortKey(order.key), order.descending);
   chosen.forEach((j) => updateRow(j, made));
   find("#variables-table tbody").replaceChildren(...chosen.map((j) => rows[j].tr));
   for (const button of all("#variables-table th button")) button.parentNode.setAttribute("aria-sort", button.dataset.key !== order.key ? "none" : order.descending ? "descending" : "ascending");
-  find("#shown").textContent = `${chosen.length} of ${variables.length} shown`;
+  find("#shown").textContent = `${chosen.length} of ${variables.length}${model.latents > variables.length ? ` listed variables (of ${model.latents.toLocaleString("en")})` : ""} shown`;
 }
 function meter(value) {
   const inner = html("i", {});
