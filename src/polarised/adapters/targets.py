@@ -9,7 +9,7 @@ from polarised._io.files import Folder
 from polarised.adapters._published import dataset_named
 from polarised.adapters.arrays import MEAN, open_file
 from polarised.adapters.folders import saved_by
-from polarised.errors import DataError, DownloadError
+from polarised.errors import DataError, DownloadError, MissingFileError
 
 if TYPE_CHECKING:
     from polarised.data import Dataset
@@ -194,7 +194,9 @@ def open_target(path: str | Path) -> Target:
     """
     path = Path(path)
     if not path.exists():
-        raise DataError(f"expected a run directory, a file of arrays or a model, {path} does not exist; check the path")
+        raise MissingFileError(
+            f"expected a run directory, a file of arrays or a model, {path} does not exist; check the path"
+        )
     if path.is_file() and path.suffix.lower() in ARRAYS:
         return Target(path, "arrays")
     if path.is_file() and path.suffix.lower() in TENSORS:

@@ -25,13 +25,13 @@ Settings = Annotated[list[str] | None, typer.Argument(help="Settings of the data
 
 
 @app.callback(invoke_without_command=True)
-def datasets(context: typer.Context) -> None:
+def datasets(context: typer.Context, as_json: Json = False) -> None:
     """List, prepare and look at datasets; alone it lists them.
 
     Example: polarised datasets
     """
     if context.invoked_subcommand is None:
-        list_datasets()
+        list_datasets(as_json)
 
 
 @app.command("list")

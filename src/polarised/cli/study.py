@@ -125,6 +125,7 @@ def script(
     hours: Annotated[float, typer.Option(help="The longest time of a job.")] = 24.0,
     memory: Annotated[int, typer.Option(help="Gigabytes for each processor.", min=1)] = 4,
     gpus: Annotated[int, typer.Option(help="GPUs of a job.", min=0)] = 0,
+    json: Json = False,
 ) -> None:
     """Print a script that does a study as an array of jobs of SLURM; look at it, then submit it.
 
@@ -136,9 +137,11 @@ def script(
     study = load_study(name, scale=scale, settings=settings or [])
     arguments = [name, *(settings or []), *(("--scale", study.scale) if study.scale else ()), "--out", out]
     jobs = min(shards, len(study.points))
-    typer.echo(
-        slurm_script(arguments, jobs=jobs, name=study.name, cpus=cpus, hours=hours, memory=memory, gpus=gpus), nl=False
-    )
+    written = slurm_script(arguments, jobs=jobs, name=study.name, cpus=cpus, hours=hours, memory=memory, gpus=gpus)
+    if json:
+        print_json({"jobs": jobs, "script": written})
+    else:
+        typer.echo(written, nl=False)
 
 
 @app.command()
