@@ -19,7 +19,7 @@ from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.tables import read_table
 from polarised._io.text import parse_json, read_small
-from polarised.adapters.runs import made_here
+from polarised.adapters.targets import made_here
 from polarised.cluster import code_here
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError, PolarisedError

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from polarised.adapters._published import literal, read_config
+from polarised.adapters.published import literal, read_config
 from polarised.errors import DataError, PolarisedError
 from polarised.study.config import Evaluation, Run, labels_of
 from polarised.study.grid import Point, Study
