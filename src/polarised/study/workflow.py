@@ -6,12 +6,13 @@ Every function returns a typed result; the command line prints these results and
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from polarised._io.files import contained
+from polarised.bibliography import cite_specs, entry_of, specs_of_config
 from polarised.errors import ConfigError
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.grid import Study, load_study, study_scales
@@ -21,11 +22,23 @@ from polarised.study.planning import plan as calibrate
 from polarised.study.queue import Shard
 from polarised.study.results import collect
 from polarised.study.runner import RunState, conduct, follow, read_executor, read_models, read_study, run_states
-from polarised.study.stages import execute
+from polarised.study.stages import execute, load_run
 from polarised.study.storage import is_address
 from polarised.study.trained import measure_models
 
-__all__ = ["STATES", "StudyOutcome", "StudyStatus", "plan", "retry", "run", "status", "train"]
+__all__ = [
+    "STATES",
+    "Citations",
+    "StudyOutcome",
+    "StudyStatus",
+    "cite",
+    "cite_runs",
+    "plan",
+    "retry",
+    "run",
+    "status",
+    "train",
+]
 
 State = Literal["done", "running", "waiting", "failed"]
 STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
@@ -98,6 +111,18 @@ class StudyStatus:
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and the reasons of failures as plain JSON types."""
         return {**{str(name): count for name, count in self.counts.items()}, "failures": self.failures}
+
+
+class Citations(NamedTuple):
+    """The works that some runs rest on.
+
+    Args:
+        keys: Their keys, in order of first use.
+        bibtex: Their BibTeX entries, in the same order.
+    """
+
+    keys: tuple[str, ...]
+    bibtex: str
 
 
 def run(
@@ -248,6 +273,55 @@ def train(
     if tell is not None and not (place / "model.safetensors").exists():
         tell(outlook(made, directory=place))
     return execute(made, out, progress=progress)
+
+
+def cite(target: str | Path) -> Citations:
+    """Return what a run, a folder of runs or a study rests on.
+
+    Args:
+        target: A run directory, a folder of runs, or the name or file of a study.
+
+    Returns:
+        The keys and BibTeX entries, those that a study names itself first.
+
+    Raises:
+        ConfigError: If there is no run and no study of that name.
+
+    >>> cite("be_more_active").keys[0]
+    'Bonheme2023BeMoreActive'
+    """
+    folder = Path(target)
+    named: dict[str, str] = {}
+    if (folder / "config.yaml").exists():
+        runs = [load_run(folder)]
+    elif folder.is_dir() and (found := sorted(folder.glob("*/config.yaml"))):
+        runs = [load_run(path.parent) for path in found]
+    elif folder.is_dir() or (folder.is_file() and folder.suffix not in (".yaml", ".yml")):
+        raise ConfigError(
+            f"expected a run directory, a folder of runs, or the name or .yaml file of a study, {target} is none: "
+            "a run has a config.yaml"
+        )
+    else:
+        study = load_study(str(target))
+        runs, named = list(study.runs), dict(entry_of(key, f"the study {study.name}") for key in study.references)
+    entries = {**named, **cite_runs(runs)}
+    return Citations(tuple(entries), "\n".join(entries.values()))
+
+
+def cite_runs(runs: Iterable[Run]) -> dict[str, str]:
+    """Return the works that some runs rest on, in order of first use.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        BibTeX entries by their keys.
+
+    >>> run = Run.from_config({"objective": {"name": "FactorVAE"}})
+    >>> "Kim2018" in cite_runs([run]), "Kumar2018" in cite_runs([run])
+    (True, False)
+    """
+    return cite_specs(spec for run in runs for spec in specs_of_config(run.to_config()))
 
 
 def _conduct(
