@@ -131,7 +131,7 @@ def script(
     Example: [bold]polarised study script be_more_active --slurm --shards 16 --out /shared/study > study.sh[/bold]
     """
     from polarised.study.grid import load_study
-    from polarised.study.queue import slurm_script
+    from polarised.study.workflow import slurm_script
 
     study = load_study(name, scale=scale, settings=settings or [])
     arguments = [name, *(settings or []), *(("--scale", study.scale) if study.scale else ()), "--out", out]
@@ -150,8 +150,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     import os
 
     from polarised.study import plan as planned
-    from polarised.study.runner import duration
-    from polarised.study.workflow import counted
+    from polarised.study.workflow import counted, duration
 
     result, workers = planned(name, scale=scale, settings=settings or []), jobs or os.cpu_count() or 1
     if json:
@@ -200,8 +199,7 @@ def status(folder: Folder, json: Json = False) -> None:
     import time
 
     from polarised.study import status as look
-    from polarised.study.runner import pace
-    from polarised.study.workflow import STATES
+    from polarised.study.workflow import STATES, pace
 
     found = look(folder)
     if json:

@@ -17,8 +17,8 @@ from polarised.report.theme import SUBSETS, metric_name
 from polarised.study.claims.check import WORDS
 from polarised.study.claims.verify import PUBLISHED, verify
 from polarised.study.config import read_config
-from polarised.study.runner import duration
 from polarised.study.stages import read_done
+from polarised.study.workflow import duration
 
 if TYPE_CHECKING:
     from polarised.study.claims import Verification

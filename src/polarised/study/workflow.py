@@ -5,11 +5,12 @@ Every function returns a typed result; the command line prints these results and
 
 import shlex
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polarised._io.files import contained
 from polarised.errors import ConfigError
@@ -18,14 +19,39 @@ from polarised.study.grid import Study, load_study, study_scales
 from polarised.study.outlook import outlook
 from polarised.study.planning import Plan
 from polarised.study.planning import plan as calibrate
-from polarised.study.queue import Shard
 from polarised.study.results import collect
-from polarised.study.runner import RunState, conduct, follow, read_executor, read_models, read_study, run_states
+from polarised.study.runner import (
+    Progress,
+    RunState,
+    Shard,
+    conduct,
+    read_executor,
+    read_models,
+    read_study,
+    run_states,
+)
 from polarised.study.stages import execute
 from polarised.study.storage import is_address
 from polarised.study.trained import measure_models
 
-__all__ = ["STATES", "StudyOutcome", "StudyStatus", "plan", "retry", "run", "status", "train"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "STATES",
+    "StudyOutcome",
+    "StudyStatus",
+    "counted",
+    "duration",
+    "follow",
+    "pace",
+    "plan",
+    "retry",
+    "run",
+    "slurm_script",
+    "status",
+    "train",
+]
 
 State = Literal["done", "running", "waiting", "failed"]
 STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
@@ -213,6 +239,62 @@ def status(folder: str | Path) -> StudyStatus:
     return StudyStatus(str(folder), tuple(run_states(read_study(folder).points, folder)))
 
 
+def slurm_script(
+    study: Sequence[str], *, jobs: int, name: str, cpus: int = 1, hours: float = 24.0, memory: int = 4, gpus: int = 0
+) -> str:
+    """Return a script for SLURM that does a study as an array of jobs; look at it, then ``sbatch`` it.
+
+    Two minutes before its time is up a job gets SIGUSR1, saves what it trains and is put back into the queue, where
+    the same command goes on.
+
+    Args:
+        study: The arguments of ``polarised study run``.
+        jobs: How many jobs share the runs.
+        name: The name of the job.
+        cpus: Processors, and runs at a time, of each.
+        hours: The longest time a job may take.
+        memory: Gigabytes for each processor.
+        gpus: GPUs of each job.
+
+    Returns:
+        The text of the script.
+
+    Raises:
+        ConfigError: A number is not sensible.
+
+    >>> print(slurm_script(["be_more_active", "--out", "/shared/study"], jobs=8, name="study").splitlines()[0])
+    #!/bin/bash
+    """
+    if jobs < 1 or cpus < 1 or hours <= 0 or memory < 1 or gpus < 0:
+        raise ConfigError(
+            f"expected at least one job, processor and gigabyte and a time above 0, got {jobs}, {cpus}, {memory} and "
+            f"{hours:g} h"
+        )
+    minutes = max(5, round(60 * hours))
+    command = shlex.join(["polarised", "study", "run", *study, "--jobs", str(cpus)])
+    lines = [
+        "#!/bin/bash",
+        f"#SBATCH --job-name={shlex.quote(name)}",
+        f"#SBATCH --array=1-{jobs}",
+        f"#SBATCH --cpus-per-task={cpus}",
+        f"#SBATCH --mem-per-cpu={memory}G",
+        f"#SBATCH --time={minutes // 60:02d}:{minutes % 60:02d}:00",
+        "#SBATCH --signal=USR1@120",
+        "#SBATCH --requeue",
+        f"#SBATCH --output={shlex.quote(name)}-%A-%a.log",
+        *([f"#SBATCH --gpus={gpus}"] if gpus else []),
+        "",
+        "# Where the results go must be a folder that every node sees.",
+        "export OMP_NUM_THREADS=1",
+        f'srun {command} --shard "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT"',
+        "code=$?",
+        "# 138: stopped by SIGUSR1 with its checkpoint saved; 143: by SIGTERM.",
+        'if [ "$code" -eq 138 ]; then scontrol requeue "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"; fi',
+        'exit "$code"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def train(
     config: str | Path | Mapping[str, Any],
     *,
@@ -304,3 +386,93 @@ def counted(count: int, thing: str) -> str:
     ('1 run', '1,500 runs')
     """
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | None:
+    """Go through a study to its end, showing how it stands; return how it ended (None: there was nothing)."""
+    from rich.console import Console
+
+    screen = Console(stderr=True, quiet=quiet, highlight=False, emoji=False)
+    if quiet or not sys.stderr.isatty():
+        return _plainly(progress, screen)
+    from rich.live import Live
+
+    began, last = time.monotonic(), None
+
+    def line() -> str:
+        return _line(last, time.monotonic() - began, screen.width)
+
+    with Live(console=screen, refresh_per_second=4, get_renderable=line):
+        for last in progress:
+            _tell_failure(last, screen)
+    return last
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in words.
+
+    >>> duration(42), duration(4000), duration(200_000)
+    ('42 s', '1 h 06 min', '2.3 days')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 86_400:
+        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"
+    return f"{seconds / 86_400:.1f} days"
+
+
+def pace(finished: Sequence[float], left: int, now: float) -> str:
+    """Return how fast runs were finished in the last hour, and what that means for those left.
+
+    >>> pace([0.0, 600.0, 1200.0], left=6, now=1800.0)
+    '3 in the last 30 min: about 1 h 00 min left'
+    """
+    recent = [moment for moment in finished if now - moment < 3600]
+    if not recent or not left:
+        return ""
+    span = now - min(recent)
+    return f"{len(recent)} in the last {duration(span)}: about {duration(left * span / len(recent))} left"
+
+
+def _plainly(progress: Iterable[Progress], screen: "Console") -> Progress | None:
+    last = None
+    for last in progress:
+        _tell_failure(last, screen)
+    return last
+
+
+def _tell_failure(progress: Progress, screen: "Console") -> None:
+    from rich.markup import escape
+
+    event = progress.latest
+    if event is not None and event.state in ("failed", "lost"):
+        # A reason is whatever some library said, brackets included.
+        screen.print(f"[red]{event.state}[/] {event.run.name}: {escape(event.reason)}", soft_wrap=True)
+
+
+def _line(progress: Progress | None, elapsed: float, width: int) -> str:
+    """Return how a study stands in a line of `width` characters; where room is short, the least of it is left out."""
+    from rich.text import Text
+
+    if progress is None:
+        return "looking at what is done …"
+    # (how much it matters, what is said), in the order it is read.
+    parts = [(9, f"[bold]{progress.done + progress.earlier}[/] of {progress.total} done")]
+    if progress.running:
+        parts.append((5, f"{len(progress.running)} running"))
+    parts.append((8, f"[red]{progress.failed} failed[/]") if progress.failed else (4, "none failed"))
+    if progress.done:
+        parts.append((2, f"{progress.seconds / progress.done:.0f} s a run"))
+        parts.append((1, f"{3600 * progress.done / elapsed:.0f} runs an hour"))
+    steps = progress.steps_taken()
+    if steps:
+        parts.append((3, f"{steps / elapsed:.0f} steps/s"))
+    left = progress.steps_wanted - steps
+    if steps and left > 0:
+        parts.append((7, f"{duration(left * elapsed / steps)} left"))
+    parts.append((6, f"{duration(elapsed)} so far"))
+    while len(parts) > 1 and Text.from_markup(" · ".join(words for _, words in parts)).cell_len > width:
+        parts.remove(min(parts))
+    return " · ".join(words for _, words in parts)
