@@ -1,10 +1,14 @@
-"""Write docs/reference/api.md from docstrings and records: python docs/reference/build.py (a test holds it to date)."""
+"""Write what is generated: docs/reference/api.md from docstrings and records, docs/ledger.md from published verdicts.
+
+python docs/reference/build.py (tests hold both to date).
+"""
 
 import importlib
 import inspect
 from pathlib import Path
 
 from polarised import registry
+from polarised.study.claims.verify import ledger_page, published_under
 
 MODULES = (
     "polarised",
@@ -83,4 +87,7 @@ def reference() -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("api.md").write_text(reference(), encoding="utf-8")
+    documentation = Path(__file__).parents[1]
+    (documentation / "reference" / "api.md").write_text(reference(), encoding="utf-8")
+    ledger = ledger_page(published_under(documentation / "results"))
+    (documentation / "ledger.md").write_text(ledger, encoding="utf-8")

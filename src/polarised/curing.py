@@ -20,13 +20,19 @@ import yaml
 from numpy.typing import NDArray
 from torch import nn
 
-from polarised._causes import CAUSES, Cause, Evidence, Measurement, examine, measure, name_cause
 from polarised._io.files import replacing
 from polarised._patient import (
+    CAUSES,
+    Cause,
+    Evidence,
     Images,
+    Measurement,
     Scale,
     as_vae,
     copy_decoder,
+    examine,
+    measure,
+    name_cause,
     principal_cross_entropy,
     read_inputs,
     split_inputs,
@@ -541,9 +547,9 @@ class _Clinic:
         if not (fitted.finite and found.finite):
             return replace(trial, failure="diverged: the model gives numbers that are not finite"), None
         gain = collapsed - found.bound(fitted.noise)
-        spread = max(float(gain.std() / math.sqrt(len(gain))), 1e-9)
+        uncertain = max(float(gain.std() / math.sqrt(len(gain))), 1e-9)
         outcome = self._outcome(vae, fitted.noise, 1)
-        done = replace(trial, outcome=outcome, gain=float(gain.mean()), gain_error=spread)
+        done = replace(trial, outcome=outcome, gain=float(gain.mean()), gain_error=uncertain)
         if folder is not None:
             with replacing(folder / "trial.json") as temporary:
                 temporary.write_text(json.dumps(asdict(done), indent=2), encoding="utf-8")

@@ -72,7 +72,6 @@ KINDS: dict[str, tuple[str, ...]] = {
         "report.figures.variables",
         "report.figures.over_strength",
         "report.figures.over_training",
-        "report.figures.pictures",
         "report.figures.factors",
         "report.figures.decomposition",
     ),

@@ -4,7 +4,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from polarised._io.archives import Folder
+from polarised._io.files import Folder
 from polarised.errors import DataError
 
 
@@ -35,7 +35,7 @@ def test_a_zip_whose_middle_is_missing_is_refused(tmp_path, cut):
 
 
 def test_too_many_members_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("polarised._io.archives.MOST_MEMBERS", 3)
+    monkeypatch.setattr("polarised._io.files.MOST_MEMBERS", 3)
     path = archive_of(tmp_path / "1.zip", **{f"{i}.txt": "x" for i in range(5)})
     with pytest.raises(DataError, match="at most 3 files"):
         Folder(path).ending("model.pt")

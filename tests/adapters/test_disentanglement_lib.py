@@ -90,7 +90,7 @@ def test_a_zip_with_names_outside_is_refused_and_never_unpacked(tmp_path):
 
 
 def test_a_zip_bomb_stops_at_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("polarised._io.archives.LARGEST_FILE", 1 << 16)
+    monkeypatch.setattr("polarised._io.files.LARGEST_FILE", 1 << 16)
     path = archive_of(tmp_path / "1.zip", **{"1/model/tfhub/variables/variables.index": bytes(1 << 20)})
     assert path.stat().st_size < 5000
     with pytest.raises(DataError, match="is larger"):

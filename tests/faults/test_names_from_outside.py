@@ -11,8 +11,7 @@ import polars
 import pytest
 from typer.testing import CliRunner
 
-from polarised._io.archives import Folder
-from polarised._io.files import contained
+from polarised._io.files import Folder, contained
 from polarised._io.readers import tar_members, zip_members
 from polarised.cli import app
 from polarised.errors import DataError

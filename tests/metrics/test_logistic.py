@@ -6,8 +6,8 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import KFold
 from sklearn.multiclass import OneVsRestClassifier
 
-from polarised.metrics._hinge import balanced_hinge_accuracy
 from polarised.metrics._logistic import cross_validated_classifier, linear_classifier
+from polarised.metrics.gaps import _balanced_hinge_accuracy
 
 
 def blobs(rows: int = 400, classes: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +76,7 @@ def test_hinge_is_liblinear() -> None:
         z = labels + generator.normal(size=600)
         svc = LinearSVC(C=0.01, class_weight="balanced", dual=False, tol=1e-8).fit(z[:400, None], labels[:400])
         expected = svc.score(z[400:, None], labels[400:])
-        assert balanced_hinge_accuracy(z[:400], labels[:400], z[400:], labels[400:]) == pytest.approx(
+        assert _balanced_hinge_accuracy(z[:400], labels[:400], z[400:], labels[400:]) == pytest.approx(
             expected, abs=0.006
         )
 

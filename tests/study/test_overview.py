@@ -8,8 +8,7 @@ from rich.text import Text
 
 from polarised.study.executors import Event
 from polarised.study.grid import load_study
-from polarised.study.runner import Progress
-from polarised.study.workflow import _line, _tell_failure
+from polarised.study.runner import Progress, _line, _tell_failure
 from study.workshop import study_config, write_study
 
 

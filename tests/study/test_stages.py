@@ -9,9 +9,9 @@ import polars
 import pytest
 
 from polarised.errors import TrainingError
-from polarised.models import load_vae
+from polarised.models import load_vae, vae
 from polarised.regime import Encodings
-from polarised.study import Run, execute, load_run, measures
+from polarised.study import Run, execute, load_run, measures, stages
 from polarised.study.config import Evaluation
 from polarised.study.grid import load_study
 from polarised.study.leases import BusyError, held, locked
@@ -100,6 +100,24 @@ def test_a_finished_run_is_not_touched_again(finished: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in finished.iterdir() if path.name != ".lock"}
     execute(load_run(finished), finished.parent)
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_measuring_opens_model_and_dataset_once_and_not_at_all_where_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tiny()
+    directory = execute(run, tmp_path)
+    (directory / "reconstruction.parquet").unlink()
+    (directory / "decoder_use.parquet").unlink()
+    opened = []
+    for module, name in ((vae, "load_vae"), (stages, "dataset_of")):
+        own = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, own=own, name=name: opened.append(name) or own(*a))
+    stages.measure(run, directory)
+    assert sorted(opened) == ["dataset_of", "load_vae"]
+    opened.clear()
+    stages.measure(run, directory)
+    assert not opened
 
 
 def test_another_evaluation_measures_anew_without_training(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from polarised.data import dsprites
 from polarised.errors import ConfigError, TrainingError
 from polarised.models import build_vae
 from polarised.objectives import ELBO, BetaVAE
-from polarised.training import checkpoint, train
-from polarised.training.history import Records
+from polarised.training import train
+from polarised.training.history import CHECKPOINT, Records, load_checkpoint
 from polarised.training.loop import _Adam
 
 CONFIG = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 4}
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
 
 
 def test_a_broken_checkpoint_is_refused_with_the_remedy(tmp_path):
-    (tmp_path / checkpoint.FILE).write_bytes(b"half a file")
+    (tmp_path / CHECKPOINT).write_bytes(b"half a file")
     with pytest.raises(TrainingError, match="delete it to start afresh"):
         fit(model(), directory=tmp_path)
 
@@ -127,7 +127,7 @@ def test_a_term_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(tmp_
         train(model(), Diverging(), DATA, **settings)
     vae = model()
     optimiser = torch.optim.Adam(vae.parameters())
-    found = checkpoint.load(tmp_path, {}, {"vae": vae}, optimiser)
+    found = load_checkpoint(tmp_path, {}, {"vae": vae}, optimiser)
     assert found.step == 6
     assert all(torch.isfinite(p).all() for p in vae.parameters())
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.budget import Budget
-from polarised._io.hdf5 import hdf5_array, hdf5_names
-from polarised._io.readers import LARGEST_ROW, Rows, npy_header, npz_member, npz_names, refusing
-from polarised._io.tables import read_csv, table_about, table_slice
+from polarised._io.files import refusing
+from polarised._io.limits import Budget
+from polarised._io.readers import LARGEST_ROW, Rows, npy_header, npz_member, npz_names
+from polarised._io.tables import hdf5_array, hdf5_names, read_csv, table_about, table_slice
 from polarised.errors import DataError
 
 if TYPE_CHECKING:
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrayFile", "HeldArrays", "open_arrays"]
 
 Array = NDArray[Any]
-
-
 LARGEST_NAMES = 1 << 20
-
-
 LARGEST_WHOLE = 1 << 33
 
 

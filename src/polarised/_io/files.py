@@ -1,17 +1,24 @@
-"""Files at the rim: names from outside that stay inside a folder, folders of ours alone, and writes that are whole."""
+"""Files at the rim: names that stay inside a folder, folders of ours alone, whole writes, and archives read by name."""
 
 import os
 import secrets
 import stat
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from polarised.errors import DataError
+from polarised._io.limits import OF_WEIGHTS, Budget, available_memory
+from polarised.errors import DataError, PolarisedError
 
-__all__ = ["contained", "private_folder", "replacing"]
+__all__ = ["Folder", "contained", "private_folder", "refusal", "refusing", "replacing"]
+
+LARGEST_FILE = 1 << 28
+MOST_MEMBERS = 100_000
 
 
 def contained(folder: str | Path, name: str, *, source: str | Path) -> Path:
@@ -136,3 +143,111 @@ def replacing(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError, NotADirectoryError):
             temporary.unlink()
+
+
+@contextmanager
+def refusing(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a damaged file makes a parser raise into one error with the file's name and the remedy."""
+    try:
+        yield
+    except PolarisedError:
+        raise
+    except (FileNotFoundError, PermissionError):
+        # Not the file's fault: the system's words name it.
+        raise
+    # Parsers of other libraries raise nearly anything on damaged bytes.
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise refusal(path, kind, f"{type(error).__name__}: {reason}") from error
+
+
+def refusal(path: Path, kind: str, came: str) -> DataError:
+    """Return the error for a file that is not what it should be."""
+    return DataError(f"expected {kind} in {path}, got {came}; delete the file and get it again")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The files under a directory or inside a zip archive, each read whole and never beyond `LARGEST_FILE` bytes.
+
+    >>> import tempfile, pathlib
+    >>> home = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (home / "specs.json").write_text("{}")
+    >>> Folder(home).read("specs.json")
+    b'{}'
+    """
+
+    path: Path
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What all its files may take together: weights and settings hardly shrink in a zip."""
+        budget = Budget.of(self.path, multiple=OF_WEIGHTS)
+        if self.path.is_dir():
+            budget.held = available_memory() // 2
+        return budget
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+        if not self.path.exists():
+            raise DataError(f"expected a model folder or its zip, {self.path} does not exist; check the path")
+        # A pipe or a device would be waited for without end.
+        if not self.path.is_dir() and not (self.path.is_file() and zipfile.is_zipfile(self.path)):
+            raise DataError(f"expected a folder or a zip archive, {self.path} is another kind of file")
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """Every file, as a path relative to the folder with forward slashes."""
+        if self.path.is_dir():
+            found = (file for file in self.path.rglob("*") if file.is_file())
+            names = [file.relative_to(self.path).as_posix() for file in islice(found, MOST_MEMBERS + 1)]
+        else:
+            with refusing(self.path, "a zip archive"), zipfile.ZipFile(self.path) as archive:
+                names = [member.filename for member in archive.infolist() if not member.is_dir()]
+                for name in names[:MOST_MEMBERS]:
+                    # Nothing is unpacked; but who writes such names means harm, and they appear in errors as paths.
+                    contained(self.path, name, source=self.path)
+        if len(names) > MOST_MEMBERS:
+            raise DataError(
+                f"expected at most {MOST_MEMBERS} files in {self.path}, it has more; give one model's folder"
+            )
+        return tuple(sorted(names))
+
+    def ending(self, end: str) -> str | None:
+        """Return the one shortest path that ends in these parts, or nothing; several are a question."""
+        parts = PurePosixPath(end).parts
+        found = [name for name in self.files if PurePosixPath(name).parts[-len(parts) :] == parts]
+        depth = min((name.count("/") for name in found), default=0)
+        shortest = [name for name in found if name.count("/") == depth]
+        if len(shortest) > 1:
+            homes = ", ".join(name.removesuffix(end).rstrip("/") for name in shortest[:3])
+            raise DataError(f"expected one model in {self.path}, it has {len(shortest)} ({homes} ...): which one?")
+        return shortest[0] if shortest else None
+
+    def expect(self, *ends: str) -> str:
+        """Return the one shortest path with the first of these ends that there is; none is an error."""
+        for end in ends:
+            if (name := self.ending(end)) is not None:
+                return name
+        raise DataError(f"expected {ends[0]} in {self.path}, it is not there; give the folder (or zip) of one model")
+
+    def read(self, name: str, *, largest: int | None = None) -> bytes:
+        """Return the bytes of one of `files`, which may be no larger than `largest` (by default `LARGEST_FILE`)."""
+        limit = LARGEST_FILE if largest is None else largest
+        if name not in self.files:
+            raise DataError(f"expected {name} in {self.path}, it is not there; is the download complete?")
+        if self.path.is_dir():
+            with refusing(self.path, f"the file {name}"), (self.path / name).open("rb") as file:
+                data = file.read(limit + 1)
+        else:
+            # The size a zip announces may be a lie: what counts is how much comes out.
+            with (
+                refusing(self.path, "a zip archive"),
+                zipfile.ZipFile(self.path) as archive,
+                archive.open(name) as member,
+            ):
+                data = member.read(min(limit, self.budget.held) + 1)
+        self.budget.hold(len(data))
+        if len(data) > limit:
+            raise DataError(f"expected at most {limit >> 20} MiB, {name} in {self.path.name} is larger")
+        return data

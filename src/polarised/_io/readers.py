@@ -20,9 +20,9 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.budget import Budget
-from polarised._io.files import contained
-from polarised.errors import DataError, PolarisedError
+from polarised._io.files import contained, refusal, refusing
+from polarised._io.limits import Budget
+from polarised.errors import DataError
 
 __all__ = [
     "LARGEST_ROW",
@@ -34,34 +34,18 @@ __all__ = [
     "npz_member",
     "npz_names",
     "read_npz",
-    "refusal",
-    "refusing",
     "tar_members",
     "zip_members",
 ]
 
 CHUNK = 16 << 20
-
-
 PIECE = 1 << 20
-
-
 LARGEST_MEMBER = 64 << 20
-
-
 LARGEST_HEADER_DIMENSION = 16
-
-
 LARGEST_ROW = 1 << 26
-
-
 MOST_ARRAYS = 1000
-
-
 # Real numbers, truth values and texts: what needs no unpickling.
 PLAIN_KINDS = "fiubU"
-
-
 COMPRESSED_ELEMENT = 15
 
 
@@ -91,27 +75,6 @@ class Rows:
             return next(self.in_rows(1)).reshape(())
         parts = list(self.chunks)
         return np.concatenate(parts) if parts else np.zeros(self.shape, dtype=self.dtype)
-
-
-@contextmanager
-def refusing(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a damaged file makes a parser raise into one error with the file's name and the remedy."""
-    try:
-        yield
-    except PolarisedError:
-        raise
-    except (FileNotFoundError, PermissionError):
-        # Not the file's fault: the system's words name it.
-        raise
-    # Parsers of other libraries raise nearly anything on damaged bytes.
-    except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        raise refusal(path, kind, f"{type(error).__name__}: {reason}") from error
-
-
-def refusal(path: Path, kind: str, came: str) -> DataError:
-    """Return the error for a file that is not what it should be."""
-    return DataError(f"expected {kind} in {path}, got {came}; delete the file and get it again")
 
 
 def norb_matrix(path: Path) -> Rows:

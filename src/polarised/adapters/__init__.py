@@ -12,9 +12,13 @@ if TYPE_CHECKING:
     from polarised.adapters.arrays import from_arrays
     from polarised.adapters.callables import from_callable
     from polarised.adapters.diffusers import from_diffusers
-    from polarised.adapters.disentanglement_lib import from_disentanglement_lib, load_disentanglement_lib
-    from polarised.adapters.disentangling_vae import from_disentangling_vae, load_disentangling_vae
     from polarised.adapters.native import decoder_use, from_vae, pictures
+    from polarised.adapters.published import (
+        from_disentanglement_lib,
+        from_disentangling_vae,
+        load_disentanglement_lib,
+        load_disentangling_vae,
+    )
     from polarised.adapters.pythae import from_pythae
     from polarised.adapters.scvi import from_scvi
     from polarised.adapters.targets import Target, open_target
@@ -25,13 +29,13 @@ _HOMES = {
     "from_arrays": "arrays",
     "from_callable": "callables",
     "from_diffusers": "diffusers",
-    "from_disentanglement_lib": "disentanglement_lib",
-    "from_disentangling_vae": "disentangling_vae",
+    "from_disentanglement_lib": "published",
+    "from_disentangling_vae": "published",
     "from_pythae": "pythae",
     "from_scvi": "scvi",
     "from_vae": "native",
-    "load_disentanglement_lib": "disentanglement_lib",
-    "load_disentangling_vae": "disentangling_vae",
+    "load_disentanglement_lib": "published",
+    "load_disentangling_vae": "published",
     "open_target": "targets",
     "pictures": "native",
 }

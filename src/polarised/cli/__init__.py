@@ -8,20 +8,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from polarised.cli.cite import cite
-from polarised.cli.cure import cure
+from polarised.cli.act import cure, demo, prune, train
 from polarised.cli.datasets import app as datasets
-from polarised.cli.demo import demo
-from polarised.cli.diagnose import diagnose
-from polarised.cli.dimensions import dimensions
-from polarised.cli.evaluate import evaluate
+from polarised.cli.datasets import cite
 from polarised.cli.failures import listening, sentence_of
-from polarised.cli.forecast import forecast
-from polarised.cli.prune import prune
-from polarised.cli.report import explore, report
+from polarised.cli.forecast import dimensions, forecast
+from polarised.cli.look import diagnose, evaluate, explore, report
 from polarised.cli.screen import as_flags
 from polarised.cli.study import app as study
-from polarised.cli.train import train
 from polarised.errors import ConfigError, PolarisedError
 
 __all__ = ["app", "main"]

@@ -1,4 +1,4 @@
-"""`polarised datasets`: what there is, what is ready, how to get the rest, and what it looks like."""
+"""`polarised datasets`: what there is, what is ready, how to get the rest; and `polarised cite`: whom to name."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from polarised.data import Description
     from polarised.data.cache import Progress
 
-__all__ = ["app"]
+__all__ = ["app", "cite"]
 
 app = typer.Typer(
     help="List, prepare and look at datasets.\n\nExample: polarised datasets show dsprites",
@@ -177,3 +177,20 @@ def _print_table(described: "list[Description]", folder: str) -> None:
         origin = f"from {about.pages[0]} " if about.pages else ""
         screen.print(as_it_is(f"  {about.name}: {files} {origin}into {about.folder}"), style="dim", soft_wrap=True)
     screen.print("`polarised datasets prepare NAME` gets what can be downloaded; `show NAME` draws it.")
+
+
+def cite(
+    target: Annotated[str, typer.Argument(help="A run directory, a folder of runs, or the name or file of a study.")],
+    json: Json = False,
+) -> None:
+    """Print the BibTeX entries of the methods, data and metrics that a run or a study used.
+
+    Example: [bold]polarised cite be_more_active > references.bib[/bold]
+    """
+    from polarised.study.workflow import cite as cite_target
+
+    found = cite_target(target)
+    if json:
+        print_json({"keys": list(found.keys), "bibtex": found.bibtex})
+    else:
+        typer.echo(found.bibtex)

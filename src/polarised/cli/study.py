@@ -150,7 +150,8 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     import os
 
     from polarised.study import plan as planned
-    from polarised.study.workflow import counted, duration
+    from polarised.study.runner import duration
+    from polarised.study.workflow import counted
 
     result, workers = planned(name, scale=scale, settings=settings or []), jobs or os.cpu_count() or 1
     if json:
@@ -199,7 +200,8 @@ def status(folder: Folder, json: Json = False) -> None:
     import time
 
     from polarised.study import status as look
-    from polarised.study.workflow import STATES, pace
+    from polarised.study.runner import pace
+    from polarised.study.workflow import STATES
 
     found = look(folder)
     if json:

@@ -1,9 +1,8 @@
 """Images and their known factors; arrays are NumPy and nothing here needs torch."""
 
-from polarised.data.contact_sheet import contact_sheet
+from polarised.data.catalogue import Description, contact_sheet, describe, prepare
 from polarised.data.dataset import Batch, Dataset, FactorSpace, Images
 from polarised.data.own import dataset_from_arrays, from_folder, from_npz
-from polarised.data.preparation import Description, describe, prepare
 from polarised.data.published import cars3d, celeba, fashion_mnist, mnist, shapes3d, smallnorb
 from polarised.data.sprites import color_dsprites, dsprites, noisy_dsprites, scream_dsprites
 from polarised.data.synthetic import (

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.readers import npz_member, refusal, refusing
+from polarised._io.files import refusal, refusing
+from polarised._io.readers import npz_member
 from polarised.data.cache import PictureStream, as_unit_interval, decoded, name_of
 from polarised.data.dataset import Dataset, FactorSpace, check_choice
 from polarised.errors import DataError

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.files import contained
-from polarised._io.hdf5 import hdf5_array
-from polarised._io.readers import idx, mat_array, norb_matrix, refusal, refusing, tar_members, zip_members
+from polarised._io.files import contained, refusal, refusing
+from polarised._io.readers import idx, mat_array, norb_matrix, tar_members, zip_members
+from polarised._io.tables import hdf5_array
 from polarised.data.cache import Decoded, PictureStream, Source, as_unit_interval, decoded, find, missing
 from polarised.data.dataset import Dataset, FactorSpace, check_choice, check_counts
 from polarised.data.own import picture, resized

@@ -17,7 +17,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.readers import npz_member, refusal
+from polarised._io.files import refusal
+from polarised._io.readers import npz_member
 from polarised.data.cache import PictureStream, Source, decoded, name_of, obtain
 from polarised.data.dataset import Dataset, FactorSpace, check_choice
 from polarised.data.own import thumbnail

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from polarised.metrics._inputs import Floats, Integers
+from polarised.metrics.covariance import Floats, Integers
 
 __all__ = ["Boosted", "Trees", "boosted_trees_fit"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from polarised.metrics._inputs import Floats, Integers
+from polarised.metrics.covariance import Floats, Integers
 
 __all__ = ["LinearClassifier", "Multiclass", "cross_validated_classifier", "linear_classifier"]
 
@@ -292,11 +292,11 @@ class Multinomial:
         for start in range(0, len(design), _BLOCK):
             part, chance = design[start : start + _BLOCK], odds[start : start + _BLOCK]
             chance = chance / chance.sum(axis=1, keepdims=True)
-            spread = chance[:, :, None] * part[:, None, :]
-            flat = spread.reshape(len(part), size)
+            weighted = chance[:, :, None] * part[:, None, :]
+            flat = weighted.reshape(len(part), size)
             result -= flat.T @ flat
             # p (1 - p) directly: p - p^2 would be all rounding where a class is certain.
-            spread *= (1 - chance)[:, :, None]
+            weighted *= (1 - chance)[:, :, None]
             own += flat.T @ part
         every = np.arange(classes)
         blocks = result.reshape(classes, -1, classes, design.shape[1])

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from polarised.errors import ConfigError, DataError
 from polarised.metrics._boosting import Trees, boosted_trees_fit
-from polarised.metrics._inputs import Floats, Integers, checked_pair, checked_split
 from polarised.metrics._logistic import Multiclass, cross_validated_classifier, linear_classifier
+from polarised.metrics.covariance import Floats, Integers, checked_pair, checked_split
 from polarised.random import stream
 from polarised.registry import Output, register
 

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polarised.errors import ConfigError, DataError
-from polarised.metrics._inputs import Floats, Integers, checked_codes
-from polarised.metrics.covariance import total_correlation_from_covariance
+from polarised.metrics.covariance import Floats, Integers, checked_codes, total_correlation_from_covariance
 from polarised.random import seed_for, stream
 from polarised.regime.aggregate import Estimator, importance_weights, log_densities_by_variable
 from polarised.registry import register
@@ -221,14 +220,14 @@ def exact(
     >>> round(exact([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]]).total_correlation, 6)
     0.0
     """
-    samples, centres, spreads = _checked(z, mean, variance, None)
+    samples, centres, variances = _checked(z, mean, variance, None)
     chosen = np.arange(len(samples))
     if rows is not None and rows < len(samples):
         if rows < 1:
             raise ConfigError(f"rows must be at least 1, got {rows}")
         chosen = np.sort(stream(seed, "aggregate posterior").choice(len(samples), size=rows, replace=False))
     even = np.full((1, len(samples)), 1 / len(samples))
-    return decompose(samples, centres, spreads, [even], chosen)[0]
+    return decompose(samples, centres, variances, [even], chosen)[0]
 
 
 @register(
@@ -301,27 +300,27 @@ def _checked(
     z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, dataset_size: int | None
 ) -> tuple[Floats, Floats, Floats]:
     samples = checked_codes(z, name="z")
-    centres, spreads = checked_codes(mean, name="mean"), checked_codes(variance, name="variance")
-    if not samples.shape == centres.shape == spreads.shape:
+    centres, variances = checked_codes(mean, name="mean"), checked_codes(variance, name="variance")
+    if not samples.shape == centres.shape == variances.shape:
         raise DataError(
-            f"z, mean and variance must have one shape (n, d), got {samples.shape}, {centres.shape}, {spreads.shape}"
+            f"z, mean and variance must have one shape (n, d), got {samples.shape}, {centres.shape}, {variances.shape}"
         )
-    if (spreads <= 0).any():
+    if (variances <= 0).any():
         raise DataError("variance must be positive, got entries <= 0; pass the variance, not its logarithm")
     if dataset_size is not None and dataset_size < len(samples):
         raise ConfigError(f"dataset_size must be at least the {len(samples)} rows of the batch, got {dataset_size}")
-    return samples, centres, spreads
+    return samples, centres, variances
 
 
 def decompose(
-    samples: Floats, centres: Floats, spreads: Floats, weightings: list[Floats], chosen: Integers | None = None
+    samples: Floats, centres: Floats, variances: Floats, weightings: list[Floats], chosen: Integers | None = None
 ) -> list[RateEstimate]:
     """Return the rate's parts under several weightings at the price of one: the exponentials are shared.
 
     Args:
         samples: Samples (n, d).
         centres: Posterior means (n, d).
-        spreads: Posterior variances (n, d).
+        variances: Posterior variances (n, d).
         weightings: Weights (n, n), or (1, n) for the same in every row.
         chosen: Rows to score; all if not given.
 
@@ -337,7 +336,7 @@ def decompose(
     block = max(1, _BLOCK // samples.size)
     for start in range(0, len(chosen), block):
         part = slice(start, start + block)
-        pairs = log_densities_by_variable(samples[chosen[part]], centres, spreads)
+        pairs = log_densities_by_variable(samples[chosen[part]], centres, variances)
         joint, joint_top = _scaled_exponential(pairs.sum(axis=2))
         single, single_top = _scaled_exponential(pairs)
         for index, weights in enumerate(weightings):
@@ -345,7 +344,7 @@ def decompose(
             logs[index, 0, part] = np.log((rows * joint).sum(axis=1)) + joint_top[:, 0]
             summed = np.matmul(np.broadcast_to(rows, joint.shape)[:, None, :], single)[:, 0]
             logs[index, 1, part] = (np.log(summed) + single_top[:, 0]).sum(axis=1)
-    own = samples[chosen], centres[chosen], spreads[chosen]
+    own = samples[chosen], centres[chosen], variances[chosen]
     return [_parts(*own, joint, product) for joint, product in logs]
 
 
@@ -354,8 +353,8 @@ def _scaled_exponential(logs: Floats) -> tuple[Floats, Floats]:
     return np.exp(logs - top), top
 
 
-def _parts(samples: Floats, centres: Floats, spreads: Floats, joint: Floats, product: Floats) -> RateEstimate:
-    own = -0.5 * ((samples - centres) ** 2 / spreads + np.log(2 * np.pi * spreads)).sum(axis=1)
+def _parts(samples: Floats, centres: Floats, variances: Floats, joint: Floats, product: Floats) -> RateEstimate:
+    own = -0.5 * ((samples - centres) ** 2 / variances + np.log(2 * np.pi * variances)).sum(axis=1)
     prior = -0.5 * (samples**2 + np.log(2 * np.pi)).sum(axis=1)
     return RateEstimate(
         total_correlation=float((joint - product).mean()) if samples.shape[1] > 1 else 0.0,

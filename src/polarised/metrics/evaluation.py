@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from polarised import registry
 from polarised.errors import ConfigError, DataError
-from polarised.metrics._inputs import Floats, Integers
 from polarised.metrics.covariance import (
+    Floats,
+    Integers,
     covariance,
     effective_rank_from_covariance,
     total_correlation_from_covariance,

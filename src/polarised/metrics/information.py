@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polarised.errors import ConfigError
-from polarised.metrics._inputs import Floats, Integers, checked_codes
+from polarised.metrics.covariance import Floats, Integers, checked_codes
 
 __all__ = [
     "Correction",

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from polarised.errors import ConfigError, DataError
-from polarised.metrics._inputs import Floats, Integers, checked_pair
 from polarised.metrics._logistic import linear_classifier
+from polarised.metrics.covariance import Floats, Integers, checked_pair
 from polarised.metrics.information import bin_codes
 from polarised.random import stream
 from polarised.registry import register
@@ -143,8 +143,8 @@ def factor_vae_score(
         table = np.zeros(factors * len(kept), dtype=np.int64)
         for fixed, (batch,) in draw.batches(votes, pairs=1):
             batch = batch - _batch_mean(batch)
-            spread = _batch_mean(np.square(batch, out=batch))[:, kept] / variance[kept]
-            table += np.bincount(fixed * len(kept) + spread.argmin(axis=1), minlength=len(table))
+            ratio = _batch_mean(np.square(batch, out=batch))[:, kept] / variance[kept]
+            table += np.bincount(fixed * len(kept) + ratio.argmin(axis=1), minlength=len(table))
         tables.append(table.reshape(factors, -1))
     rule = tables[0].argmax(axis=0)
     train, test = (float(table[rule, np.arange(len(kept))].sum() / table.sum()) for table in tables)

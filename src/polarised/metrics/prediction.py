@@ -8,9 +8,8 @@ import numpy.typing as npt
 
 from polarised.errors import DataError
 from polarised.metrics._boosting import Trees, boosted_trees_fit
-from polarised.metrics._inputs import Floats, Integers, checked_codes, checked_pair, checked_split
 from polarised.metrics._logistic import linear_classifier
-from polarised.metrics.covariance import correlation
+from polarised.metrics.covariance import Floats, Integers, checked_codes, checked_pair, checked_split, correlation
 from polarised.metrics.information import bin_codes, entropies, information_between
 from polarised.random import stream
 from polarised.registry import Output, register

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from polarised.errors import DataError
-from polarised.metrics._inputs import Floats, checked_codes
 from polarised.metrics.covariance import (
+    Floats,
     RankOf,
+    checked_codes,
     covariance,
     effective_rank_from_covariance,
     total_correlation_bias,
@@ -426,15 +427,15 @@ def index_information(
     >>> index_information([[0.0], [0.0]], [[1.0], [1.0]])
     0.0
     """
-    centres, spreads = checked_codes(mean, name="mean"), checked_codes(variance, name="variance")
-    if centres.shape != spreads.shape or (spreads <= 0).any():
+    centres, variances = checked_codes(mean, name="mean"), checked_codes(variance, name="variance")
+    if centres.shape != variances.shape or (variances <= 0).any():
         raise DataError(
-            f"variance must be positive and of the means' shape {centres.shape}, got {spreads.shape} "
-            f"with smallest {spreads.min():g}; pass the variance, not its logarithm"
+            f"variance must be positive and of the means' shape {centres.shape}, got {variances.shape} "
+            f"with smallest {variances.min():g}; pass the variance, not its logarithm"
         )
     noise = stream(seed, "overlap").normal(size=centres.shape)
-    samples = centres + np.sqrt(spreads) * noise
-    found = exact(samples, centres, spreads, rows=rows, seed=seed)
+    samples = centres + np.sqrt(variances) * noise
+    found = exact(samples, centres, variances, rows=rows, seed=seed)
     if not errors:
         return max(0.0, found.information)
     own = found.log_own - found.log_density

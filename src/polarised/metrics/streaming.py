@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.linalg.blas import dgemm
 
 from polarised.errors import ConfigError, DataError
-from polarised.metrics._inputs import Floats, Integers
+from polarised.metrics.covariance import Floats, Integers
 from polarised.metrics.information import Correction, bin_codes, bin_edges, information_of_counts, joint_counts
 
 __all__ = ["BinnedCounts", "Moments", "Ranges", "chunks_of", "streamed_mutual_information_matrix"]

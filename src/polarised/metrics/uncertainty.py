@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polarised.errors import ConfigError
-from polarised.metrics._inputs import Floats
-from polarised.metrics.covariance import RankOf, correlation_from_covariance, rank_shares
+from polarised.metrics.covariance import Floats, RankOf, correlation_from_covariance, rank_shares
 from polarised.random import stream
 
 __all__ = [
@@ -98,7 +97,7 @@ def bootstrap(
     0.0
     """
     if repeats < 2:
-        raise ConfigError(f"repeats must be at least 2 to have a spread, got {repeats}")
+        raise ConfigError(f"repeats must be at least 2 to have a standard deviation, got {repeats}")
     columns = [np.asarray(array) for array in arrays]
     rows = len(columns[0])
 

@@ -292,7 +292,7 @@ def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed
     references=("Hoyer2004", "Mathieu2019"),
 )
 def sparsity(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Measured:
-    """Measure the Hoyer sparsity of the means, each variable divided by its spread, and as they are [Mathieu2019].
+    """Measure the Hoyer sparsity of the means, with variables scaled to one deviation and as they are [Mathieu2019].
 
     Without the division a collapsed variable counts as sparse.
 
@@ -448,8 +448,8 @@ def factor_information(
         rows.append(("mig", representation, "full", mig(codes, encodings.factors)))
     used = classify(encodings, seed=seed).alive
     for measure in ("r2", "nmi"):
-        spread = disintegration(encodings.mean, encodings.factors, measure=measure, threshold=threshold, used=used)
-        rows.append((f"disintegrated_{measure}", "mean", "full", float(spread["disintegrated"].sum())))
+        found = disintegration(encodings.mean, encodings.factors, measure=measure, threshold=threshold, used=used)
+        rows.append((f"disintegrated_{measure}", "mean", "full", float(found["disintegrated"].sum())))
     return rows
 
 

@@ -143,7 +143,7 @@ def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
     """
     if not run.snapshots.every:
         return ()
-    from polarised.training.snapshots import Snapshots
+    from polarised.training.history import Snapshots
 
     objective = registry.build("objective", run.objective)
     settings = {"alpha": run.evaluation.alpha, "seed": run.seed, **asdict(run.snapshots)}
@@ -462,15 +462,15 @@ def _numbers(timeline: Timeline) -> dict[str, NDArray[Any]]:
     late = len(size) // 2
     others = ~np.eye(len(types), dtype=bool)
     active, passive, alive = (others & kind for kind in (types == "active", types == "passive", types != "passive"))
-    spread = correlations.std(axis=0)
+    deviation = correlations.std(axis=0)
     found = (
         _over(often.mean(axis=0), others),
         _over(often.mean(axis=0), active),
         _over(often[late:].mean(axis=0), active),
         _over(size.mean(axis=0), active),
         _over(size.mean(axis=0), passive),
-        _over(spread, others),
-        _over(spread, active),
+        _over(deviation, others),
+        _over(deviation, active),
         np.where(others, size[-1], -np.inf).max(axis=1),
         np.where(alive, size[-1], -np.inf).max(axis=1),
     )

@@ -1,21 +1,23 @@
-"""What a study will cost, before anything starts: runs, steps, and core-hours from a short calibration here."""
+"""What a study will cost and can decide before anything starts: a short calibration, and the power of its seeds."""
 
 import functools
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from polarised.study import measures
 from polarised.study.claims import chosen_claims
-from polarised.study.claims.power import Power, decidable
+from polarised.study.claims.check import RESERVED_SEEDS
+from polarised.study.claims.claim import Claim
+from polarised.study.claims.decisions import Kind, decidable_effect
 from polarised.study.config import Run
 from polarised.study.further import further_scores
-from polarised.study.grid import Study
+from polarised.study.grid import Point, Study
 from polarised.study.outlook import outlook_of_runs
 from polarised.study.stages import build_parts, dataset_of
 
-__all__ = ["Cost", "Plan", "plan"]
+__all__ = ["Cost", "Plan", "Power", "decidable", "plan"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,42 @@ class Cost:
     def longest_seconds(self) -> float:
         """The time of the longest of these runs."""
         return self.longest * self.seconds_per_step + self.evaluation_seconds
+
+
+@dataclass(frozen=True)
+class Power:
+    """What the planned seeds can decide about one statistic of a claim, in four studies of five.
+
+    `effect` is the distance from the margin in standard deviations between seeds for a mean or a median, and the share
+    of seeds on one side for a sign or a share; `size` the same in the statistic's unit where that is known.
+    """
+
+    claim: str
+    statistic: str
+    kind: Kind
+    seeds: int
+    effect: float | None
+    size: float | None
+
+    @property
+    def words(self) -> str:
+        """The effect in words.
+
+        >>> Power("RTC-F3L", "gap", "mean", 3, None, None).words
+        'nothing: 6 seeds are the fewest'
+        >>> Power("DD-F2iso", "score", "mean", 34, 0.5, 0.05).words
+        '0.5 standard deviations between seeds from the margin, 0.05'
+        """
+        if self.effect is None:
+            return "nothing: 6 seeds are the fewest"
+        if self.kind in ("sign", "share"):
+            return f"{self.effect:.0%} of seeds on one side"
+        size = "" if self.size is None else f", {self.size:.2g}"
+        return f"{self.effect:.2g} standard deviations between seeds from the margin{size}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain JSON types."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -97,6 +135,34 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     costs = tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items())
     powers = decidable(chosen_claims(study.claims), study.points)
     return Plan(costs, study.title, outlook_of_runs(study.runs), powers)
+
+
+def decidable(claims: Iterable[Claim], points: Iterable[Point]) -> tuple[Power, ...]:
+    """Return for each claim which effect the seeds of a planned study can decide.
+
+    Args:
+        claims: The claims of the study.
+        points: Its runs, as they are planned.
+
+    Returns:
+        One entry for each statistic of a claim that some method of the study is about; of several methods and datasets
+        the one with the fewest seeds counts.
+    """
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for point in points:
+        seed = int(point.labels["seed"])
+        if seed < RESERVED_SEEDS:
+            seeds.setdefault((str(point.labels["method"]), str(point.labels["dataset"])), set()).add(seed)
+    found = []
+    for claim in claims:
+        counts = [len(own) for (method, _), own in seeds.items() if claim.concerns(method)]
+        for statistic in claim.statistics if counts else ():
+            fewest = min(counts)
+            effect = decidable_effect(fewest, kind=statistic.kind) if fewest >= claim.least_seeds else None
+            deviation = getattr(statistic, "deviation", None)
+            size = effect * deviation if effect is not None and deviation is not None else None
+            found.append(Power(claim.id, statistic.words, statistic.kind, fewest, effect, size))
+    return tuple(found)
 
 
 def _kind(run: Run) -> str:

@@ -19,7 +19,7 @@ from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.tables import read_table
 from polarised._io.text import parse_json, read_small
-from polarised.adapters.runs import made_here
+from polarised.adapters.targets import made_here
 from polarised.cluster import code_here
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError, PolarisedError
@@ -102,29 +102,37 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
     """Measure the model of a directory, stage by stage; `vae` stands in for a model trained elsewhere."""
     began = time.monotonic()
 
+    # What several stages need is opened once, and not at all where their files are there.
+    @functools.cache
     def model() -> "VAE":
         from polarised.models.vae import load_vae
 
         return load_vae(directory / "model.safetensors") if vae is None else vae
 
+    @functools.cache
+    def dataset() -> Dataset:
+        return dataset_of(run)
+
+    @functools.cache
     def encodings() -> Encodings:
         return Encodings.load(directory / "encodings.npz")
 
+    @functools.cache
     def decoder() -> DecoderUse:
         return DecoderUse.of_table(read_table(directory / "decoder_use.parquet"))
 
     def unseen() -> Encodings | None:
-        return measures.encode_unseen(run, model(), dataset_of(run)) if run.evaluation.unseen else None
+        return measures.encode_unseen(run, model(), dataset()) if run.evaluation.unseen else None
 
-    _stage(directory / "encodings.npz", lambda path: measures.encode(run, model(), dataset_of(run)).save(path))
-    _table(directory / "reconstruction.parquet", lambda: measures.reconstruction(run, model(), dataset_of(run)))
-    _table(directory / "decoder_use.parquet", lambda: measures.decoder_of(run, model(), dataset_of(run)))
+    _stage(directory / "encodings.npz", lambda path: measures.encode(run, model(), dataset()).save(path))
+    _table(directory / "reconstruction.parquet", lambda: measures.reconstruction(run, model(), dataset()))
+    _table(directory / "decoder_use.parquet", lambda: measures.decoder_of(run, model(), dataset()))
     _table(directory / "regime.parquet", lambda: measures.types(run, encodings(), decoder()))
     _stage(directory / "histograms.npz", lambda path: measures.save_histograms(run, encodings(), path))
     _table(directory / "scores.parquet", lambda: measures.scores(run, encodings(), decoder()))
     _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), unseen(), decoder()))
     if run.evaluation.further:
-        _table(directory / "further.parquet", lambda: further_scores(run, model(), dataset_of(run), encodings()))
+        _table(directory / "further.parquet", lambda: further_scores(run, model(), dataset(), encodings()))
     _stage(directory / "done.json", lambda path: _write_done(run, path, time.monotonic() - began))
 
 

@@ -165,11 +165,11 @@ def _of_variables(
     from polarised.theory import mean_statement, mixture_distance, sample_distances
 
     for representation, table in codes.items():
-        spread = table.std(axis=0)
+        deviation = table.std(axis=0)
         yield ("variable_offset", representation), np.abs(table.mean(axis=0))
         yield ("variable_variance", representation), table.var(axis=0)
         yield ("mass_near_zero", representation), (np.abs(table) < 0.1).mean(axis=0)
-        ordered = np.sort((table - table.mean(axis=0)) / np.where(spread > 0, spread, 1.0), axis=0)
+        ordered = np.sort((table - table.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0), axis=0)
         steps = (np.arange(len(table)) + 0.5)[:, None] / len(table)
         yield ("standardised_ks", representation), np.abs(ndtr(ordered) - steps).max(axis=0)
         yield ("strongest_correlation", representation), _strongest(table, np.ones(table.shape[1], dtype=bool))
@@ -179,8 +179,8 @@ def _of_variables(
     yield ("relative_variance", "mean"), statement.variance
     prior_variance = np.broadcast_to(encodings.prior_variance, encodings.mean.shape).astype(np.float64)
     yield ("mean_variance_log_ratio", None), _log_ratio(statement.variance, statement.prior_variance)
-    spreads = (encodings.variance.astype(np.float64).var(axis=0), prior_variance.var(axis=0))
-    yield ("variance_spread_log_ratio", None), _log_ratio(*spreads)
+    changes = (encodings.variance.astype(np.float64).var(axis=0), prior_variance.var(axis=0))
+    yield ("variance_spread_log_ratio", None), _log_ratio(*changes)
     yield ("normal_distance_ks", "sampled"), distances.noise_ks
     yield ("normal_distance_w1", "sampled"), distances.noise_wasserstein
     yield ("prior_distance_ks", "sampled"), distances.prior_ks
@@ -214,12 +214,12 @@ def _of_model(
     level = variance_statement(encodings).level
     yield None, "unpolarised_share", None, "full", float(((level > alpha) & (level < 1 - alpha)).mean()), None
     yield None, "variance_inflation", "mean", "full", _inflation(codes["mean"]), None
-    noise, spread = encodings.variance.astype(np.float64).mean(axis=0), codes["sampled"].var(axis=0)
-    yield None, "code_spread", "sampled", "full", float(np.sqrt(spread.mean())), None
+    noise, variance = encodings.variance.astype(np.float64).mean(axis=0), codes["sampled"].var(axis=0)
+    yield None, "code_spread", "sampled", "full", float(np.sqrt(variance.mean())), None
     used = np.ones(len(noise), dtype=bool) if use is None else use.used
     for name, chosen in (("full", np.ones(len(noise), dtype=bool)), ("used", used)):
         if chosen.any() and (name == "full" or use is not None):
-            yield None, "noise_share", None, name, float(noise[chosen].sum() / spread[chosen].sum()), None
+            yield None, "noise_share", None, name, float(noise[chosen].sum() / variance[chosen].sum()), None
     if use is not None:
         yield None, "count", None, "used", float(use.used.sum()), None
     generator = stream(seed, "mutual information floor")

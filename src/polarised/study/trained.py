@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from polarised.adapters._published import literal, read_config
+from polarised.adapters.published import literal, read_config
 from polarised.errors import DataError, PolarisedError
 from polarised.study.config import Evaluation, Run, labels_of
 from polarised.study.grid import Point, Study
@@ -111,7 +111,7 @@ def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
 
 
 def _point(path: Path, evaluation: Evaluation, known: Mapping[str, Mapping[str, Any]]) -> Point:
-    from polarised._io.archives import Folder
+    from polarised._io.files import Folder
     from polarised.adapters.targets import open_target
 
     target = open_target(path)

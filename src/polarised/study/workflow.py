@@ -5,14 +5,14 @@ Every function returns a typed result; the command line prints these results and
 
 import shlex
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from polarised._io.files import contained
+from polarised.bibliography import cite_specs, entry_of, specs_of_config
 from polarised.errors import ConfigError
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.grid import Study, load_study, study_scales
@@ -21,30 +21,27 @@ from polarised.study.planning import Plan
 from polarised.study.planning import plan as calibrate
 from polarised.study.results import collect
 from polarised.study.runner import (
-    Progress,
     RunState,
     Shard,
     conduct,
+    follow,
     read_executor,
     read_models,
     read_study,
     run_states,
 )
-from polarised.study.stages import execute
+from polarised.study.stages import execute, load_run
 from polarised.study.storage import is_address
 from polarised.study.trained import measure_models
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 __all__ = [
     "STATES",
+    "Citations",
     "StudyOutcome",
     "StudyStatus",
+    "cite",
+    "cite_runs",
     "counted",
-    "duration",
-    "follow",
-    "pace",
     "plan",
     "retry",
     "run",
@@ -124,6 +121,18 @@ class StudyStatus:
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and the reasons of failures as plain JSON types."""
         return {**{str(name): count for name, count in self.counts.items()}, "failures": self.failures}
+
+
+class Citations(NamedTuple):
+    """The works that some runs rest on.
+
+    Args:
+        keys: Their keys, in order of first use.
+        bibtex: Their BibTeX entries, in the same order.
+    """
+
+    keys: tuple[str, ...]
+    bibtex: str
 
 
 def run(
@@ -332,6 +341,55 @@ def train(
     return execute(made, out, progress=progress)
 
 
+def cite(target: str | Path) -> Citations:
+    """Return what a run, a folder of runs or a study rests on.
+
+    Args:
+        target: A run directory, a folder of runs, or the name or file of a study.
+
+    Returns:
+        The keys and BibTeX entries, those that a study names itself first.
+
+    Raises:
+        ConfigError: If there is no run and no study of that name.
+
+    >>> cite("be_more_active").keys[0]
+    'Bonheme2023BeMoreActive'
+    """
+    folder = Path(target)
+    named: dict[str, str] = {}
+    if (folder / "config.yaml").exists():
+        runs = [load_run(folder)]
+    elif folder.is_dir() and (found := sorted(folder.glob("*/config.yaml"))):
+        runs = [load_run(path.parent) for path in found]
+    elif folder.is_dir() or (folder.is_file() and folder.suffix not in (".yaml", ".yml")):
+        raise ConfigError(
+            f"expected a run directory, a folder of runs, or the name or .yaml file of a study, {target} is none: "
+            "a run has a config.yaml"
+        )
+    else:
+        study = load_study(str(target))
+        runs, named = list(study.runs), dict(entry_of(key, f"the study {study.name}") for key in study.references)
+    entries = {**named, **cite_runs(runs)}
+    return Citations(tuple(entries), "\n".join(entries.values()))
+
+
+def cite_runs(runs: Iterable[Run]) -> dict[str, str]:
+    """Return the works that some runs rest on, in order of first use.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        BibTeX entries by their keys.
+
+    >>> run = Run.from_config({"objective": {"name": "FactorVAE"}})
+    >>> "Kim2018" in cite_runs([run]), "Kumar2018" in cite_runs([run])
+    (True, False)
+    """
+    return cite_specs(spec for run in runs for spec in specs_of_config(run.to_config()))
+
+
 def _conduct(
     study: Study,
     root: str,
@@ -386,93 +444,3 @@ def counted(count: int, thing: str) -> str:
     ('1 run', '1,500 runs')
     """
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
-
-
-def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | None:
-    """Go through a study to its end, showing how it stands; return how it ended (None: there was nothing)."""
-    from rich.console import Console
-
-    screen = Console(stderr=True, quiet=quiet, highlight=False, emoji=False)
-    if quiet or not sys.stderr.isatty():
-        return _plainly(progress, screen)
-    from rich.live import Live
-
-    began, last = time.monotonic(), None
-
-    def line() -> str:
-        return _line(last, time.monotonic() - began, screen.width)
-
-    with Live(console=screen, refresh_per_second=4, get_renderable=line):
-        for last in progress:
-            _tell_failure(last, screen)
-    return last
-
-
-def duration(seconds: float) -> str:
-    """Return a length of time in words.
-
-    >>> duration(42), duration(4000), duration(200_000)
-    ('42 s', '1 h 06 min', '2.3 days')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 86_400:
-        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"
-    return f"{seconds / 86_400:.1f} days"
-
-
-def pace(finished: Sequence[float], left: int, now: float) -> str:
-    """Return how fast runs were finished in the last hour, and what that means for those left.
-
-    >>> pace([0.0, 600.0, 1200.0], left=6, now=1800.0)
-    '3 in the last 30 min: about 1 h 00 min left'
-    """
-    recent = [moment for moment in finished if now - moment < 3600]
-    if not recent or not left:
-        return ""
-    span = now - min(recent)
-    return f"{len(recent)} in the last {duration(span)}: about {duration(left * span / len(recent))} left"
-
-
-def _plainly(progress: Iterable[Progress], screen: "Console") -> Progress | None:
-    last = None
-    for last in progress:
-        _tell_failure(last, screen)
-    return last
-
-
-def _tell_failure(progress: Progress, screen: "Console") -> None:
-    from rich.markup import escape
-
-    event = progress.latest
-    if event is not None and event.state in ("failed", "lost"):
-        # A reason is whatever some library said, brackets included.
-        screen.print(f"[red]{event.state}[/] {event.run.name}: {escape(event.reason)}", soft_wrap=True)
-
-
-def _line(progress: Progress | None, elapsed: float, width: int) -> str:
-    """Return how a study stands in a line of `width` characters; where room is short, the least of it is left out."""
-    from rich.text import Text
-
-    if progress is None:
-        return "looking at what is done …"
-    # (how much it matters, what is said), in the order it is read.
-    parts = [(9, f"[bold]{progress.done + progress.earlier}[/] of {progress.total} done")]
-    if progress.running:
-        parts.append((5, f"{len(progress.running)} running"))
-    parts.append((8, f"[red]{progress.failed} failed[/]") if progress.failed else (4, "none failed"))
-    if progress.done:
-        parts.append((2, f"{progress.seconds / progress.done:.0f} s a run"))
-        parts.append((1, f"{3600 * progress.done / elapsed:.0f} runs an hour"))
-    steps = progress.steps_taken()
-    if steps:
-        parts.append((3, f"{steps / elapsed:.0f} steps/s"))
-    left = progress.steps_wanted - steps
-    if steps and left > 0:
-        parts.append((7, f"{duration(left * elapsed / steps)} left"))
-    parts.append((6, f"{duration(elapsed)} so far"))
-    while len(parts) > 1 and Text.from_markup(" · ".join(words for _, words in parts)).cell_len > width:
-        parts.remove(min(parts))
-    return " · ".join(words for _, words in parts)

@@ -1,21 +1,38 @@
-"""What training recorded: the mean of every named term over windows of steps."""
+"""What training writes down: its terms over windows of steps, snapshots of the regime, and checkpoints.
 
+A checkpoint is everything a run is, in one file that appears whole or not at all, to be taken up again exactly.
+"""
+
+import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from safetensors import safe_open
+from safetensors.numpy import save_file
+from torch import Tensor, nn
 
-from polarised.errors import TrainingError
+from polarised._io.files import replacing
+from polarised.data.dataset import Dataset
+from polarised.errors import ConfigError, TrainingError
+from polarised.models.networks import evaluating
+from polarised.models.vae import VAE
+from polarised.objectives.step import Objective
+from polarised.regime.classify import Rule
+from polarised.regime.encodings import Encodings
+from polarised.regime.timeline import Timeline
 
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["History", "Records"]
+__all__ = ["Checkpoint", "History", "Records", "Snapshots", "load_checkpoint", "save_checkpoint"]
+
+CHECKPOINT = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,3 +143,192 @@ class Records:
         table = np.array(means, dtype=np.float64).reshape(-1, len(self.names))
         terms = {name: table[:, i] for i, name in enumerate(self.names)}
         return History(np.array(steps, dtype=np.int64), terms, self.seconds, settled_step)
+
+
+class Snapshots:
+    """A hook of `train`: every `every` steps the types, KL and correlations of the variables on fixed inputs.
+
+    The inputs are one evaluation draw of the dataset. A moment costs a few kilobytes; with ``keep="encodings"`` the
+    means and variances are kept too. `objective` is what is trained with: it says where an unused variable rests.
+    The decoder is not asked at every moment, so that types here are those of the posterior alone; a run's final types,
+    with all evidence, take their place where they are drawn.
+    [Bonheme2023BeMoreActive, section 5]
+
+    >>> from polarised.data import dsprites
+    >>> from polarised.models import build_vae
+    >>> snapshots = Snapshots(dsprites(size=32), every=100, examples=50)
+    >>> snapshots(0, build_vae({"architecture": "mlp", "latents": 3}, shape=(1, 32, 32)))
+    >>> snapshots.timeline.steps
+    [0]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        every: int = 1000,
+        examples: int = 1000,
+        alpha: float = 0.1,
+        rule: Rule = "used",
+        keep: Literal["statistics", "encodings"] = "statistics",
+        objective: Objective | None = None,
+        batch_size: int = 256,
+        seed: int = 0,
+    ) -> None:
+        if every < 1 or examples < 2:
+            raise ConfigError(f"expected every of at least 1 step and 2 examples or more, got {every} and {examples}")
+        self.every, self.batch_size, self.objective = every, batch_size, objective
+        self.timeline = Timeline(alpha=alpha, rule=rule, keep=keep)
+        self._batch = dataset.sample(min(examples, len(dataset)), seed)
+
+    def __call__(self, step: int, vae: VAE) -> None:
+        """Look at the model after `step` updates."""
+        with evaluating(vae):
+            encodings = self._encode(vae)
+        self.timeline.take(step, encodings)
+
+    def state(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return what a checkpoint must carry."""
+        return self.timeline.state()
+
+    def restore(self, state: dict[str, np.ndarray[Any, Any]]) -> None:
+        """Go back to a saved state."""
+        self.timeline.restore(state)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the timeline to an .npz that `polarised.regime.timeline.load_timeline` reads back."""
+        return self.timeline.save(path)
+
+    def _encode(self, vae: VAE) -> Encodings:
+        device = next(vae.parameters()).device
+        parts, divergences, rests = [], [], []
+        with torch.inference_mode():
+            for start in range(0, len(self._batch), self.batch_size):
+                rows = slice(start, start + self.batch_size)
+                x = torch.from_numpy(self._batch.images[rows]).to(device)
+                u = None if self._batch.u is None else torch.from_numpy(self._batch.u[rows]).to(device)
+                posterior = vae.posterior(x, u)
+                prior = vae.prior.given(u)
+                moments = prior.moments(len(x))
+                rest = None if self.objective is None else self.objective.rest_variance(prior, len(x))
+                # Not a number where the objective holds an unused variable nowhere.
+                rests.append((moments[1] * torch.nan if rest is None else rest / moments[1]).mean(0).cpu().numpy())
+                parts.append([t.cpu().numpy() for t in (posterior.mean, posterior.variance, *moments)])
+                if not (vae.prior.gaussian or vae.prior.conditional):
+                    divergences.append(vae.prior.marginal_kl(posterior).cpu().double().numpy())
+        mean, variance, *given = (np.concatenate(part) for part in zip(*parts, strict=True))
+        # A prior that is the same for every input says so by its shape.
+        prior_mean, prior_variance = (rows[0] if (rows == rows[0]).all() else rows for rows in given)
+        return Encodings(
+            mean,
+            variance=variance,
+            prior_mean=prior_mean,
+            prior_variance=prior_variance,
+            kl=np.concatenate(divergences).mean(axis=0) if divergences else None,
+            rest_ratio=None if self.objective is None else np.mean(rests, axis=0),
+        )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was running when it was saved: the step reached, which run it was, and arrays of others by name."""
+
+    step: int
+    identity: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray[Any, Any]]
+
+
+def save_checkpoint(
+    directory: Path, checkpoint: Checkpoint, modules: Mapping[str, nn.Module], optimiser: torch.optim.Optimizer
+) -> Path:
+    """Write weights, optimiser state and `checkpoint` to ``checkpoint.safetensors`` in `directory`.
+
+    Weights that are not finite are refused, and an earlier checkpoint stays as it is.
+    """
+    tensors = {f"modules.{name}": value for name, value in _weights(modules)}
+    for name, value in tensors.items():
+        if value.is_floating_point() and not torch.isfinite(value).all():
+            raise TrainingError(
+                f"expected finite weights at step {checkpoint.step}, {name.removeprefix('modules.')} is not; "
+                "lower the learning rate and start again"
+            )
+    tensors |= {f"optimiser.{name}": value for name, value in _states(modules, optimiser)}
+    arrays = {name: value.detach().cpu().contiguous().numpy() for name, value in tensors.items()}
+    arrays |= {f"arrays.{name}": np.ascontiguousarray(value) for name, value in checkpoint.arrays.items()}
+    header = {"step": checkpoint.step, "identity": checkpoint.identity}
+    path = directory / CHECKPOINT
+    with replacing(path) as temporary:
+        save_file(arrays, temporary, metadata={"polarised": json.dumps(header)})
+    return path
+
+
+def load_checkpoint(
+    directory: Path,
+    identity: Mapping[str, Any],
+    modules: Mapping[str, nn.Module],
+    optimiser: torch.optim.Optimizer,
+) -> Checkpoint | None:
+    """Put a saved run back into `modules` and `optimiser`, bit for bit; None where there is no checkpoint.
+
+    `identity` says which run is asked for; a checkpoint of another one is refused.
+    """
+    path = directory / CHECKPOINT
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as archive:
+            header = json.loads(archive.metadata()["polarised"])
+            tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+    except Exception as error:
+        raise TrainingError(
+            f"expected a checkpoint of polarised, could not read {path}: {error}; delete it to start afresh"
+        ) from error
+    differing = [key for key in identity if header["identity"].get(key) != identity[key]]
+    if differing:
+        raise TrainingError(
+            f"expected a checkpoint of the same run in {path}, it differs in {', '.join(differing)}; "
+            "use another directory, or delete it to start afresh"
+        )
+    with torch.no_grad():
+        for name, value in _weights(modules):
+            value.copy_(tensors[f"modules.{name}"])
+    _restore_states(tensors, modules, optimiser)
+    arrays = {
+        name.removeprefix("arrays."): value.numpy() for name, value in tensors.items() if name.startswith("arrays.")
+    }
+    return Checkpoint(header["step"], header["identity"], arrays)
+
+
+def _weights(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Tensor]]:
+    for prefix, module in modules.items():
+        for name, value in module.state_dict().items():
+            yield f"{prefix}.{name}", value
+
+
+def _parameters(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
+    for prefix, module in modules.items():
+        for name, parameter in module.named_parameters():
+            yield f"{prefix}.{name}", parameter
+
+
+def _states(modules: Mapping[str, nn.Module], optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
+    for name, parameter in _parameters(modules):
+        for key, value in optimiser.state.get(parameter, {}).items():
+            yield f"{name}/{key}", value
+
+
+def _restore_states(
+    tensors: Mapping[str, Tensor], modules: Mapping[str, nn.Module], optimiser: torch.optim.Optimizer
+) -> None:
+    saved: dict[str, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith("optimiser."):
+            owner, _, key = name.removeprefix("optimiser.").rpartition("/")
+            saved.setdefault(owner, {})[key] = value
+    for name, parameter in _parameters(modules):
+        for key, value in saved.get(name, {}).items():
+            if key == "step":
+                optimiser.state[parameter][key] = value
+            else:
+                # The memory layout of the parameter, so that the fused update takes the same path as before.
+                optimiser.state[parameter][key] = torch.empty_like(parameter).copy_(value)

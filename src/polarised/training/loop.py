@@ -25,8 +25,7 @@ from polarised.models.networks import seeded_weights
 from polarised.models.vae import VAE
 from polarised.objectives.step import Objective, Precision, take_step
 from polarised.random import seed_for
-from polarised.training import checkpoint
-from polarised.training.history import History, Records
+from polarised.training.history import Checkpoint, History, Records, load_checkpoint, save_checkpoint
 from polarised.training.pace import Pace, Settling, check_settling
 
 __all__ = ["Hook", "Reporter", "keep_freed_memory", "reporting", "train"]
@@ -157,7 +156,7 @@ def train(
     start = 0
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        found = checkpoint.load(folder, identity, modules, optimiser)
+        found = load_checkpoint(folder, identity, modules, optimiser)
         if found is not None:
             start = found.step
             records.restore(found.arrays, start)
@@ -178,7 +177,7 @@ def train(
         if folder is not None:
             arrays = records.state() | {f"pace.{k}": v for k, v in pace.state().items()}
             arrays |= {f"hooks.{i}.{k}": v for i, h in enumerate(hooks) for k, v in h.state().items()}
-            checkpoint.save(folder, checkpoint.Checkpoint(step, identity, arrays), modules, optimiser)
+            save_checkpoint(folder, Checkpoint(step, identity, arrays), modules, optimiser)
             kept = step
 
     generator = torch.Generator(device)

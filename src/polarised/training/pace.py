@@ -14,7 +14,7 @@ from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError
 from polarised.models.vae import VAE
 from polarised.objectives.schedules import Length, Schedule, in_steps
-from polarised.training.snapshots import Snapshots
+from polarised.training.history import Snapshots
 
 __all__ = ["Pace", "Settling", "check_settling", "has_settled"]
 

@@ -1,8 +1,15 @@
-"""Parsers of others that cannot be bounded from inside, run in a process of their own with limits.
+"""What an untrusted input may cost: a budget of bytes and seconds, and a process with limits for parsers of others.
 
-A damaged parquet or HDF5 file can make its library allocate without end, hang or crash. It does so in a child process
-whose memory and time are limited; what remains here is one sentence. The child is kept, so that thousands of small
-files cost one start.
+| budget | limit |
+|---|---|
+| bytes held in memory | 64 MiB + `MULTIPLE` times the size on disk, at most half of the memory that is free |
+| bytes read as a stream | 1 GiB + 200 times the size on disk |
+| seconds | 60 + 1 for every MiB on disk |
+
+The limits are over everything that one file, archive or folder unpacks to, so many parts count together. A parser of
+others that cannot be bounded from inside (parquet, csv, HDF5) can allocate without end, hang or crash on a damaged
+file: it does so in a child process whose memory and time are limited, and what remains here is one sentence. The child
+is kept, so that thousands of small files cost one start.
 """
 
 import atexit
@@ -19,15 +26,157 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
-from polarised._io.budget import Budget
 from polarised.errors import DataError
 
-__all__ = ["call_apart", "serve"]
+__all__ = ["Budget", "available_memory", "call_apart", "serve", "size_on_disk"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+FLOOR = 64 << 20
+STREAM_FLOOR = 1 << 30
+SECONDS = 60.0
+# Pictures of few colours shrink a hundredfold in a zip; weights hardly at all.
+MULTIPLE = 200
+OF_WEIGHTS = 20
+
+
+class Budget:
+    """What is left for one input; whoever unpacks some of it says so first.
+
+    >>> budget = Budget("codes.npz", held=10, read=10, seconds=60.0)
+    >>> budget.hold(8)
+    >>> budget.hold(8)
+    Traceback (most recent call last):
+    ...
+    polarised.errors.DataError: expected codes.npz to unpack to at most 10 bytes, it asks for 16 bytes; refused
+    """
+
+    def __init__(self, where: str | Path, *, held: int, read: int, seconds: float) -> None:
+        self.where = where
+        self.held, self.read, self.seconds = held, read, seconds
+        self._began = time.monotonic()
+        self._held = self._read = 0
+
+    @classmethod
+    def of(cls, path: str | Path, *, multiple: int = MULTIPLE) -> Self:
+        """Return the budget of a file or folder.
+
+        Args:
+            path: The input on disk.
+            multiple: How many times its size it may unpack to.
+
+        Returns:
+            A fresh budget, whose time begins now.
+        """
+        size = size_on_disk(path)
+        return cls(
+            path,
+            held=min(FLOOR + multiple * size, available_memory() // 2),
+            read=STREAM_FLOOR + MULTIPLE * size,
+            seconds=SECONDS + size / (1 << 20),
+        )
+
+    def hold(self, count: int) -> None:
+        """Take bytes that stay in memory out of the budget.
+
+        Args:
+            count: How many bytes are about to be unpacked.
+
+        Raises:
+            DataError: There are not so many left, or the time is up.
+        """
+        self._held += count
+        if self._held > self.held:
+            raise DataError(
+                f"expected {self.where} to unpack to at most {_amount(self.held)}, it asks for {_amount(self._held)}; "
+                "refused"
+            )
+        self.stream(0)
+
+    def stream(self, count: int) -> None:
+        """Take bytes that are read and forgotten again out of the budget.
+
+        Args:
+            count: How many bytes are about to be read.
+
+        Raises:
+            DataError: There are not so many left, or the time is up.
+        """
+        self._read += count
+        if self._read > self.read:
+            raise DataError(
+                f"expected at most {_amount(self.read)} in {self.where}, it unpacks to more: far more than a file of "
+                "its size holds; refused"
+            )
+        if time.monotonic() - self._began > self.seconds:
+            raise DataError(
+                f"expected to read {self.where} within {self.seconds:.0f} s, it takes longer; is it damaged, or the "
+                "disk very slow?"
+            )
+
+
+def size_on_disk(path: str | Path) -> int:
+    """Return the bytes of a file, or of all files directly in a folder; nothing there counts as none.
+
+    >>> size_on_disk("nowhere")
+    0
+    """
+    try:
+        if not Path(path).is_dir():
+            return Path(path).stat().st_size
+        with os.scandir(path) as entries:
+            return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+    except OSError:
+        return 0
+
+
+def available_memory() -> int:
+    """Return the bytes of memory that can be had without harm: of the machine, and of the container it may be.
+
+    >>> available_memory() > 0
+    True
+    """
+    return max(min(_of_machine(), _of_container()), 256 << 20)
+
+
+def _of_machine() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) // 2
+    except (AttributeError, ValueError, OSError):
+        return 4 << 30
+
+
+def _of_container() -> int:
+    """Return what the control group of this process leaves, without end where there is none."""
+    for limit, usage in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            return int(Path(limit).read_text()) - int(Path(usage).read_text())
+        except (OSError, ValueError):
+            continue
+    return 1 << 62
+
+
+def _amount(count: int) -> str:
+    """Return a number of bytes in words.
+
+    >>> _amount(10), _amount(3 << 20)
+    ('10 bytes', '3 MiB')
+    """
+    return f"{count} bytes" if count < 1 << 20 else f"{count >> 20:,} MiB"
+
 
 _HEADER = struct.Struct("<Q")
 # What tables and arrays are made of when they come back from the child; of `_TYPES` any class.
@@ -41,7 +190,7 @@ _KINDS = {
     ("collections", "OrderedDict"),
 }
 _TYPES = ("polars.datatypes.classes",)
-_CODE = "from polarised._io.apart import serve; serve()"
+_CODE = "from polarised._io.limits import serve; serve()"
 
 
 def call_apart(budget: Budget, kind: str, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:

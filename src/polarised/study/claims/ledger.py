@@ -1,16 +1,22 @@
-"""What studies of this library look at beyond the four papers: our own questions, and a claim of [Khemakhem2020]."""
+"""The ledger by name: all claims of the four papers, those beyond them, and the ones a study names."""
 
-from polarised.study.claims.claim import Claim, Share, Statistic
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from polarised import registry
+from polarised.errors import ConfigError
+from polarised.study.claims import be_more_active, decomposition, polarised_ivae, rtc_vae
+from polarised.study.claims.claim import DIRECTION, PAPERS, Claim, Share, Statistic, ledger_of
 from polarised.study.claims.decisions import above, below
 from polarised.study.claims.expressions import at, method_of, number
-from polarised.study.claims.quantities import DIRECTION
 
-__all__ = ["CLAIMS"]
+__all__ = ["LEDGER", "chosen_claims"]
 
 IVAES = ("iVAE", "iVAE, u = shape")
 MCC = number("mcc", "mean")
 
-CLAIMS = (
+# Questions of our own, and a claim of [Khemakhem2020].
+OWN = (
     Claim(
         id="OWN-retyped",
         paper="own",
@@ -102,3 +108,52 @@ CLAIMS = (
         for beta in ("0.1", "0.5", "1", "3")
     ),
 )
+
+LEDGER: Mapping[str, Claim] = ledger_of(
+    (*be_more_active.CLAIMS, *polarised_ivae.CLAIMS, *rtc_vae.CLAIMS, *decomposition.CLAIMS, *OWN)
+)
+
+for _claim in LEDGER.values():
+    registry.register(
+        "claim",
+        name=_claim.id,
+        title=_claim.quotation[0],
+        summary=_claim.statistic or _claim.untestable,
+        needs=_claim.metrics,
+        references=tuple(filter(None, [PAPERS[_claim.paper][1]])),
+    )(_claim)
+
+
+def chosen_claims(names: Iterable[Any]) -> tuple[Claim, ...]:
+    """Return the claims that a study names: by id, by paper, or `module:name` of a claim of your own.
+
+    Args:
+        names: Ids such as "RTC-F3L", keys of `PAPERS` for all claims of a paper, or "module:name".
+
+    Returns:
+        The claims, each once, in the order they are named.
+
+    Raises:
+        ConfigError: If a name is none of these.
+
+    Example:
+        >>> [claim.id for claim in chosen_claims(["RTC-F3L", "RTC-F3R"])]
+        ['RTC-F3L', 'RTC-F3R']
+        >>> len(chosen_claims(["rtc_vae"]))
+        56
+    """
+    found: dict[str, Claim] = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"expected the id of a claim, one of the papers {', '.join(PAPERS)}, or module:name of a claim, "
+                f"got {name!r}"
+            )
+        if name in PAPERS:
+            found |= {claim.id: claim for claim in LEDGER.values() if claim.paper == name}
+            continue
+        claim = registry.entry("claim", name)
+        if not isinstance(claim, Claim):
+            raise ConfigError(f"expected {name} to be a Claim, got {type(claim).__name__}")
+        found[claim.id] = claim
+    return tuple(found.values())

@@ -8,7 +8,7 @@ import numpy as np
 import polars
 import pytest
 
-from polarised._io.apart import _Answer
+from polarised._io.limits import _Answer
 
 
 class Hostile:

@@ -7,7 +7,7 @@ from polarised.models import build_vae
 from polarised.objectives import BetaVAE
 from polarised.regime.timeline import load_timeline
 from polarised.training import train
-from polarised.training.snapshots import Snapshots
+from polarised.training.history import Snapshots
 
 MODEL = {"architecture": {"name": "mlp", "widths": [32]}, "latents": 4}
 
