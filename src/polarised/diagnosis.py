@@ -106,7 +106,7 @@ class Diagnosis:
         return f"Diagnosis({self.name}: {self.headline})"
 
     def _repr_html_(self) -> str:
-        from polarised.regime.notebook import diagnosis_html
+        from polarised.regime.advice import diagnosis_html
 
         return diagnosis_html(self.headline, self.reading, self.regime, self.advice, self.groups)
 

@@ -183,15 +183,14 @@ def _of_run(path: Path, rule: Rule) -> Found:
     found.forecast = run.forecast()
     found.provenance = {"config": dict(run.config), **run.made, "citation": run.citation()}
     if run.model.exists() and _torch_is_here():
-        from polarised.adapters import native
-        from polarised.models import load_vae
+        from polarised.models import encoding, load_vae
 
         vae, dataset = load_vae(run.model), run.dataset()
-        found.pictures = native.pictures(vae, dataset, seed=run.seed)
+        found.pictures = encoding.pictures(vae, dataset, seed=run.seed)
         if found.encodings.rest_ratio is None:
-            found.rest_ratio = native.rest_ratio_of(run.objective(), vae)
+            found.rest_ratio = encoding.rest_ratio_of(run.objective(), vae)
         if found.decoder is None:
-            found.decoder = native.decoder_use(vae, dataset, seed=run.seed)
+            found.decoder = encoding.decoder_use(vae, dataset, seed=run.seed)
     return found
 
 
@@ -231,16 +230,16 @@ def _of_object(target: Any, data: Any, request: Request, name: str | None) -> Fo
 
 
 def _of_vae(vae: Any, data: Any, request: Request, name: str | None) -> Found:
-    from polarised.adapters import native
+    from polarised.models import encoding
 
     images = dataset_at(data) if isinstance(data, str | Path) else data
     with untouched(vae, seed=request.seed):
-        encodings = native.from_vae(
+        encodings = encoding.from_vae(
             vae, images, examples=request.examples or 10_000, objective=request.objective, seed=request.seed
         )
         found = _of_encodings(encodings, 1, name or "model")
-        found.pictures = native.pictures(vae, images, seed=request.seed)
-        found.decoder = request.decoder or native.decoder_use(vae, images, seed=request.seed)
+        found.pictures = encoding.pictures(vae, images, seed=request.seed)
+        found.decoder = request.decoder or encoding.decoder_use(vae, images, seed=request.seed)
     found.provenance = {"data": getattr(images, "name", "images")}
     return found
 

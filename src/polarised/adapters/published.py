@@ -74,7 +74,7 @@ def from_disentangling_vae(
     >>> from_disentangling_vae("results/betaH_dsprites", dsprites())  # doctest: +SKIP
     Encodings(10,000 inputs × 10 variables, N(0, I), factors shape, scale, orientation, posX, posY)
     """
-    from polarised.adapters.native import from_vae
+    from polarised.models.encoding import from_vae
 
     return from_vae(load_disentangling_vae(path), data, examples=examples, seed=seed)
 
@@ -120,7 +120,7 @@ def from_disentanglement_lib(
     >>> from_disentanglement_lib("250.zip", dsprites())  # doctest: +SKIP
     Encodings(10,000 inputs × 10 variables, N(0, I), factors shape, scale, orientation, posX, posY)
     """
-    from polarised.adapters.native import from_vae
+    from polarised.models.encoding import from_vae
 
     return from_vae(load_disentanglement_lib(path), data, examples=examples, seed=seed)
 

@@ -218,7 +218,7 @@ def _encoded(opened: "Target", data: str | None, scale_kind: Any, examples: int,
         from polarised.adapters.arrays import from_arrays
 
         return from_arrays(opened.path / "encodings.npz", examples=examples)
-    from polarised.adapters.native import from_vae
+    from polarised.models.encoding import from_vae
 
     return from_vae(opened.vae(), _images(opened, data), examples=examples, seed=seed)
 
@@ -231,7 +231,7 @@ def _images(opened: "Target", data: str | None) -> Any:
 
 def _drawing(opened: "Target", data: str | None, seed: int) -> "Callable[[Any], Any]":
     """Return how to encode images of any combination of factors, for scores that hold a factor fixed."""
-    from polarised.adapters.native import represent_by_drawing
+    from polarised.models.encoding import represent_by_drawing
 
     vae, images = opened.vae(), _images(opened, data)
     return lambda kind: represent_by_drawing(vae, images, kind, seed=seed)

@@ -14,10 +14,9 @@ from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.text import parse_json
 from polarised.errors import ConfigError, DataError, MissingFileError
+from polarised.models.distributions import DiagonalGaussian, Prior
 from polarised.models.likelihoods import Likelihood
 from polarised.models.networks import Decoder, Encoder, seeded_weights
-from polarised.models.posteriors import DiagonalGaussian
-from polarised.models.priors import Prior
 
 __all__ = ["VAE", "build_vae", "load_vae", "save_vae"]
 
