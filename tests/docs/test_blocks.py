@@ -26,14 +26,6 @@ def test_python_blocks_run(path, tmp_path, monkeypatch, oracles):
     assert list(tmp_path.glob("*.html"))
 
 
-def test_what_readme_says_is_printed_is_printed(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (block,) = blocks("README.md")
-    exec(compile(block, "README.md", "exec"), {})
-    headline = re.search(r"print\(diagnosis.headline\)\s+# (.*)", block)[1]
-    assert capsys.readouterr().out.splitlines()[0] == headline
-
-
 def test_the_links_of_every_page_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
