@@ -131,7 +131,7 @@ def script(
     Example: [bold]polarised study script be_more_active --slurm --shards 16 --out /shared/study > study.sh[/bold]
     """
     from polarised.study.grid import load_study
-    from polarised.study.queue import slurm_script
+    from polarised.study.workflow import slurm_script
 
     study = load_study(name, scale=scale, settings=settings or [])
     arguments = [name, *(settings or []), *(("--scale", study.scale) if study.scale else ()), "--out", out]

@@ -9,10 +9,11 @@ from polarised._io.readers import read_npz
 from polarised._io.tables import read_table
 from polarised._io.text import parse_json, read_small
 from polarised.errors import ConfigError, DataError, PolarisedError
+from polarised.study.leases import BusyError, held
 from polarised.study.measures import SCORE_COLUMNS
 from polarised.study.runner import FILE, read_study
 from polarised.study.stages import MEASURED, TIME, digest_of, execute, load_run, read_done
-from polarised.study.storage import BusyError, held, is_address
+from polarised.study.storage import is_address
 
 __all__ = ["Finding", "examine_folder"]
 
