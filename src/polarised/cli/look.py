@@ -27,6 +27,7 @@ from polarised.cli.screen import (
     show_diagnosis,
     table,
 )
+from polarised.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -303,7 +304,8 @@ def explore(
     target: Annotated[Path, typer.Argument(help="A run directory or a published model.", show_default=False)],
     data: Annotated[str | None, typer.Option(help="Inputs to show: a dataset's name or an .npz.")] = None,
     port: Annotated[int, typer.Option(help="Port on this machine; 0: any free one.", min=0, max=65535)] = 0,
-    browse: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    browse: Annotated[bool, typer.Option(help="Open the page in the browser (with --json not).")] = True,
+    json: Json = False,
 ) -> None:
     """Open a local page whose sliders decode on the fly; only this machine can reach it; Ctrl-C ends it.
 
@@ -315,9 +317,12 @@ def explore(
 
     with ExploreServer(open_exploration(target, data=data), port=port) as server:
         try:
-            typer.echo(f"Exploring {target} at {server.address} (Ctrl-C ends)")
-            if browse:
+            if json:
+                print_json({"target": str(target), "address": server.address})
+            else:
+                typer.echo(f"Exploring {printable(str(target))} at {server.address} (Ctrl-C ends)")
+            if browse and not json:
                 webbrowser.open(server.address)
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
-            typer.echo("Ended.")
+            typer.echo("Ended.", err=json)

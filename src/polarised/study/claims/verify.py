@@ -8,7 +8,7 @@ from typing import Any
 import polars
 
 from polarised._io.tables import read_table
-from polarised.errors import ConfigError, DataError
+from polarised.errors import ConfigError, DataError, MissingFileError
 from polarised.study.claims.check import Verdict, Verification, check_claims
 from polarised.study.claims.claim import PAPERS, Claim
 from polarised.study.claims.ledger import LEDGER, chosen_claims
@@ -54,7 +54,7 @@ def verify(results: str | Path, *, study: str | None = None) -> Verification:
     path = Path(results)
     whole = is_address(results) or path.is_dir()
     if not whole and not path.exists():
-        raise DataError(f"expected a study's folder or table of results, {results} does not exist")
+        raise MissingFileError(f"expected a study's folder or table of results, {results} does not exist")
     if study is None and not whole and not (path.parent / FILE).exists():
         raise DataError(
             f"expected to know whose claims to check on {path}, there is no {FILE} beside it; "
