@@ -53,7 +53,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "dataset": ("data.sprites", "data.published", "data.synthetic", "data.own"),
     "architecture": ("models.architectures",),
     "likelihood": ("models.likelihoods",),
-    "prior": ("models.priors.densities", "models.priors.mixtures", "models.priors.conditional"),
+    "prior": ("models.priors",),
     "objective": ("objectives.papers", "objectives.cures"),
     "schedule": ("objectives.schedules",),
     "metric": (
@@ -72,7 +72,6 @@ KINDS: dict[str, tuple[str, ...]] = {
         "report.figures.variables",
         "report.figures.over_strength",
         "report.figures.over_training",
-        "report.figures.pictures",
         "report.figures.factors",
         "report.figures.decomposition",
     ),

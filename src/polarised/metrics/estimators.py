@@ -15,7 +15,7 @@ import numpy.typing as npt
 from polarised.errors import ConfigError, DataError
 from polarised.metrics.covariance import Floats, Integers, checked_codes, total_correlation_from_covariance
 from polarised.random import seed_for, stream
-from polarised.regime.aggregate import Estimator, importance_weights, log_densities_by_variable
+from polarised.regime.encodings import Estimator, importance_weights, log_densities_by_variable
 from polarised.registry import register
 
 if TYPE_CHECKING:

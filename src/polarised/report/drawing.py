@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from polarised._io.files import replacing
 from polarised.data.own import open_picture
 from polarised.errors import DataError
-from polarised.metrics import correlation
 from polarised.report.theme import SERIES, TYPES, Look
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ __all__ = [
     "panels",
     "save",
     "series",
-    "shown_correlations",
     "trail",
 ]
 
@@ -278,26 +276,6 @@ def diverging() -> Any:
 
     colours = ["#7f3b08", "#b35806", "#f1a340", "#fee0b6", "#ffffff", "#d8daeb", "#998ec3", "#542788", "#2d004b"]
     return LinearSegmentedColormap.from_list("orange_white_violet", colours)
-
-
-def shown_correlations(codes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the correlations (d, d) as a matrix shows them: unknown (NaN) where a variable never changes.
-
-    Args:
-        codes: Codes (n, d).
-
-    Returns:
-        The correlations.
-
-    >>> shown_correlations(np.array([[0.0, 5.0], [1.0, 5.0]]))
-    array([[ 1., nan],
-           [nan, nan]])
-    """
-    constant = np.ptp(codes, axis=0) == 0
-    matrix = correlation(codes)
-    matrix[constant] = np.nan
-    matrix[:, constant] = np.nan
-    return matrix
 
 
 def save(

@@ -25,7 +25,7 @@ from polarised.metrics import (
 from polarised.metrics.evaluation import prior_scale
 from polarised.random import seed_for
 from polarised.regime import Encodings, classify
-from polarised.regime.aggregate import log_densities
+from polarised.regime.encodings import log_densities
 from polarised.registry import Output, register
 from polarised.study.config import Run
 from polarised.study.measures import SCORES
@@ -653,7 +653,7 @@ def prior_relation(
 
 
 def _decoder_costs(vae: "VAE", dataset: Dataset, examples: int, seed: int) -> dict[str, NDArray[np.float64]]:
-    from polarised.adapters.native import decoder_use
+    from polarised.models.encoding import decoder_use
 
     if not examples:
         return {}
