@@ -20,7 +20,7 @@ from polarised.metrics import (
 )
 from polarised.random import seed_for, stream
 from polarised.regime import Encodings, classify
-from polarised.regime.aggregate import log_densities
+from polarised.regime.encodings import log_densities
 from polarised.registry import Output, register
 from polarised.study.further import MeanCodes, Measured
 from polarised.study.statements import SCHEMA, Row
