@@ -44,7 +44,7 @@ def measure_models(study: Study, folder: str | Path, root: str | Path, *, jobs: 
 
     folder = Path(folder)
     if not folder.is_dir():
-        raise DataError(f"expected a folder of trained models, {folder} is none")
+        raise MissingFileError(f"expected a folder of trained models, {folder} is none")
     if not study.points:
         raise DataError(f"expected a study with runs to take the evaluation from, {study.name} has none")
     evaluation = study.points[0].run.evaluation
