@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from polarised.adapters.published import literal, read_config
-from polarised.errors import DataError, PolarisedError
+from polarised.errors import DataError, MissingFileError, PolarisedError
 from polarised.study.config import Evaluation, Run, labels_of
 from polarised.study.grid import Point, Study
 from polarised.study.leases import locked
