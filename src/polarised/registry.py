@@ -53,7 +53,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "dataset": ("data.sprites", "data.published", "data.synthetic", "data.own"),
     "architecture": ("models.architectures",),
     "likelihood": ("models.likelihoods",),
-    "prior": ("models.priors.densities", "models.priors.mixtures", "models.priors.conditional"),
+    "prior": ("models.priors",),
     "objective": ("objectives.papers", "objectives.cures"),
     "schedule": ("objectives.schedules",),
     "metric": (
@@ -65,7 +65,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     ),
     "estimator": ("metrics.estimators",),
     "adapter": ("adapters.diffusers", "adapters.pythae", "adapters.models"),
-    "measure": ("study.measures", "study.further", "study.statements"),
+    "measure": ("study.measures", "study.further", "study.statements", "study.relations"),
     "executor": ("study.executors",),
     "claim": ("study.claims",),
     "figure": (

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from polarised.models.distributions import DiagonalGaussian
 from polarised.models.likelihoods import Gaussian
-from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import Anisotropic, GaussianMixture, Sparse, StandardNormal, StudentT
 from polarised.objectives import DIPVAE, ELBO, RTCVAE, AnnealedVAE, BetaTCVAE, BetaVAE, Decomposition, Step
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from polarised._io import plain
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     import polars
@@ -61,14 +61,14 @@ def console(*, quiet: bool = False) -> "Console":
 
 
 def as_it_is(text: object) -> str:
-    """Return a text not written for the screen so that it is shown as it is: a bracket in it is no markup.
+    """Return a text not written for the screen so that it is shown as it is: no markup, and nothing moves the cursor.
 
     >>> as_it_is("|E[r] + E[s] - 1|")
     '|E\\\\[r] + E\\\\[s] - 1|'
     """
     from rich.markup import escape
 
-    return escape(str(text))
+    return escape(printable(str(text)))
 
 
 def known(value: float, form: str) -> str:

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError
+from polarised.models.distributions import LOG_TWO_PI, Prior
 from polarised.models.likelihoods import Gaussian
-from polarised.models.posteriors import LOG_TWO_PI
-from polarised.models.priors import Prior
 from polarised.objectives.schedules import level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import distortion, rate

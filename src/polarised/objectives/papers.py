@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError
-from polarised.models.priors import Prior
-from polarised.models.priors.prior import nearest_gaussian_variance
+from polarised.models.distributions import Prior, nearest_gaussian_variance
 from polarised.objectives.schedules import Length, Ramp, in_steps, level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
@@ -31,7 +30,7 @@ from polarised.objectives.terms import (
     rate_parts,
     weighted,
 )
-from polarised.regime.aggregate import Estimator
+from polarised.regime.encodings import Estimator
 from polarised.registry import register
 
 __all__ = [

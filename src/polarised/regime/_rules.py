@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised.regime._moments import TWO
 from polarised.regime.decoder import DecoderUse
 from polarised.regime.evidence import Evidence, Statistics
-from polarised.regime.states import TWO
 
 if TYPE_CHECKING:
     from polarised.regime.classify import Rule

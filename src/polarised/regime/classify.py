@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from polarised.errors import ConfigError, DataError
 from polarised.random import stream
 from polarised.regime._rules import Slacks, Use, follows_prior
+from polarised.regime.advice import reasons, regime_html
 from polarised.regime.decoder import DecoderUse
 from polarised.regime.encodings import Encodings, checked_encodings, checked_rest
 from polarised.regime.evidence import Evidence, Statistics
-from polarised.regime.reasons import reasons
 
 if TYPE_CHECKING:
     import polars
@@ -240,8 +240,6 @@ class Regime:
         return f"Regime({self})"
 
     def _repr_html_(self) -> str:
-        from polarised.regime.notebook import regime_html
-
         return f"<div><p><b>{self}</b></p>{regime_html(self)}</div>"
 
     @property

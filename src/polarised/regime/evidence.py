@@ -12,15 +12,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised.errors import DataError
-from polarised.regime._moments import BLOCKS, BlockedMoments, blocked_moments, dealt
+from polarised.regime._moments import (
+    BLOCKS,
+    BlockedMoments,
+    TwoStates,
+    blocked_moments,
+    count_ratios,
+    dealt,
+    share_below,
+    two_states,
+)
 from polarised.regime.encodings import Axis, checked_kl, checked_repeats, gaussians, prior_of
-from polarised.regime.states import TwoStates, count_ratios, share_below, two_states
 
 if TYPE_CHECKING:
     from polarised.regime.classify import Regime, Rule
     from polarised.regime.decoder import DecoderUse
 
-__all__ = ["Evidence", "Statistics"]
+__all__ = ["Evidence", "Statistics", "TwoStates", "count_ratios", "share_below", "two_states"]
 
 Array = NDArray[np.float64]
 

@@ -267,7 +267,7 @@ class Material:
         Returns:
             Originals, reconstructions and walks.
         """
-        from polarised.adapters.native import pictures
+        from polarised.models.encoding import pictures
 
         return pictures(self._vae(point), dataset_of(point.run), seed=point.run.seed)
 

@@ -5,13 +5,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from polarised.adapters._published import literal, read_config
+from polarised.adapters.published import literal, read_config
 from polarised.errors import DataError, PolarisedError
 from polarised.study.config import Evaluation, Run, labels_of
 from polarised.study.grid import Point, Study
+from polarised.study.leases import locked
 from polarised.study.runner import FILE, enrol, read_study
 from polarised.study.stages import load_run, measure, write_config
-from polarised.study.storage import locked, recording_failure
+from polarised.study.storage import recording_failure
 
 __all__ = ["measure_models", "published_point"]
 

@@ -304,7 +304,7 @@ def test_a_table_needs_to_know_whose_claims(tmp_path: Path) -> None:
 
 
 def test_the_ledger_in_the_documentation_is_current() -> None:
-    """Written by python docs/reference/build.py."""
+    """Written by `write_ledger`."""
     written = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
     assert written == ledger_page(published_under(ROOT / "docs" / "results"))
     for name in LEDGER:

@@ -1,9 +1,9 @@
-"""Our own VAE → Encodings, by the same door as everybody's; and what its decoder makes of the variables."""
+"""A VAE of ours → Encodings, and what its decoder makes of the variables: torch goes in, NumPy comes out."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -12,15 +12,12 @@ from torch import Tensor
 
 from polarised.data import Batch, Dataset
 from polarised.errors import DataError
-from polarised.models import VAE
+from polarised.models.distributions import DiagonalGaussian, Prior
 from polarised.models.networks import evaluating
-from polarised.models.posteriors import DiagonalGaussian
+from polarised.models.vae import VAE
 from polarised.random import seed_for, stream
 from polarised.regime import Encodings
 from polarised.regime.decoder import FEW, USUAL, CodedBatch, DecoderUse, Pictures, measure_decoder_use
-
-if TYPE_CHECKING:
-    from polarised.objectives.step import Objective
 
 __all__ = ["Live", "decoder_use", "from_vae", "pictures", "represent_by_drawing", "rest_ratio_of"]
 
@@ -29,6 +26,21 @@ Floats = NDArray[Any]
 
 # Images in one pass through a network.
 _AT_ONCE = 512
+
+
+class Resting(Protocol):
+    """What an objective says of variables that are not used."""
+
+    def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
+        """Return where the variance of an unused variable rests.
+
+        Args:
+            prior: p(z|u) of the inputs.
+            count: How many inputs it is of.
+
+        Returns:
+            The variances, (count, d), or None where nothing holds the variable.
+        """
 
 
 def from_vae(
@@ -40,7 +52,7 @@ def from_vae(
     batch_size: int = 256,
     device: str | None = None,
     seed: int = 0,
-    objective: "Objective | None" = None,
+    objective: Resting | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Encodings:
     """Encode a sample of a dataset, or all images of an array, with the prior each input is held to.
@@ -102,10 +114,15 @@ def from_vae(
     )
 
 
-def rest_ratio_of(objective: "Objective", vae: VAE) -> Floats | None:
-    """Return where an unused variable of a VAE rests under an objective, as variance over prior variance (d,).
+def rest_ratio_of(objective: Resting, vae: VAE) -> Floats | None:
+    """Return where an unused variable of a VAE rests under an objective, as variance over prior variance.
 
-    NaN where it rests nowhere, None where that depends on u: encode with the objective then.
+    Args:
+        objective: What the model was trained with.
+        vae: The model.
+
+    Returns:
+        The ratios (d,), NaN where it rests nowhere; None where that depends on u: encode with the objective then.
 
     >>> from polarised.models import build_vae
     >>> from polarised.objectives import RTCVAE
@@ -254,6 +271,18 @@ def represent_by_drawing(
     """Return a function from factors (n, F) to the codes of newly drawn images with them, and the factors' sizes.
 
     It is what scores that hold a factor fixed ask for; of encodings made before, `represent_by_lookup` gives it.
+
+    Args:
+        vae: The model.
+        dataset: Where images of any factors are drawn from.
+        kind: Whether the code is the mean or a sample.
+        seed: Of the images and the samples.
+
+    Returns:
+        The function, and how many values each factor has.
+
+    Raises:
+        DataError: If the factors of the dataset are not known.
     """
     space, draws = dataset.factor_space, stream(seed, "images of factors")
     if space is None:
@@ -348,6 +377,9 @@ def _constant(prior: Floats) -> Floats:
 class Live:
     """A VAE that answers with arrays, one question at a time whatever the number of threads that ask.
 
+    Args:
+        vae: The model; it is put into evaluation mode.
+
     >>> from polarised.models import build_vae
     >>> live = Live(build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 16, 16)))
     >>> live.decode([0.0, 1.0, 2.0]).shape
@@ -365,7 +397,17 @@ class Live:
         return self.vae.latents
 
     def decode(self, code: ArrayLike) -> NDArray[np.float32]:
-        """Return the image E[x|z] in [0, 1]."""
+        """Return the image E[x|z] in [0, 1].
+
+        Args:
+            code: The numbers of one code, (d,).
+
+        Returns:
+            The image.
+
+        Raises:
+            DataError: If that is no code of this model.
+        """
         z = np.asarray(code, dtype=np.float32)
         if z.shape != (self.latents,) or not np.isfinite(z).all():
             raise DataError(f"expected {self.latents} finite numbers, got shape {z.shape}")
@@ -377,7 +419,15 @@ class Live:
     def encode(
         self, image: NDArray[np.float32], u: NDArray[np.float32] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return mean and variance of q(z|x, u)."""
+        """Return mean and variance of q(z|x, u).
+
+        Args:
+            image: One image.
+            u: Its auxiliary variables, if the model takes them.
+
+        Returns:
+            Mean and variance, each (d,).
+        """
         with self._turn, torch.inference_mode():
             x = torch.from_numpy(np.ascontiguousarray(image))[None].to(self.home)
             auxiliary = None if u is None else torch.from_numpy(np.ascontiguousarray(u))[None].to(self.home)

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from polarised.adapters._state import prune_state
 from polarised.errors import DataError
+from polarised.pruning import prune_state
 
 
 class Foreign(nn.Module):

@@ -1,4 +1,4 @@
-"""`polarised prune`: a smaller model without the passive variables, and the proof."""
+"""Act on a model: `polarised train`, `cure`, `prune`; and `polarised demo`, the whole walk once."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,12 +6,115 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.screen import Alpha, Json, Quiet, Seed, TypeRule, as_it_is, console, print_json, table
+from polarised.cli.screen import (
+    Alpha,
+    Json,
+    Quiet,
+    Seed,
+    TypeRule,
+    as_it_is,
+    console,
+    print_json,
+    show_diagnosis,
+    table,
+)
 
 if TYPE_CHECKING:
     from polarised.pruning import PrunedModel
 
-__all__ = ["prune"]
+__all__ = ["cure", "demo", "prune", "train"]
+
+
+def train(
+    config: Annotated[Path, typer.Argument(help="YAML file of settings.")],
+    settings: Annotated[list[str] | None, typer.Argument(help="Overrides such as training.steps=1000.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that holds run directories.")] = Path("runs"),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train and measure one model; the same command after a kill continues where it stopped.
+
+    Example: [bold]polarised train beta.yaml objective.beta=8 seed=1[/bold]
+    """
+    from polarised.diagnosis import diagnose
+    from polarised.study import train as train_run
+    from polarised.training import keep_freed_memory
+
+    keep_freed_memory()
+    screen = console(quiet=quiet or json)
+    directory = train_run(
+        config,
+        settings=settings or [],
+        out=out,
+        progress=not quiet,
+        tell=None if quiet or json else lambda line: screen.print(f"[dim]{as_it_is(line)}[/dim]", soft_wrap=True),
+    )
+    diagnosis = diagnose(directory)
+    if json:
+        print_json({**diagnosis.to_dict(), "directory": str(directory)})
+    else:
+        show_diagnosis(diagnosis, screen)
+        screen.print(f"\nThe run: [bold]{as_it_is(directory)}[/bold]")
+
+
+def cure(
+    target: Annotated[Path, typer.Argument(help="The directory of a trained run.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for trials, model and page; default: <run>-cured beside the run.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of each trial; default: the run's.", min=20)] = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Say why a model collapsed, try the cures in order, and prove the best one on data it has not seen.
+
+    The run is only read. The same command after a kill goes on where it stopped.
+
+    Example: [bold]polarised cure runs/beta-vae-1a2b3c --steps 5000[/bold]
+    """
+    from polarised._patient import CAUSES
+    from polarised.curing import cure_run
+    from polarised.report import write_report
+
+    screen = console(quiet=quiet or json)
+    folder = out or target.resolve().parent / f"{target.resolve().name}-cured"
+    found = cure_run(target, steps=steps, directory=folder, seed=seed, progress=not (quiet or json))
+    screen.print(f"\n[bold]{as_it_is(CAUSES[found.cause].capitalize())}.[/bold]\n")
+    rows = [
+        (
+            as_it_is(name),
+            f"{outcome.active}/{outcome.mixed}/{outcome.passive}",
+            f"{outcome.explained:.2f}",
+            "–" if outcome.score is None else f"{outcome.score:.2f}",
+            f"{outcome.rate:.1f}",
+            f"{outcome.bound:.1f}",
+        )
+        for name, outcome in (
+            ("before", found.before),
+            *((trial.name, trial.outcome) for trial in found.trials),
+            (f"after: {found.winner}", found.after),
+        )
+        if outcome is not None
+    ]
+    columns = ("", "active/mixed/passive", "explained", "factors", "rate", "negative bound")
+    note = "explained: share of the variance reconstructed through a sample; before and after on test data, trials on "
+    screen.print(table("Before, trials, after", columns, rows, note=note + "validation data"))
+    for trial in found.trials:
+        if trial.failure:
+            screen.print(f"{as_it_is(trial.name)}: {as_it_is(trial.failure)}")
+    page = None
+    if found.diagnoses:
+        page = write_report(list(found.diagnoses), folder / "page.html", title="Before and after")
+        screen.print(f"To do in your own code: [bold]{as_it_is(found.change)}[/bold]")
+        screen.print(
+            f"The model: [bold]{as_it_is(folder / 'model.safetensors')}[/bold], before and after: {as_it_is(page)}"
+        )
+    else:
+        screen.print(f"[bold]Left alone:[/bold] {as_it_is(found.refusal)}")
+    if json:
+        print_json({**found.to_dict(), "directory": str(folder), "page": None if page is None else str(page)})
+
 
 ENCODINGS = "largest change of a kept encoding"
 
@@ -134,3 +237,32 @@ def _numbers(text: str) -> list[int]:
         return [int(part) for part in text.strip(" ,").split(",")]
     except ValueError:
         raise ConfigError(f"expected --keep as numbers with commas, such as 0,3,5, got {text!r}") from None
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the run and its page.")] = Path("runs"),
+    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 1600,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train a VAE on sprites, see which variables it switches off, prune them, and get a page about it.
+
+    Under two minutes on two CPU cores; nothing is downloaded.
+
+    Example: [bold]polarised demo[/bold]
+    """
+    from polarised.demonstration import demo as show
+
+    screen = console(quiet=quiet or json)
+    shown = show(out, steps=steps, seed=seed, progress=not quiet, tell=screen.print)
+    show_diagnosis(shown.diagnosis, screen)
+    if (proof := shown.pruning) is not None:
+        screen.print(
+            f"\n[bold]Pruned to {len(proof.keep)} variables:[/bold] {proof.parameters[0] - proof.parameters[1]:,} "
+            f"parameters fewer, reconstruction from the means {proof.distortion[0]:.2f} → {proof.distortion[1]:.2f} "
+            f"nats ({proof.distortion_change:+.3f})."
+        )
+    screen.print(f"\nThe page: [bold]{as_it_is(shown.page)}[/bold]")
+    if json:
+        print_json(shown.to_dict())

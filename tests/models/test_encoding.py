@@ -117,7 +117,7 @@ def test_large_requests_go_through_the_network_in_parts(vae, monkeypatch):
     seen = []
     vae.encoder.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
     vae.decoder.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
-    monkeypatch.setattr("polarised.adapters.native._AT_ONCE", 25)
+    monkeypatch.setattr("polarised.models.encoding._AT_ONCE", 25)
     use = decoder_use(vae, DATA, examples=60, most=60)
     np.testing.assert_allclose(use.table().to_numpy(), whole[0].table().to_numpy(), atol=1e-4)
     assert max(seen[:3]) == 25
