@@ -1,7 +1,7 @@
 """Write the pages of the gallery, and the picture of one for README, from published models and results.
 
-    git clone https://github.com/YannDubs/disentangling-vae
-    python docs/gallery/make.py disentangling-vae/results
+git clone https://github.com/YannDubs/disentangling-vae
+python docs/gallery/make.py disentangling-vae/results
 """
 
 import sys
@@ -34,7 +34,7 @@ def picture(page: Path, out: Path) -> None:
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        shown = browser.new_page(viewport={"width": 1200, "height": 850}, device_scale_factor=1.25)
+        shown = browser.new_page(viewport={"width": 1200, "height": 640}, device_scale_factor=1.25)
         shown.goto(page.resolve().as_uri())
         shown.wait_for_timeout(1000)
         shown.screenshot(path=str(out))
