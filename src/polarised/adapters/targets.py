@@ -186,7 +186,7 @@ def paths_of(target: Any) -> list[Path] | None:
             continue
         fitting = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
         if not fitting:
-            raise DataError(f"expected at least one file of encodings, nothing fits {one}; check the pattern")
+            raise MissingFileError(f"expected at least one file of encodings, nothing fits {one}; check the pattern")
         found += fitting
     return found
 

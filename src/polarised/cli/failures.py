@@ -78,11 +78,18 @@ class Commands(TyperGroup):
             sentence, code = sentence_of(error), _code_of(error)
             if ctx.meta["json"]:
                 told = {"kind": type(error).__name__, "message": sentence, "exit_code": code}
-                typer.echo(json.dumps({"error": told}, indent=2))
-            typer.secho(f"error: {sentence}", fg=typer.colors.RED, err=True)
+                with suppress(OSError):
+                    typer.echo(json.dumps({"error": told}, indent=2))
+            _say(sentence)
             ctx.exit(code)
         finally:
             warnings.showwarning = before
+
+
+def _say(sentence: str) -> None:
+    """Tell people what went wrong, if there is anywhere to tell it."""
+    with suppress(OSError):
+        typer.secho(f"error: {sentence}", fg=typer.colors.RED, err=True)
 
 
 def _warn(message: Warning | str, *_where: Any, **_more: Any) -> None:
@@ -120,26 +127,30 @@ def _stop(number: int, _frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Write out what was printed while it can still be said that there was no room for it.
+    """Write out what was printed while it can still be said that there was no room for it; the last net of all.
 
     Raises:
         SystemExit: With 1 where standard output cannot be written, else as the block ended.
     """
-    ended: BaseException | None = None
+    ended = SystemExit(0)
     try:
         yield
     except SystemExit as error:
         ended = error
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        # What is left in the buffer must not be tried again, with a traceback, when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            typer.secho(f"error: could not print: {error.strerror}", fg=typer.colors.RED, err=True)
-        ended = SystemExit(FAILED)
-    if ended is not None:
-        raise ended
+    except Exception as error:
+        _say(sentence_of(error))
+        ended = SystemExit(_code_of(error))
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as error:
+            # What is left in the buffer must not be tried again, with a traceback, when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+                _say(f"could not print: {error.strerror}")
+            ended = SystemExit(FAILED)
+    raise ended
 
 
 def sentence_of(error: Exception) -> str:
@@ -179,7 +190,8 @@ def _of_use(error: Any) -> str:
 
 
 def _of_system(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    # A limit on the size of files (ulimit) is told as a large file.
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         place = "" if error.filename is None else f" of {error.filename}"
         return f"the disk{place} is full; free some space and start the same command again"
     if error.filename is None:
