@@ -19,9 +19,17 @@ from polarised.study.grid import Study, load_study, study_scales
 from polarised.study.outlook import outlook
 from polarised.study.planning import Plan
 from polarised.study.planning import plan as calibrate
-from polarised.study.queue import Shard
 from polarised.study.results import collect
-from polarised.study.runner import RunState, conduct, follow, read_executor, read_models, read_study, run_states
+from polarised.study.runner import (
+    RunState,
+    Shard,
+    conduct,
+    follow,
+    read_executor,
+    read_models,
+    read_study,
+    run_states,
+)
 from polarised.study.stages import execute, load_run
 from polarised.study.storage import is_address
 from polarised.study.trained import measure_models
@@ -33,9 +41,11 @@ __all__ = [
     "StudyStatus",
     "cite",
     "cite_runs",
+    "counted",
     "plan",
     "retry",
     "run",
+    "slurm_script",
     "status",
     "train",
 ]
@@ -236,6 +246,62 @@ def status(folder: str | Path) -> StudyStatus:
         DataError: If the folder holds no study.
     """
     return StudyStatus(str(folder), tuple(run_states(read_study(folder).points, folder)))
+
+
+def slurm_script(
+    study: Sequence[str], *, jobs: int, name: str, cpus: int = 1, hours: float = 24.0, memory: int = 4, gpus: int = 0
+) -> str:
+    """Return a script for SLURM that does a study as an array of jobs; look at it, then ``sbatch`` it.
+
+    Two minutes before its time is up a job gets SIGUSR1, saves what it trains and is put back into the queue, where
+    the same command goes on.
+
+    Args:
+        study: The arguments of ``polarised study run``.
+        jobs: How many jobs share the runs.
+        name: The name of the job.
+        cpus: Processors, and runs at a time, of each.
+        hours: The longest time a job may take.
+        memory: Gigabytes for each processor.
+        gpus: GPUs of each job.
+
+    Returns:
+        The text of the script.
+
+    Raises:
+        ConfigError: A number is not sensible.
+
+    >>> print(slurm_script(["be_more_active", "--out", "/shared/study"], jobs=8, name="study").splitlines()[0])
+    #!/bin/bash
+    """
+    if jobs < 1 or cpus < 1 or hours <= 0 or memory < 1 or gpus < 0:
+        raise ConfigError(
+            f"expected at least one job, processor and gigabyte and a time above 0, got {jobs}, {cpus}, {memory} and "
+            f"{hours:g} h"
+        )
+    minutes = max(5, round(60 * hours))
+    command = shlex.join(["polarised", "study", "run", *study, "--jobs", str(cpus)])
+    lines = [
+        "#!/bin/bash",
+        f"#SBATCH --job-name={shlex.quote(name)}",
+        f"#SBATCH --array=1-{jobs}",
+        f"#SBATCH --cpus-per-task={cpus}",
+        f"#SBATCH --mem-per-cpu={memory}G",
+        f"#SBATCH --time={minutes // 60:02d}:{minutes % 60:02d}:00",
+        "#SBATCH --signal=USR1@120",
+        "#SBATCH --requeue",
+        f"#SBATCH --output={shlex.quote(name)}-%A-%a.log",
+        *([f"#SBATCH --gpus={gpus}"] if gpus else []),
+        "",
+        "# Where the results go must be a folder that every node sees.",
+        "export OMP_NUM_THREADS=1",
+        f'srun {command} --shard "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT"',
+        "code=$?",
+        "# 138: stopped by SIGUSR1 with its checkpoint saved; 143: by SIGTERM.",
+        'if [ "$code" -eq 138 ]; then scontrol requeue "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"; fi',
+        'exit "$code"',
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def train(
