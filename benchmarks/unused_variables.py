@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from polarised import Encodings, Regime, classify, compare
+from polarised import Encodings, Regime, classify
 from polarised.adapters import decoder_use, from_vae
 from polarised.data import Dataset, dsprites, two_populations
 from polarised.models import VAE, build_vae, load_vae
@@ -33,6 +33,7 @@ from polarised.objectives import (
     FactorVAE,
 )
 from polarised.objectives.step import Objective
+from polarised.theory import gaussian_total_correlation
 from polarised.training import train
 
 CRITIC = {"critic_width": 200}
@@ -152,11 +153,11 @@ def agreement(regime: Regime, truth: NDArray[np.int64]) -> tuple[int, int, int]:
 
 
 def correlations(encodings: Encodings, regime: Regime) -> Iterator[tuple[float, float]]:
-    """Yield the total correlation of mean and sample: of all variables, and of those that are used."""
-    table = compare(encodings, regime, without_passive=True)
-    for variables in ("full", "alive"):
-        rows = table.filter((table["metric"] == "total_correlation") & (table["variables"] == variables))
-        yield tuple(rows.sort("representation")["value"].to_list())
+    """Yield the total correlation of mean and sample: of all variables, and of those that are used beyond doubt."""
+    mean = np.cov(encodings.mean.astype(np.float64), rowvar=False)
+    sample = mean + np.diag(encodings.variance.mean(axis=0, dtype=np.float64))
+    for chosen in (range(encodings.latents), regime.dependable):
+        yield tuple(gaussian_total_correlation(part[np.ix_(chosen, chosen)]) for part in (mean, sample))
 
 
 def main() -> None:

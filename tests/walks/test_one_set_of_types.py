@@ -88,7 +88,7 @@ def test_prune_takes_out_what_the_diagnosis_calls_passive_beyond_doubt(run, diag
     pruned = prune_model(run, examples=300)
     kept = [j for j in range(LATENTS) if j not in diagnosis.regime.droppable]
     assert 0 < len(kept) < LATENTS
-    assert pruned.vae.latents == len(kept)
+    assert pruned.model.latents == len(kept)
 
 
 def test_a_transformer_takes_the_decided_types(diagnosis):
