@@ -13,8 +13,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import polarised as po
-from polarised._causes import CAUSES, examine, measure, name_cause
-from polarised._patient import as_vae, tell_factors, with_fresh_weights
+from polarised._patient import CAUSES, as_vae, examine, measure, name_cause, tell_factors, with_fresh_weights
 from polarised.cli import app
 from polarised.curing import cure_run
 from polarised.data import dataset_from_arrays, linear_gaussian

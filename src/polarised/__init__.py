@@ -21,10 +21,9 @@ from polarised._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from polarised import adapters, data, metrics, models, objectives, registry, report, study, theory, training
-    from polarised.annotation import annotate
     from polarised.curing import Cure, cure
     from polarised.demonstration import Demonstration, demo
-    from polarised.diagnosis import Diagnosis, diagnose
+    from polarised.diagnosis import Diagnosis, annotate, diagnose
     from polarised.errors import ConfigError, DataError, DownloadError, PolarisedError
     from polarised.metrics.evaluation import compare, evaluate
     from polarised.models.vae import VAE, build_vae, load_vae, save_vae
@@ -52,7 +51,7 @@ _HOMES = {
     "Regime": "regime",
     "Timeline": "regime.timeline",
     "VAE": "models.vae",
-    "annotate": "annotation",
+    "annotate": "diagnosis",
     "build_vae": "models.vae",
     "classify": "regime",
     "compare": "metrics.evaluation",

@@ -20,13 +20,19 @@ import yaml
 from numpy.typing import NDArray
 from torch import nn
 
-from polarised._causes import CAUSES, Cause, Evidence, Measurement, examine, measure, name_cause
 from polarised._io.files import replacing
 from polarised._patient import (
+    CAUSES,
+    Cause,
+    Evidence,
     Images,
+    Measurement,
     Scale,
     as_vae,
     copy_decoder,
+    examine,
+    measure,
+    name_cause,
     principal_cross_entropy,
     read_inputs,
     split_inputs,
@@ -36,7 +42,7 @@ from polarised._patient import (
 )
 from polarised.data.dataset import Dataset
 from polarised.diagnosis import Diagnosis, diagnose
-from polarised.errors import ConfigError, DataError, TrainingError
+from polarised.errors import ConfigError, DataError, MissingFileError, TrainingError
 from polarised.models.likelihoods import Gaussian, Likelihood
 from polarised.models.priors import StandardNormal
 from polarised.models.vae import VAE, build_vae, load_vae, save_vae
@@ -294,7 +300,7 @@ def cure_run(
     """
     place = Path(run_directory)
     if not (place / "config.yaml").is_file():
-        raise DataError(f"expected the directory of a trained run, {place} has no config.yaml; check the path")
+        raise MissingFileError(f"expected the directory of a trained run, {place} has no config.yaml; check the path")
     if directory is not None and Path(directory).resolve() == place.resolve():
         raise ConfigError(f"expected another folder than the run's own for its cure, got {place}; it is left as it is")
     run = load_run(place)
@@ -541,9 +547,9 @@ class _Clinic:
         if not (fitted.finite and found.finite):
             return replace(trial, failure="diverged: the model gives numbers that are not finite"), None
         gain = collapsed - found.bound(fitted.noise)
-        spread = max(float(gain.std() / math.sqrt(len(gain))), 1e-9)
+        uncertain = max(float(gain.std() / math.sqrt(len(gain))), 1e-9)
         outcome = self._outcome(vae, fitted.noise, 1)
-        done = replace(trial, outcome=outcome, gain=float(gain.mean()), gain_error=spread)
+        done = replace(trial, outcome=outcome, gain=float(gain.mean()), gain_error=uncertain)
         if folder is not None:
             with replacing(folder / "trial.json") as temporary:
                 temporary.write_text(json.dumps(asdict(done), indent=2), encoding="utf-8")

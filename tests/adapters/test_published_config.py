@@ -3,7 +3,7 @@ import json
 import pytest
 
 from polarised._io.files import Folder
-from polarised.adapters._published import dataset_named, literal, read_config
+from polarised.adapters.published import dataset_named, literal, read_config
 from polarised.errors import DataError
 
 

@@ -5,7 +5,7 @@ import zipfile
 import pytest
 import torch
 
-from polarised.adapters._state import read_state, write_state
+from polarised.adapters.published import read_state, write_state
 from polarised.errors import DataError
 
 

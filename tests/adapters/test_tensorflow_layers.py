@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from polarised.adapters.disentanglement_lib import as_torch
+from polarised.adapters.published import as_torch
 
 GENERATOR = np.random.default_rng(0)
 HEIGHT, WIDTH, CHANNELS = IMAGE = (3, 2, 4)

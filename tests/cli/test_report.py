@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from polarised.cli import app
 from polarised.errors import ConfigError
-from polarised.report.folders import page_of, write
+from polarised.report.page import page_of, write
 from report.examples import tidy
 
 

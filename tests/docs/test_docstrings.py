@@ -13,7 +13,7 @@ PACKAGE = Path(polarised.__file__).parent
 ROOMS = ("data", "models", "objectives", "theory")
 FILES = [
     *(file for room in ROOMS for file in sorted((PACKAGE / room).rglob("*.py"))),
-    *(PACKAGE / name for name in ("registry.py", "random.py", "errors.py", "cluster.py", "regime/aggregate.py")),
+    *(PACKAGE / name for name in ("registry.py", "random.py", "errors.py", "cluster.py")),
 ]
 
 

@@ -11,7 +11,8 @@ import torch
 from typer.testing import CliRunner
 
 import polarised as po
-from polarised.adapters.folders import names_in_pickle, saved_by
+from polarised.adapters.scvi import names_in_pickle
+from polarised.adapters.targets import saved_by
 from polarised.cli import app
 from polarised.errors import DataError
 

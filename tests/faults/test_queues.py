@@ -16,13 +16,12 @@ from typer.testing import CliRunner
 from polarised.cli import app
 from polarised.errors import ConfigError
 from polarised.study import leases
-from polarised.study.executors import work_at
 from polarised.study.grid import load_study
-from polarised.study.leases import LEASE, Lease, leased, read_lease
-from polarised.study.queue import Shard, slurm_script
-from polarised.study.runner import enrol, read_study, run_states
+from polarised.study.leases import LEASE, BusyError, Lease, leased, read_lease
+from polarised.study.runner import Shard, enrol, read_study, run_states
 from polarised.study.stages import checkpoint_step, execute, is_done
-from polarised.study.storage import BusyError
+from polarised.study.worker import work_at
+from polarised.study.workflow import slurm_script
 from study.workshop import notes, start, study_config, until, write_study
 
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from polarised import registry
 from polarised.models import build_vae
+from polarised.models.distributions import DiagonalGaussian
 from polarised.models.networks import seeded_weights
-from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives import ELBO, AnnealedVAE
 from polarised.objectives import take_step as forward
 from polarised.objectives.terms import posterior_covariance

@@ -7,8 +7,8 @@ import torch
 
 from polarised import registry
 from polarised.errors import ConfigError, DataError
+from polarised.models.distributions import DiagonalGaussian
 from polarised.models.networks import seeded_weights
-from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import GaussianMixture
 from polarised.pruning import pruned_config
 

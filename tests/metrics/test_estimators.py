@@ -4,7 +4,7 @@ import pytest
 from polarised import metrics
 from polarised.errors import ConfigError, DataError
 from polarised.metrics import estimators
-from polarised.regime.aggregate import importance_weights
+from polarised.regime.encodings import importance_weights
 
 
 def batch(rows: int = 30, variables: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

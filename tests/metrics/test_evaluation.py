@@ -72,7 +72,7 @@ def test_a_look_up_needs_every_combination() -> None:
 def test_command(tmp_path) -> None:  # type: ignore[no-untyped-def]
     import typer
 
-    from polarised.cli.evaluate import evaluate
+    from polarised.cli.look import evaluate
 
     app = typer.Typer()
     app.command()(evaluate)

@@ -6,7 +6,7 @@ import torch
 
 from polarised.errors import ConfigError, DataError
 from polarised.models import build_vae
-from polarised.models.posteriors import DiagonalGaussian
+from polarised.models.distributions import DiagonalGaussian
 from polarised.objectives import FactorVAE, take_step
 from polarised.objectives.terms import (
     SCALES,
@@ -17,7 +17,7 @@ from polarised.objectives.terms import (
     rate_parts,
     shuffled,
 )
-from polarised.regime.aggregate import importance_weights
+from polarised.regime.encodings import importance_weights
 
 
 def step(**others):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from polarised.models.distributions import DiagonalGaussian
 from polarised.models.likelihoods import Gaussian
-from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import Anisotropic, GaussianMixture, Sparse, StandardNormal, StudentT
 from polarised.objectives import Decomposition, Step
 from polarised.objectives.terms import inclusive_kl, mmd, rate_parts
-from polarised.regime.aggregate import importance_weights
+from polarised.regime.encodings import importance_weights
 
 FOLDER = Path(__file__).parent / "estimators"
 TRUTH = json.loads((FOLDER / "kl_ground_truth.json").read_text())

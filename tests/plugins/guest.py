@@ -12,8 +12,8 @@ from torch import Tensor
 from polarised.adapters.callables import Model
 from polarised.data import Dataset, dataset_from_arrays
 from polarised.models.architectures import mlp
+from polarised.models.distributions import DiagonalGaussian
 from polarised.models.likelihoods import Likelihood
-from polarised.models.posteriors import DiagonalGaussian
 from polarised.models.priors import StandardNormal
 from polarised.objectives import Objective, Step
 from polarised.objectives.schedules import Schedule

@@ -5,7 +5,7 @@ import pytest
 from polarised._io import plain
 from polarised.diagnosis import Diagnosis, diagnose
 from polarised.regime import Encodings
-from polarised.report.page import MOST_STEPS, _thinned, model
+from polarised.report.model_page import MOST_STEPS, _thinned, model
 from polarised.report.study_page import study
 
 

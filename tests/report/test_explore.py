@@ -18,8 +18,8 @@ pytest.importorskip("torch", reason="exploring decodes; install polarised[train]
 
 
 def small_exploration() -> Exploration:
-    from polarised.adapters.native import Live, from_vae
     from polarised.models import build_vae
+    from polarised.models.encoding import Live, from_vae
 
     vae = build_vae({"architecture": {"name": "mlp", "widths": [16]}, "latents": 3}, shape=(1, 32, 32), seed=0)
     batch = dsprites(size=32).sample(40, 0)

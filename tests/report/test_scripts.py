@@ -14,7 +14,7 @@ from polarised import registry
 from polarised.diagnosis import Diagnosis
 from polarised.regime.classify import RULES
 from polarised.report import write_report
-from polarised.report.page import ALPHA
+from polarised.report.model_page import ALPHA
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="no Node on this machine to run the scripts of the page")

@@ -5,8 +5,8 @@ import pytest
 
 import polarised
 from polarised.bibliography import bibliography, bibtex
-from polarised.study.citations import cite_runs
 from polarised.study.config import Run
+from polarised.study.workflow import cite_runs
 
 SOURCES = sorted(Path(polarised.__file__).parent.rglob("*.py"))
 

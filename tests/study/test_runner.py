@@ -10,10 +10,11 @@ import pytest
 from polarised.errors import ConfigError, DataError
 from polarised.study.claims.verify import verify
 from polarised.study.config import Run
-from polarised.study.executors import Event, _work
+from polarised.study.executors import Event
 from polarised.study.grid import Study, load_study
 from polarised.study.results import collect
 from polarised.study.runner import conduct, enrol, read_executor, read_study, run_states
+from polarised.study.worker import work
 from study.workshop import notes, study_config, write_study
 
 HERE = "study.test_runner:here"
@@ -24,7 +25,7 @@ def here(runs: Sequence[Run], root: str, command: str = "") -> Iterator[Event]:
     """An executor that does the runs in this process."""
     for run in runs:
         yield Event("started", run)
-        outcome = _work(run.to_config(), root, command)
+        outcome = work(run.to_config(), root, command)
         yield Event(outcome.state, run, outcome.reason, outcome.seconds)
 
 

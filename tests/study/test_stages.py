@@ -14,8 +14,9 @@ from polarised.regime import Encodings
 from polarised.study import Run, execute, load_run, measures, stages
 from polarised.study.config import Evaluation
 from polarised.study.grid import load_study
+from polarised.study.leases import BusyError, held, locked
 from polarised.study.stages import dataset_of, is_done
-from polarised.study.storage import BusyError, DiskFullError, held, locked, reason, recording_failure
+from polarised.study.storage import DiskFullError, reason, recording_failure
 from study.workshop import notes, study_config
 
 

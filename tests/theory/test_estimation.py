@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from polarised.models.posteriors import DiagonalGaussian
+from polarised.models.distributions import DiagonalGaussian
 from polarised.models.priors import StandardNormal
 from polarised.objectives.step import Step
 from polarised.objectives.terms import rate_parts

@@ -20,7 +20,7 @@ pytest.importorskip("torch", reason="exploring decodes; install polarised[train]
 
 PROGRAM = """
 import typer
-from polarised.cli.report import explore
+from polarised.cli.look import explore
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(explore)
 app()

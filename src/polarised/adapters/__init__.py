@@ -12,28 +12,32 @@ if TYPE_CHECKING:
     from polarised.adapters.arrays import from_arrays
     from polarised.adapters.callables import from_callable
     from polarised.adapters.diffusers import from_diffusers
-    from polarised.adapters.disentanglement_lib import from_disentanglement_lib, load_disentanglement_lib
-    from polarised.adapters.disentangling_vae import from_disentangling_vae, load_disentangling_vae
-    from polarised.adapters.native import decoder_use, from_vae, pictures
+    from polarised.adapters.published import (
+        from_disentanglement_lib,
+        from_disentangling_vae,
+        load_disentanglement_lib,
+        load_disentangling_vae,
+    )
     from polarised.adapters.pythae import from_pythae
     from polarised.adapters.scvi import from_scvi
     from polarised.adapters.targets import Target, open_target
+    from polarised.models.encoding import decoder_use, from_vae, pictures
 
 _HOMES = {
-    "Target": "targets",
-    "decoder_use": "native",
-    "from_arrays": "arrays",
-    "from_callable": "callables",
-    "from_diffusers": "diffusers",
-    "from_disentanglement_lib": "disentanglement_lib",
-    "from_disentangling_vae": "disentangling_vae",
-    "from_pythae": "pythae",
-    "from_scvi": "scvi",
-    "from_vae": "native",
-    "load_disentanglement_lib": "disentanglement_lib",
-    "load_disentangling_vae": "disentangling_vae",
-    "open_target": "targets",
-    "pictures": "native",
+    "Target": "adapters.targets",
+    "decoder_use": "models.encoding",
+    "from_arrays": "adapters.arrays",
+    "from_callable": "adapters.callables",
+    "from_diffusers": "adapters.diffusers",
+    "from_disentanglement_lib": "adapters.published",
+    "from_disentangling_vae": "adapters.published",
+    "from_pythae": "adapters.pythae",
+    "from_scvi": "adapters.scvi",
+    "from_vae": "models.encoding",
+    "load_disentanglement_lib": "adapters.published",
+    "load_disentangling_vae": "adapters.published",
+    "open_target": "adapters.targets",
+    "pictures": "models.encoding",
 }
 
 __all__ = [
@@ -56,7 +60,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(f"polarised.adapters.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(f"polarised.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'polarised.adapters' has no attribute {name!r}")
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from polarised._io.files import replacing
-from polarised.errors import DataError
+from polarised.errors import DataError, MissingFileError
 from polarised.models.slicing import Layer, slice_layers
 from polarised.registry import nearest
 
@@ -84,7 +84,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
     path = Path(path)
     if path.suffix != ".safetensors":
         if not path.is_file():
-            raise DataError(f"expected a file of weights, {path} is none; check the path")
+            raise MissingFileError(f"expected a file of weights, {path} is none; check the path")
         with path.open("rb") as file:
             return state_in(file, path)
     from safetensors.torch import load_file

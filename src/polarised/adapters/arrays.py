@@ -183,7 +183,7 @@ LARGEST_CHUNK = 1 << 28
 def open_file(path: str | Path) -> ArrayFile:
     """Open a file of named arrays; tensors that torch saved (.pt, .pth) are read as weights are, nothing is run."""
     if Path(path).suffix.lower() in (".pt", ".pth"):
-        from polarised.adapters._state import read_state
+        from polarised.adapters.published import read_state
 
         return HeldArrays(Path(path), {name: as_array(value) for name, value in read_state(path).items()})
     return open_arrays(path)

@@ -3,68 +3,32 @@
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polarised.adapters._untouched import models_behind, untouched
 from polarised.adapters.arrays import Chunk, ScaleKind, as_variance, gather, laid_out
 from polarised.adapters.batches import Batches, InputBatch, Range, batches_of, first_and_rest, pixel_fit
+from polarised.adapters.models import Encode, Model, models_behind, tensors_for, untouched
 from polarised.adapters.outputs import AmbiguousTupleError, Posterior, names_returned, read_output
 from polarised.errors import DataError
-from polarised.regime import Encodings, Regime
+from polarised.regime import Encodings
 from polarised.regime.encodings import Axis, as_array
 
 __all__ = [
     "CodedInputs",
-    "Model",
     "Reading",
     "call",
     "encode_batches",
     "from_callable",
     "gathered",
     "model_of_callable",
-    "tensors_for",
 ]
 
 Array = NDArray[Any]
-Encode = Callable[[Any], Any]
 Mask = ArrayLike | Callable[[Any], Any] | str
-
-
-@dataclass(frozen=True)
-class Model:
-    """What is known of somebody's model: how it encodes, and what its library tells about the latents.
-
-    Args:
-        encoders: Ways to encode a batch, the likeliest first.
-        things: The objects that must be left as they were.
-        name: A short name for titles.
-        scale_kind: What the second output is, where the library tells.
-        axis: Which axis of the latents is the variable, where the library tells.
-        prior: Mean and variance of the prior, where it is not N(0, I).
-        convert: Brings a batch to the form and device the encoder takes.
-        decode: Codes of the encoder's shape → what the decoder makes of them.
-        pixel_range: The range of pixels that models of this library are trained on.
-        image_size: The side of the pictures it takes, where it is known.
-        remarks: Makes sentences to add to the advice, of the types found.
-        kind: Whose model it is.
-    """
-
-    encoders: tuple[Encode, ...]
-    things: tuple[Any, ...] = ()
-    name: str = "model"
-    scale_kind: ScaleKind | None = None
-    axis: Axis = None
-    prior: Any = None
-    convert: Callable[[Any], Any] | None = None
-    decode: Callable[[Any], Any] | None = None
-    pixel_range: Range | None = None
-    image_size: int | None = None
-    remarks: Callable[[Regime], tuple[str, ...]] | None = None
-    kind: str = "function"
 
 
 @dataclass(frozen=True)
@@ -264,24 +228,6 @@ def _torch_home(encode: Encode) -> Callable[[Any], Any] | None:
     return tensors_for(networks[0]) if networks else None
 
 
-def tensors_for(network: Any) -> Callable[[Any], Any]:
-    """Return what brings arrays to the device of a network, and real numbers to the type of its weights."""
-    import torch
-
-    weights = next((p for p in network.parameters() if p.is_floating_point()), None)
-
-    def convert(inputs: Any) -> Any:
-        if isinstance(inputs, Mapping):
-            return {name: convert(value) for name, value in inputs.items()}
-        if isinstance(inputs, np.ndarray) or not hasattr(inputs, "detach"):
-            inputs = torch.as_tensor(np.ascontiguousarray(as_array(inputs)))
-        if weights is None:
-            return inputs
-        return inputs.to(weights.device, weights.dtype if inputs.is_floating_point() else None)
-
-    return convert
-
-
 def _settled(
     encode: Encode, inputs: Any, output: Any, names: Sequence[str | None] | None
 ) -> Callable[[Any], list[Posterior]]:
@@ -315,8 +261,6 @@ def _pair_among(shapes: list[tuple[int, ...]], inputs: tuple[int, ...]) -> tuple
 
 
 def _with_kind(found: Posterior, model: Model, reading: Reading) -> Posterior:
-    from dataclasses import replace
-
     if reading.scale_kind is not None:
         return replace(found, kind=reading.scale_kind, told_by="scale_kind")
     if found.kind is not None:

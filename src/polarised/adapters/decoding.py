@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised.adapters._untouched import untouched
-from polarised.adapters.callables import Model, call
+from polarised.adapters.callables import call
+from polarised.adapters.models import Model, untouched
 from polarised.adapters.outputs import decoded_by_name
 from polarised.errors import DataError
 from polarised.random import stream

@@ -1,19 +1,22 @@
 """An autoencoder of diffusers (AutoencoderKL and its relatives for video) → Encodings."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from polarised.adapters.batches import Range, batches_of
-from polarised.adapters.callables import Model, Reading, encode_batches, gathered, tensors_for
+from polarised.adapters.callables import Reading, encode_batches, gathered
+from polarised.adapters.models import Model, tensors_for
+from polarised.adapters.published import config_at
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
 from polarised.regime.advice import listed
 from polarised.regime.encodings import Axis
 from polarised.registry import register
 
-__all__ = ["from_diffusers", "model_of_diffusers"]
+__all__ = ["from_diffusers", "load_diffusers", "model_of_diffusers"]
 
 # Why a relative without a Gaussian posterior has no types.
 WITHOUT = {
@@ -125,3 +128,22 @@ def remarks(regime: Regime, config: Any) -> tuple[str, ...]:
             "weighs little: types then say only which channels are dead; rank the others by what the decoder loses."
         )
     return tuple(said)
+
+
+def load_diffusers(folder: Path) -> Any:
+    """Return the autoencoder that diffusers saved in a folder, or in that of a pipeline; weights are safetensors only.
+
+    Raises:
+        DataError: If it is no autoencoder, or has no safetensors.
+    """
+    import diffusers
+
+    place = folder
+    if (folder / "model_index.json").is_file():
+        place = next((folder / name for name in ("vae", "movq") if (folder / name).is_dir()), folder)
+    name = str(config_at(place / "config.json").get("_class_name", ""))
+    if not (name.startswith("Autoencoder") or name == "VQModel") or not hasattr(diffusers, name):
+        raise DataError(f"expected an autoencoder of diffusers in {place}, its config.json names {name or 'no class'}")
+    if not any(place.glob("*.safetensors")):
+        raise DataError(f"expected weights as safetensors in {place}, there are none; other files could run code")
+    return getattr(diffusers, name).from_pretrained(str(place), local_files_only=True, use_safetensors=True)

@@ -11,8 +11,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from polarised.adapters.arrays import ScaleKind
 from polarised.adapters.batches import batches_of
-from polarised.adapters.callables import Reading, encode_batches, gathered, tensors_for
-from polarised.adapters.models import model_of
+from polarised.adapters.callables import Reading, encode_batches, gathered
+from polarised.adapters.models import model_of, tensors_for
 from polarised.errors import ConfigError, PolarisedError
 from polarised.regime import Encodings
 from polarised.regime.encodings import Axis

@@ -1,18 +1,21 @@
 """A pythae model → Encodings."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from polarised.adapters.batches import Range, batches_of
-from polarised.adapters.callables import Model, Reading, encode_batches, gathered, tensors_for
+from polarised.adapters.callables import Reading, encode_batches, gathered
+from polarised.adapters.models import Model, tensors_for
+from polarised.adapters.published import config_at, weights_in
 from polarised.errors import DataError
 from polarised.regime import Encodings
 from polarised.regime.encodings import as_array
 from polarised.registry import register
 
-__all__ = ["from_pythae", "model_of_pythae"]
+__all__ = ["from_pythae", "load_pythae", "model_of_pythae"]
 
 
 def from_pythae(
@@ -97,3 +100,33 @@ def _pseudo_prior(model: Any) -> tuple[ArrayLike, ArrayLike]:
         output = model.encoder(drawn.reshape(-1, *model.model_config.input_dim))
     mean, log_variance = (as_array(part).astype(np.float64) for part in (output.embedding, output.log_covariance))
     return mean.mean(axis=0), np.exp(log_variance).mean(axis=0) + mean.var(axis=0)
+
+
+def load_pythae(folder: Path) -> Any:
+    """Return the model that pythae saved in a folder; encoders saved as code are refused.
+
+    Raises:
+        DataError: If it holds code, or weights that do not fit its config.
+    """
+    from pythae import models
+
+    code = [file.name for file in folder.glob("*.pkl")]
+    config = dict(config_at(folder / "model_config.json"))
+    if code or not config.get("uses_default_encoder", True) or not config.get("uses_default_decoder", True):
+        raise DataError(
+            f"expected a model with pythae's own networks in {folder}, it has its own ({', '.join(code) or 'encoder'}) "
+            "which would have to be run to be read; load it yourself and give the model to polarised.diagnose"
+        )
+    kind = str(config.pop("name", ""))
+    name = kind.removesuffix("Config").removesuffix("_")
+    if not hasattr(models, kind) or not hasattr(models, name):
+        raise DataError(f"expected the config of a pythae model in {folder}, it names {kind or 'none'}")
+    config["input_dim"] = tuple(config.get("input_dim") or ())
+    try:
+        model = getattr(models, name)(getattr(models, kind)(**config))
+        model.load_state_dict(weights_in(folder / "model.pt", "model_state_dict"))
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"expected weights that fit the config in {folder}: {error}") from error
+    return model.eval()

@@ -1,19 +1,64 @@
 """A model of scvi-tools → Encodings, and what its decoder makes of the variables."""
 
+import logging
+import pickle
+import zipfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from polarised.adapters._untouched import untouched
 from polarised.adapters.arrays import as_variance
+from polarised.adapters.models import untouched
 from polarised.errors import DataError
 from polarised.random import stream
 from polarised.regime import Encodings, Regime
 from polarised.regime.advice import listed
 from polarised.regime.decoder import FEW, USUAL, CodedBatch, DecoderUse, measure_decoder_use
 
-__all__ = ["from_scvi", "look_at_scvi"]
+__all__ = ["from_scvi", "keys_of_pickle", "load_scvi", "look_at_scvi", "names_in_pickle"]
+
+CONTAINERS = (
+    "slice",
+    "set",
+    "frozenset",
+    "dict",
+    "list",
+    "tuple",
+    "complex",
+    "bytes",
+    "bytearray",
+    "int",
+    "float",
+    "str",
+)
+# What the pickle of a scvi-tools model may name: arrays, tables and plain containers, nothing that acts.
+HARMLESS: dict[str, tuple[str, ...]] = {
+    "collections": ("OrderedDict", "defaultdict"),
+    **dict.fromkeys(("builtins", "__builtin__"), CONTAINERS),
+    "_codecs": ("encode",),
+    "copyreg": ("_reconstructor",),
+    "numpy": ("ndarray", "dtype", "float32", "float64", "int32", "int64", "bool_"),
+    "numpy.core.multiarray": ("_reconstruct", "scalar"),
+    "numpy._core.multiarray": ("_reconstruct", "scalar"),
+    "numpy.core.numeric": ("_frombuffer",),
+    "numpy._core.numeric": ("_frombuffer",),
+    "torch._utils": ("_rebuild_tensor_v2", "_rebuild_parameter"),
+    "torch": ("Size", "device", "float32", "float64", "int64", "bool"),
+    "scvi.utils._attrdict": ("attrdict",),
+}
+HARMLESS_HOMES = (
+    "pandas.core.frame",
+    "pandas.core.series",
+    "pandas.core.indexes",
+    "pandas.core.internals",
+    "pandas.core.arrays",
+    "pandas._libs.internals",
+    "pandas._libs.arrays",
+    "pandas.core.dtypes.dtypes",
+    "numpy.dtypes",
+)
 
 
 def from_scvi(model: Any, adata: Any = None, *, factor: str | None = None, batch_size: int | None = None) -> Encodings:
@@ -110,3 +155,121 @@ def _coded_batch(model: Any, adata: Any, rows: Any, seed: int) -> CodedBatch:
             return -likelihood.log_prob(tensors["X"]).sum(-1).double().cpu().numpy()
 
     return CodedBatch(distortion, z.cpu().numpy(), redrawn.numpy(), np.zeros(len(rows)))
+
+
+def load_scvi(folder: Path, data: Any = None) -> tuple[Any, Any]:
+    """Return the model that scvi-tools saved in a folder, and the cells it is for.
+
+    The file is a pickle, so what it names is looked at before: arrays and tables are harmless, all else is refused.
+
+    Args:
+        folder: The folder.
+        data: The cells, or an .h5ad of them; default: those saved with the model.
+
+    Raises:
+        DataError: If there are no cells, or the file could run code.
+    """
+    import anndata
+    from scvi import model as models
+
+    if data is None and not (folder / "adata.h5ad").is_file():
+        raise DataError(f"expected the cells of the model in {folder}; give them as data, an .h5ad or AnnData")
+    place = folder / "adata.h5ad" if data is None else data
+    cells = anndata.read_h5ad(place) if isinstance(place, str | Path) else place
+    named = names_in_pickle(folder / "model.pt")
+    if bad := sorted(f"{home}.{name}" for home, name in named if not _harmless(home, name)):
+        raise DataError(f"expected arrays and tables in {folder / 'model.pt'}, it names {bad[0]}; refused")
+    kind = _model_name(folder / "model.pt")
+    if kind not in models.__all__:
+        raise DataError(f"expected a model of scvi-tools in {folder}, it names {kind or 'none'}, which is not known")
+    # It tells on standard output what it does, where a machine may be reading.
+    logger = logging.getLogger("scvi")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        return getattr(models, kind).load(str(folder), adata=cells), cells
+    finally:
+        logger.setLevel(level)
+
+
+def names_in_pickle(path: Path) -> set[tuple[str, str]]:
+    """Return the names that a file saved by torch would import, without importing any."""
+    return _looked_through(path).names
+
+
+class _Anything:
+    """Stands for whatever a pickle names, takes everything and does nothing."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.held: dict[Any, Any] = {}
+
+    def __call__(self, *_: Any, **__: Any) -> "_Anything":
+        return _Anything()
+
+    def __setstate__(self, _: Any) -> None: ...
+
+    def __setitem__(self, key: Any, value: Any) -> None: ...
+
+    def append(self, _: Any) -> None:
+        """Take an item."""
+
+    def extend(self, _: Any) -> None:
+        """Take items."""
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class _Looker(pickle.Unpickler):
+    """Reads a pickle with every name replaced by `_Anything`, and writes the names down."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__(file)
+        self.names: set[tuple[str, str]] = set()
+        self.found: Any = None
+
+    def find_class(self, module: str, name: str) -> Any:
+        self.names.add((module, name))
+        return _Anything
+
+    def persistent_load(self, _: Any) -> Any:
+        return _Anything()
+
+
+def _looked_through(path: Path) -> _Looker:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            member = next(i for i in archive.infolist() if i.filename.endswith("data.pkl"))
+            if member.file_size > 1 << 28:
+                raise DataError(f"expected a description of at most 256 MiB in {path}, it is larger")
+            with archive.open(member) as file:
+                looker = _Looker(file)
+                looker.found = looker.load()
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"expected a file that torch saved, could not read {path}: {error}") from error
+    return looker
+
+
+def keys_of_pickle(path: Path) -> set[str]:
+    """Return the keys of the dictionary that torch saved in a file, without running what it holds; else none."""
+    try:
+        found = _looked_through(path).found
+    except DataError:
+        return set()
+    return set(found) if isinstance(found, dict) else set()
+
+
+def _model_name(path: Path) -> str:
+    """Return the name of the model in a file of scvi-tools: ``attr_dict["registry_"]["model_name"]``."""
+    found = _looked_through(path).found
+    registry = found.get("attr_dict", {}).get("registry_", {}) if isinstance(found, dict) else {}
+    name = registry.get("model_name") if isinstance(registry, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _harmless(home: str, name: str) -> bool:
+    if home == "torch" and name.endswith("Storage"):
+        return True
+    return name in HARMLESS.get(home, ()) or any(home == one or home.startswith(f"{one}.") for one in HARMLESS_HOMES)

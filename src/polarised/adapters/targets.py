@@ -1,24 +1,47 @@
-"""What a user points at: a run directory of ours, a file of arrays, a published model of somebody else."""
+"""What a user points at: a run of ours, a file of arrays, a model somebody saved; a run is read without torch."""
 
 import json
+import shlex
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from polarised import registry
 from polarised._io.files import Folder
-from polarised.adapters._published import dataset_named
+from polarised._io.tables import read_table
+from polarised._io.text import parse_yaml, read_small
 from polarised.adapters.arrays import MEAN, open_file
-from polarised.adapters.folders import saved_by
-from polarised.errors import DataError, DownloadError
+from polarised.adapters.published import config_at, dataset_named
+from polarised.bibliography import cite_specs, specs_of_config
+from polarised.data.dataset import Dataset
+from polarised.errors import ConfigError, DataError, DownloadError, MissingFileError
+from polarised.regime import Encodings
 
 if TYPE_CHECKING:
-    from polarised.data import Dataset
-    from polarised.models import VAE
+    import polars
 
-__all__ = ["Target", "images_named", "open_target", "paths_of", "unused_settings"]
+    from polarised.models import VAE
+    from polarised.regime.decoder import DecoderUse
+
+__all__ = [
+    "StoredRun",
+    "Target",
+    "images_named",
+    "made_here",
+    "open_run",
+    "open_target",
+    "paths_of",
+    "saved_by",
+    "unused_settings",
+]
 
 Kind = Literal["run", "arrays", "model", "disentangling-vae", "disentanglement_lib", "diffusers", "pythae", "scvi"]
 
+_PACKAGES = ("polarised", "torch", "numpy", "scipy", "polars")
+LARGEST_CONFIG = 1 << 20
 ARRAYS = (".npz", ".npy", ".parquet", ".pq", ".csv", ".h5ad")
 TENSORS = (".pt", ".pth", ".safetensors")
 
@@ -69,11 +92,11 @@ class Target:
     def vae(self) -> "VAE":
         """Return the model with its weights; encodings alone have none."""
         if self.kind == "disentangling-vae":
-            from polarised.adapters.disentangling_vae import load_disentangling_vae
+            from polarised.adapters.published import load_disentangling_vae
 
             return load_disentangling_vae(self.path)
         if self.kind == "disentanglement_lib":
-            from polarised.adapters.disentanglement_lib import load_disentanglement_lib
+            from polarised.adapters.published import load_disentanglement_lib
 
             return load_disentanglement_lib(self.path)
         if self.kind in ("run", "model"):
@@ -84,11 +107,15 @@ class Target:
 
     def model(self) -> Any:
         """Return the model to diagnose: ours, or that of another library, which must be installed."""
-        from polarised.adapters import folders
-
         if self.kind == "diffusers":
-            return folders.load_diffusers(self.path)
-        return folders.load_pythae(self.path) if self.kind == "pythae" else self.vae()
+            from polarised.adapters.diffusers import load_diffusers
+
+            return load_diffusers(self.path)
+        if self.kind == "pythae":
+            from polarised.adapters.pythae import load_pythae
+
+            return load_pythae(self.path)
+        return self.vae()
 
     def config(self) -> tuple[dict[str, Any], int]:
         """Return the config of `build_vae` that makes this model, and the size of its auxiliary variables."""
@@ -104,13 +131,10 @@ class Target:
             header = json.loads(archive.metadata()["polarised"])
         return dict(header["config"]), int(header["auxiliary_size"])
 
-    def data(self) -> "Dataset":
+    def data(self) -> Dataset:
         """Return the images a model was trained on, where they can be drawn here."""
         if self.kind == "run":
-            from polarised.adapters.runs import open_run
-
             return open_run(self.path).dataset()
-        from polarised import registry
         from polarised.data.cache import data_folder
 
         page = "dataset"
@@ -131,7 +155,7 @@ class Target:
         )
 
 
-def images_named(name: str) -> "Dataset":
+def images_named(name: str) -> Dataset:
     """Return a dataset by its name in the catalogue, the images of an .npz, or the pictures of a folder.
 
     >>> images_named("dsprites").shape
@@ -162,7 +186,7 @@ def paths_of(target: Any) -> list[Path] | None:
             continue
         fitting = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
         if not fitting:
-            raise DataError(f"expected at least one file of encodings, nothing fits {one}; check the pattern")
+            raise MissingFileError(f"expected at least one file of encodings, nothing fits {one}; check the pattern")
         found += fitting
     return found
 
@@ -194,7 +218,9 @@ def open_target(path: str | Path) -> Target:
     """
     path = Path(path)
     if not path.exists():
-        raise DataError(f"expected a run directory, a file of arrays or a model, {path} does not exist; check the path")
+        raise MissingFileError(
+            f"expected a run directory, a file of arrays or a model, {path} does not exist; check the path"
+        )
     if path.is_file() and path.suffix.lower() in ARRAYS:
         return Target(path, "arrays")
     if path.is_file() and path.suffix.lower() in TENSORS:
@@ -244,3 +270,150 @@ def _kind_of_tensors(path: Path) -> Kind:
         "them and specs.json (disentangling-vae), give the model itself to polarised.diagnose, or save what your "
         f"encoder gives under the names mean and variance{refused}"
     )
+
+
+def saved_by(folder: Path) -> Literal["diffusers", "pythae", "scvi"] | None:
+    """Return whose model a folder holds: diffusers, pythae or scvi, or None.
+
+    >>> saved_by(Path("."))
+    """
+    if (folder / "model_index.json").is_file() or "_class_name" in config_at(folder / "config.json"):
+        return "diffusers"
+    if (folder / "model_config.json").is_file() and (folder / "model.pt").is_file():
+        return "pythae"
+    if (folder / "model.pt").is_file() and not (folder / "specs.json").is_file():
+        from polarised.adapters.scvi import keys_of_pickle
+
+        keys = keys_of_pickle(folder / "model.pt")
+        return "scvi" if {"attr_dict", "model_state_dict"} <= keys else None
+    return None
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run's folder and the settings in its ``config.yaml``."""
+
+    directory: Path
+    config: Mapping[str, Any]
+    made: Mapping[str, Any]
+
+    @property
+    def alpha(self) -> float:
+        """The threshold the run was measured with."""
+        return float(_section(self.config, "evaluation").get("alpha", 0.1))
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return int(self.config.get("seed", 0))
+
+    @property
+    def model(self) -> Path:
+        """Where its weights are."""
+        return self.directory / "model.safetensors"
+
+    def encodings(self) -> Encodings:
+        """Return the encodings it was measured on.
+
+        Raises:
+            DataError: If the run is not finished.
+        """
+        file = self.directory / "encodings.npz"
+        if not file.exists():
+            raise DataError(
+                f"expected a finished run, {self.directory} has no encodings.npz; start the command that made it again"
+            )
+        return Encodings.load(file)
+
+    def dataset(self) -> Dataset:
+        """Return the dataset it was trained on, with its auxiliary variables where it has some."""
+        dataset: Dataset = registry.build("dataset", self.config.get("dataset", "dsprites"))
+        auxiliary = self.config.get("auxiliary")
+        return dataset if auxiliary is None else dataset.with_auxiliary(factors=list(auxiliary) or None)
+
+    def objective(self) -> Any:
+        """Return the objective it was trained with; needs torch."""
+        return registry.build("objective", self.config.get("objective", "BetaVAE"))
+
+    def history(self) -> "polars.DataFrame | None":
+        """Return the record of its training, where there is one."""
+        return self._table("history.parquet", {"step": "number", "loss": "number"})
+
+    def forecast(self) -> "polars.DataFrame | None":
+        """Return the forecast's variables alive over beta, where one was made before training."""
+        return self._table("forecast.parquet", {})
+
+    def snapshots(self) -> "polars.DataFrame | None":
+        """Return the types while it trained, where they were looked at."""
+        from polarised.regime.timeline import load_timeline
+
+        file = self.directory / "snapshots.npz"
+        return load_timeline(file).table() if file.exists() else None
+
+    def decoder_use(self) -> "DecoderUse | None":
+        """Return what was measured of the decoder, where it was."""
+        from polarised.regime.decoder import DecoderUse
+
+        table = self._table("decoder_use.parquet", {})
+        return None if table is None else DecoderUse.of_table(table)
+
+    def downstream(self, rule: str) -> "polars.DataFrame | None":
+        """Return factor, variables, representation and accuracy by one rule, where they were measured."""
+        import polars
+
+        scores = dict.fromkeys(("rule", "metric", "representation", "variables"), "text") | {"value": "number"}
+        table = self._table("downstream.parquet", scores)
+        own = None if table is None else table.filter((table["rule"] == rule) | table["rule"].is_null())
+        if own is None or not len(own):
+            return None
+        factor = polars.col("metric").str.strip_prefix("accuracy_").replace("accuracy", "all factors")
+        return own.select(factor.alias("factor"), "variables", "representation", polars.col("value").alias("accuracy"))
+
+    def citation(self) -> str:
+        """Return the works it rests on as BibTeX."""
+        return "\n".join(cite_specs(specs_of_config(self.config)).values())
+
+    def _table(self, name: str, columns: Mapping[str, str]) -> "polars.DataFrame | None":
+        file = self.directory / name
+        return read_table(file, columns=columns) if file.exists() else None
+
+
+def open_run(directory: str | Path) -> StoredRun:
+    """Read what made a run's folder; code it names is refused (`registry.refuse_code`).
+
+    Raises:
+        ConfigError: If the settings cannot be read.
+    """
+    file = Path(directory) / "config.yaml"
+    try:
+        config = parse_yaml(read_small(file, largest=LARGEST_CONFIG), where=file) if file.exists() else {}
+    except (OSError, DataError) as error:
+        raise ConfigError(f"expected the settings of a run, could not read {file}: {error}") from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"expected a mapping of settings in {file}, got {type(config).__name__}")
+    made = config.pop("made", {})
+    seed, alpha = config.get("seed", 0), _section(config, "evaluation").get("alpha", 0.1)
+    if type(seed) is not int or seed < 0 or type(alpha) not in (int, float):
+        raise ConfigError(f"expected a seed from 0 and a number as alpha in {file}, got {seed!r} and {alpha!r}")
+    registry.refuse_code(config, file)
+    return StoredRun(Path(directory), config, made if isinstance(made, dict) else {})
+
+
+def made_here(command: str | None = None) -> dict[str, Any]:
+    """Return the command, this process's own unless given, and the versions that what is made now is made with."""
+    own = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    return {"command": command or own, "versions": {name: _version(name) for name in _PACKAGES}}
+
+
+def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = config.get(name) or {}
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"expected {name} as a mapping of settings, got {section!r}")
+    return section
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"

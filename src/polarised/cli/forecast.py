@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.dimensions import dimensions as count_dimensions
-from polarised.cli.dimensions import picture_kind
 from polarised.cli.screen import Json, Quiet, Seed, as_it_is, bullets, console, print_json, table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from polarised.regime.dimensions import Fondue, OneShot
     from polarised.regime.forecast import Forecast
 
-__all__ = ["forecast"]
+__all__ = ["dimensions", "forecast"]
 
 
 def forecast(
@@ -44,7 +45,7 @@ def forecast(
     Example: [bold]polarised forecast dsprites --likelihood bernoulli --beta 4 --plot curve.png[/bold]
     """
     if dimensions:
-        count_dimensions(
+        _count_dimensions(
             data,
             latents=latents,
             beta=1.0 if beta is None else beta,
@@ -56,7 +57,7 @@ def forecast(
             json=json,
         )
         return
-    kind = None if plot is None else picture_kind(plot)
+    kind = None if plot is None else _picture_kind(plot)
     screen = console(quiet=quiet or json)
     if Path(data).suffix in (".yaml", ".yml"):
         from polarised.study.config import Run, read_config
@@ -103,3 +104,121 @@ def _show(found: "Forecast", screen: Any) -> None:
     also = [] if best is None else [f"The best decoder variance at this beta is {best:.3g}."]
     if sentences := [*also, *found.notes]:
         screen.print(bullets(sentences))
+
+
+def dimensions(
+    data: Annotated[str, typer.Argument(help="The name of a dataset, or an .npz of images.")],
+    latents: Annotated[int | None, typer.Option(help="Size of the over-sized runs; default: twice the data's.")] = None,
+    seeds: Annotated[int, typer.Option(help="Over-sized runs, one a seed.", min=1)] = 2,
+    fondue: Annotated[bool, typer.Option("--fondue/--no-fondue", help="Also search as FONDUE does.")] = True,
+    estimator: Annotated[Literal["mle", "twonn", "trace"], typer.Option(help="What FONDUE compares.")] = "mle",
+    threshold: Annotated[float, typer.Option(help="Largest difference FONDUE allows.", min=0.0)] = 1.0,
+    beta: Annotated[float, typer.Option(help="Weight of the rate.", min=0.0)] = 1.0,
+    architecture: Annotated[str, typer.Option(help="Network of the short runs.")] = "locatello_conv",
+    steps: Annotated[int, typer.Option(help="Training steps of each run.", min=1)] = 2000,
+    examples: Annotated[int, typer.Option(help="Images to encode.", min=50)] = 5000,
+    plot: Annotated[Path | None, typer.Option(help="Write the curves to this file (.png, .svg, .pdf).")] = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Say how many latent variables a dataset needs: count those alive in over-sized runs, and search as FONDUE does.
+
+    Example: [bold]polarised dimensions dsprites --steps 2000 --plot sizes.png[/bold]
+    """
+    from polarised.adapters.targets import images_named
+    from polarised.regime.dimensions import fondue as search_of
+    from polarised.regime.dimensions import one_shot_count
+    from polarised.study.outlook import Trainer, data_dimension
+
+    screen = console(quiet=quiet or json)
+    kind = None if plot is None else _picture_kind(plot)
+    dataset = images_named(data)
+    measured = data_dimension(dataset, estimator="twonn" if estimator == "twonn" else "mle", seed=seed)
+    screen.print(f"Intrinsic dimension of {as_it_is(dataset.name)}: {measured:.1f}")
+    trainer = Trainer(
+        dataset,
+        model={"architecture": architecture},
+        objective={"name": "BetaVAE", "beta": beta},
+        steps=steps,
+        examples=examples,
+        seed=seed,
+        told=lambda sentence: screen.print(f"[dim]{as_it_is(sentence)}[/dim]"),
+    )
+    size = latents or max(2, round(2 * measured))
+    regimes = [trainer.regime(size, seed=seed + i) for i in range(seeds)]
+    count = one_shot_count(regimes)
+    _show_count(screen, size, count, seed)
+    search = None
+    if fondue:
+        search = search_of(trainer.encodings, start=max(1, round(measured)), threshold=threshold, estimator=estimator)
+        visits = [(str(v.latents), f"{v.sampled:.2f}", f"{v.mean:.2f}", f"{v.difference:.2f}") for v in search.visits]
+        title, columns = "FONDUE, models in the order trained", ("latents", "sampled", "mean", "difference")
+        note = (
+            f"sampled, mean: what the estimator ({estimator}) gives on either code; kept is the largest size tried "
+            f"whose difference is at most {threshold:g}"
+        )
+        screen.print(table(title, columns, visits, note=note))
+        screen.print(f"[bold]FONDUE keeps {search.latents}.[/bold]")
+    if plot is not None and kind is not None:
+        from polarised.report import save
+        from polarised.report.figures import sizes
+
+        save(sizes(regimes, count, search, seed=seed), plot.with_suffix(""), formats=[kind])
+        screen.print(f"\nThe curves: [bold]{as_it_is(plot)}[/bold]", soft_wrap=True)
+    if json:
+        print_json(_plain(measured, size, count, search, plot))
+
+
+def _picture_kind(path: Path) -> Literal["png", "svg", "pdf"]:
+    """Refuse a picture nobody can write before hours of training, not after them."""
+    from polarised.errors import ConfigError
+
+    kinds: dict[str, Literal["png", "svg", "pdf"]] = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
+    if path.suffix not in kinds:
+        raise ConfigError(f"expected --plot as a .png, .svg or .pdf file, got {path.name}; name it sizes.png")
+    return kinds[path.suffix]
+
+
+def _show_count(screen: "Console", size: int, count: "OneShot", seed: int) -> None:
+    rows = [
+        (f"seed {seed + i}", str(kept), str(passive), f"{soft:.2f}")
+        for i, (kept, passive, soft) in enumerate(zip(count.each, count.passive, count.soft, strict=True))
+    ]
+    note = "soft count: the variables, each counted by how much narrower than the prior it is"
+    screen.print(table(f"One shot, {size} latents", ("run", "alive", "passive", "soft count"), rows, note=note))
+    if not count.large_enough:
+        screen.print(
+            f"No variable is passive in some run: it was too short to settle (more --steps) or {size} latents are too "
+            f"few (--latents {2 * size}); {count.latents} is no answer yet."
+        )
+    elif count.stable:
+        screen.print(f"[bold]Every seed keeps {count.latents}.[/bold]")
+    else:
+        screen.print(f"[bold]Seeds keep {min(count.each)} to {max(count.each)}, median {count.latents}.[/bold]")
+
+
+def _plain(measured: float, size: int, count: "OneShot", search: "Fondue | None", drawn: Path | None) -> dict[str, Any]:
+    return {
+        "intrinsic_dimension": measured,
+        "one_shot": {
+            "latents": count.latents,
+            "trained_with": size,
+            "each": list(count.each),
+            "passive": list(count.passive),
+            "soft": list(count.soft),
+            "stable": count.stable,
+            "large_enough": count.large_enough,
+        },
+        "fondue": None
+        if search is None
+        else {
+            "latents": search.latents,
+            "visits": [{**visit._asdict(), "difference": visit.difference} for visit in search.visits],
+        },
+        "plot": None if drawn is None else str(drawn),
+    }
+
+
+# Inside `forecast` the name is that of an option.
+_count_dimensions = dimensions

@@ -1,6 +1,6 @@
 """p(x|z) p(z) and q(z|x): networks, priors, likelihoods, and the VAE that joins them."""
 
-from polarised.models.posteriors import DiagonalGaussian
+from polarised.models.distributions import DiagonalGaussian
 from polarised.models.slicing import slice_layers
 from polarised.models.vae import VAE, build_vae, load_vae, save_vae
 

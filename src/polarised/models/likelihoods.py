@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_logits, softplus
 
 from polarised.errors import ConfigError
-from polarised.models.posteriors import LOG_TWO_PI
+from polarised.models.distributions import LOG_TWO_PI
 from polarised.registry import register
 
 __all__ = ["Bernoulli", "ContinuousBernoulli", "Gaussian", "Laplace"]

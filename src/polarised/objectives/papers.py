@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError
-from polarised.models.priors import Prior
-from polarised.models.priors.prior import nearest_gaussian_variance
+from polarised.models.distributions import Prior, nearest_gaussian_variance
 from polarised.objectives.schedules import Length, Ramp, in_steps, level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
@@ -31,7 +30,7 @@ from polarised.objectives.terms import (
     rate_parts,
     weighted,
 )
-from polarised.regime.aggregate import Estimator
+from polarised.regime.encodings import Estimator
 from polarised.registry import register
 
 __all__ = [
@@ -60,6 +59,8 @@ class ELBO(Objective):
 
     loss = distortion + rate  [Kingma2014, eq. 3]
 
+    An unused variable rests at the prior: (s/s_p + m^2/s_p - 1 - log s/s_p)/2 is left of its loss, least at s_p and 0.
+
     >>> ELBO()
     ELBO()
     """
@@ -83,6 +84,8 @@ class BetaVAE(Objective):
     """Weigh the rate by beta.
 
     loss = distortion + beta rate  [Higgins2017, eq. 4]
+
+    An unused variable rests at the prior, as under `ELBO`: beta is a factor of all that is left of its loss.
 
     Args:
         beta: The weight of the rate.

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError
+from polarised.models.distributions import DiagonalGaussian, Prior
 from polarised.models.likelihoods import Likelihood
-from polarised.models.posteriors import DiagonalGaussian
-from polarised.models.priors import Prior
 from polarised.models.vae import VAE
 
 __all__ = ["Objective", "Precision", "Step", "take_step"]

@@ -11,10 +11,10 @@ from torch.func import functional_call
 from torch.nn.functional import log_softmax
 
 from polarised.errors import ConfigError, DataError
+from polarised.models.distributions import DiagonalGaussian
 from polarised.models.networks import glorot
-from polarised.models.posteriors import DiagonalGaussian
 from polarised.objectives.step import Step
-from polarised.regime.aggregate import Estimator, importance_weights
+from polarised.regime.encodings import Estimator, importance_weights
 
 __all__ = [
     "RateParts",

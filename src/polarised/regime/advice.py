@@ -1,27 +1,154 @@
-"""What types and scores mean, in words: a headline, what to use and what to drop, and what to mistrust."""
+"""What types and scores mean, in words: why a variable is of its type, a headline, what to use, drop and mistrust.
 
-from collections.abc import Sequence
+A notebook shows the same: a headline, a table with all its rows, and bars.
+"""
+
+from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polarised.regime.classify import Regime, Rule
-from polarised.regime.reasons import how_mixed
+from polarised.regime._moments import ONE, TWO
 
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["advice", "headline", "listed"]
+    from polarised.regime.classify import Regime, Rule
+    from polarised.regime.encodings import Encodings
+
+__all__ = ["advice", "diagnosis_html", "encodings_html", "headline", "how_mixed", "listed", "reasons", "regime_html"]
 
 Pair = tuple[float, float]
-
-
 FEW = 100
 # A KL this large, in nats a variable, was paid for: the posterior is not the prior.
 PAID = 0.1
+# A mean off the prior's by this much for all inputs (in prior variances) was paid for and tells none apart.
+PARKED = 1.0
+# Shares of inputs between which a state is called rare; beyond, Otsu's split finds it.
+RAREST, RARE = 0.01, 0.1
+COLOURS = {"active": "#1b7837", "mixed": "#b8860b", "passive": "#888888"}
+MARKS = {"active": "●", "mixed": "◆", "passive": "○"}
+# Rows beyond these are counted, not shown: a notebook is no database.
+MOST = 512
 
 
-def headline(regime: Regime) -> str:
+def reasons(regime: "Regime") -> tuple[str, ...]:
+    """Return the type of each variable with what makes it so.
+
+    >>> from polarised.regime import Encodings, classify
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> reasons(classify(encodings))
+    ('active: 3 % noise', 'passive: posterior = prior')
+    """
+    said = []
+    for j, kind in enumerate(regime.types):
+        words = {"passive": _passive, "active": _active, "mixed": how_mixed}[kind](regime, j)
+        said.append(f"{kind}: {words}{_decoder(regime, j)}{_doubt(regime, j)}")
+    return tuple(said)
+
+
+def _passive(regime: "Regime", j: int) -> str:
+    statistics, alpha = regime.statistics, regime.alpha
+    level, shift, noise = statistics.ratio_mean[j], statistics.shift[j], statistics.noise_share[j]
+    if abs(level - 1) <= alpha and statistics.ratio_variance[j] <= alpha and shift <= alpha:
+        return "posterior = prior"
+    rest = 1.0 if regime.rest_ratio is None else float(regime.rest_ratio[j])
+    if np.isfinite(rest) and abs(rest - 1) > alpha and 0.8 <= level / rest <= 1.6:
+        return f"rests at this objective's own variance {_short(statistics.variance_mean[j])}"
+    if _offset(regime, j) > PARKED and abs(level - 1) <= 0.25:
+        return _parked(shift)
+    if noise >= 0.9:
+        return f"{_percent(noise)} noise"
+    if regime.decoder is not None and regime.rule == "used":
+        return f"the decoder does not read it ({_percent(noise)} noise)"
+    if abs(level - 1) <= alpha:
+        return f"as wide as the prior, {_percent(noise)} noise"
+    return f"as wide as an unused variable, {_percent(noise)} noise"
+
+
+def _active(regime: "Regime", j: int) -> str:
+    return f"{_percent(regime.statistics.noise_share[j])} noise"
+
+
+def how_mixed(regime: "Regime", j: int) -> str:
+    """Return in what way a used variable is not active: on for some inputs, weak for all, or off the prior's mean."""
+    statistics, states = regime.statistics, regime.evidence.two_states()
+    rest = 1.0 if regime.rest_ratio is None else float(np.nan_to_num(regime.rest_ratio[j], nan=1.0))
+    if j in regime.prior_driven:
+        return "follows the prior, which knows the input"
+    on = f"{100 * states.on[j]:.0f} ± {max(100 * states.on_error[j], 0.5):.0f} %"
+    apart = states.ratio_off[j] >= 2 * states.ratio_on[j]
+    if states.separation[j] >= TWO and apart and RAREST < states.on[j] < 1 - RAREST:
+        if states.ratio_off[j] >= 0.75 * rest:
+            return f"on for {on} of the inputs"
+        return f"strong for {on} of the inputs, weak for the rest"
+    rare = float(regime.evidence.share_below(0.2 * rest)[j])
+    level = statistics.ratio_mean[j]
+    if RAREST <= rare <= RARE and level >= 0.8 * rest:
+        return f"on for few inputs ({100 * rare:.0f} %)"
+    if _offset(regime, j) > PARKED and abs(level - 1) <= 0.25:
+        return f"weak for all; {_parked(statistics.shift[j])}"
+    if level >= 1 - regime.alpha:
+        return f"no narrower than the prior, yet {_percent(1 - statistics.noise_share[j])} of it is not noise"
+    if states.separation[j] >= ONE and apart:
+        return f"weak for all, perhaps stronger for {on} of the inputs"
+    return "weak for all"
+
+
+def _offset(regime: "Regime", j: int) -> float:
+    """How far the mean is off the prior's for all inputs alike: E[s] less what varies, in prior variances."""
+    statistics = regime.statistics
+    prior = statistics.variance_mean[j] / max(statistics.ratio_mean[j], 1e-30)
+    return float(statistics.shift[j] - statistics.mean_variance[j] / max(prior, 1e-30))
+
+
+def _parked(shift: float) -> str:
+    return f"capacity spent on its mean: σ² ≈ prior, E[μ²] = {_short(shift)}"
+
+
+def _decoder(regime: "Regime", j: int) -> str:
+    if regime.decoder is None:
+        return ""
+    use = regime.decoder
+    rise, error = float(use.permuted[j]), float(use.permuted_error[j])
+    said = f", decoder loses {_nats(rise)} ± {max(error, 0.01):.{_places(rise)}f} nats"
+    if regime.types[j] == "passive" and use.redrawn[j] - 2 * use.redrawn_error[j] > use.threshold >= rise:
+        constant = regime.statistics.noise_share[j] >= 0.9
+        said += " (constant, but not at the prior)" if constant else " (not at the prior)"
+    return said
+
+
+def _doubt(regime: "Regime", j: int) -> str:
+    if j not in regime.doubtful:
+        return ""
+    if regime.decoder is not None and regime.decoder.doubtful[j]:
+        return f"; doubtful, {regime.decoder.threshold:.2g} nats decide"
+    if regime.decoder is not None:
+        return f"; doubtful, it rests and carries {_short(regime.statistics.information[j])} nats for that"
+    if regime.types[j] == "passive":
+        return "; doubtful, its mean moves: the decoder would tell"
+    return "; doubtful, unused variables can look so: the decoder would tell"
+
+
+def _places(rise: float) -> int:
+    return 0 if abs(rise) >= 10 else 1 if abs(rise) >= 1 else 2
+
+
+def _nats(rise: float) -> str:
+    # No minus zero: a rise below its rounding is none.
+    return f"{rise:.{_places(rise)}f}".replace("-0.00", "0.00")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if 0.005 <= share <= 0.995 or share in (0.0, 1.0) else f"{100 * share:.1f} %"
+
+
+def _short(value: float) -> str:
+    return f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def headline(regime: "Regime") -> str:
     """Return how many variables are of each type, in one sentence.
 
     >>> from polarised.regime import Encodings, classify
@@ -48,11 +175,20 @@ def headline(regime: Regime) -> str:
     return f"{counts[0].upper()}{counts[1:]}{doubt}."
 
 
-def advice(regime: Regime, scores: "polars.DataFrame", standard: Pair | None = None) -> list[str]:
+def advice(
+    regime: "Regime", scores: "polars.DataFrame", standard: Pair | None = None, dependable: Pair | None = None
+) -> list[str]:
     """Return what to do about a model, a sentence each: what to use, what to drop, what to mistrust and why.
 
-    `scores` are those of `compare`, `standard` the total correlation of mean and sample without what the standard rule
-    calls passive, where that is another set of variables.
+    Args:
+        regime: The types.
+        scores: Those of `compare`.
+        standard: The total correlation of mean and sample without what the standard rule calls passive, where that is
+            another set of variables.
+        dependable: That of the variables that are used beyond doubt, where some are doubtful.
+
+    Returns:
+        The sentences.
 
     >>> from polarised.metrics.evaluation import compare
     >>> from polarised.regime import Encodings, classify
@@ -72,7 +208,7 @@ def advice(regime: Regime, scores: "polars.DataFrame", standard: Pair | None = N
         )
     elif regime.alive and not constant:
         said.append(_what_to_use(regime))
-        said += _mean_or_sample(regime, scores) + _about_mixed(regime)
+        said += _mean_or_sample(regime, scores, dependable) + _about_mixed(regime)
     elif not regime.prior_driven and not regime.doubtful:
         said.append(
             "As it is, the sample is noise and the means hardly move. Start from fresh weights with the decoder "
@@ -82,7 +218,7 @@ def advice(regime: Regime, scores: "polars.DataFrame", standard: Pair | None = N
     return said + _cautions(regime, scores, standard)
 
 
-def _what_to_use(regime: Regime) -> str:
+def _what_to_use(regime: "Regime") -> str:
     used = regime.alive
     if len(used) == len(regime.types):
         return (
@@ -96,7 +232,7 @@ def _what_to_use(regime: Regime) -> str:
     return f"{use}; {listed(regime.droppable)} {are} passive: drop {them}."
 
 
-def _mean_or_sample(regime: Regime, scores: "polars.DataFrame") -> list[str]:
+def _mean_or_sample(regime: "Regime", scores: "polars.DataFrame", dependable: Pair | None) -> list[str]:
     """Say how correlated mean and sample are, with and without passive variables, and why they part if they do."""
     pairs = _correlations(scores)
     total = len(regime.types)
@@ -114,6 +250,9 @@ def _mean_or_sample(regime: Regime, scores: "polars.DataFrame") -> list[str]:
     few = f" With so few inputs {total} independent variables would show about {floor:.2g}." if floor >= 0.1 else ""
     if lasting is None or _agree(lasting):
         return [f"{said}{'' if regime.passive else ': mean and sample agree'}.{few}"]
+    if dependable is not None and _agree(dependable):
+        doubtful = [j for j in regime.alive if j in regime.doubtful]
+        return [f"{said}; without the doubtful {_variables(doubtful)} too it is {_against(dependable)}.{few}"]
     if not regime.mixed:
         reason = "the means are nearly dependent, which even the little noise of active variables hides"
     elif len(regime.active) < 2 or ("active" in pairs and _agree(pairs["active"])):
@@ -133,7 +272,7 @@ def _correlations(scores: "polars.DataFrame") -> dict[str, Pair]:
     return {name: (found["mean", name], found["sampled", name]) for kind, name in found if kind == "mean"}
 
 
-def _about_mixed(regime: Regime) -> list[str]:
+def _about_mixed(regime: "Regime") -> list[str]:
     """Say how each mixed variable is so: on for some inputs, weak for all, or as wide as the prior and elsewhere."""
     kinds: dict[str, list[int]] = {}
     for j in regime.mixed:
@@ -147,7 +286,7 @@ def _about_mixed(regime: Regime) -> list[str]:
     return [f"{who} {are} mixed ({words}): keep {them} for reconstruction, mistrust single values." for words in kinds]
 
 
-def _cautions(regime: Regime, scores: "polars.DataFrame", standard: Pair | None) -> list[str]:
+def _cautions(regime: "Regime", scores: "polars.DataFrame", standard: Pair | None) -> list[str]:
     statistics, cautions = regime.statistics, []
     if regime.inputs < FEW:
         looked = "1 input was" if regime.inputs == 1 else f"{regime.inputs} inputs were"
@@ -202,7 +341,7 @@ def _cautions(regime: Regime, scores: "polars.DataFrame", standard: Pair | None)
     return cautions
 
 
-def _doubts(regime: Regime) -> list[str]:
+def _doubts(regime: "Regime") -> list[str]:
     """Say which variables the evidence does not settle, and what would."""
     if not regime.doubtful:
         return []
@@ -215,13 +354,18 @@ def _doubts(regime: Regime) -> list[str]:
         ]
     use = regime.decoder
     losses = ", ".join(f"{use.permuted[j]:.2f} ± {use.permuted_error[j]:.2f}" for j in regime.doubtful[:8])
+    near = [j for j in regime.doubtful if use.doubtful[j]]
+    reasons = [f"too near the {use.threshold:.2g} that decide"] if near else []
+    if len(near) < len(regime.doubtful):
+        reasons.append("less than is paid for what is as wide as an unused variable")
+    more = "look at more inputs" if near else "train on at a falling learning rate"
     return [
         f"Whether {_variables(regime.doubtful)} {are} used is doubtful: exchanging {them} costs the decoder {losses} "
-        f"nats, too near the {use.threshold:.2g} that decide. Keep {them}, or look at more inputs."
+        f"nats, {' or '.join(reasons)}. Keep {them}, or {more}."
     ]
 
 
-def _parting(regime: Regime, scores: "polars.DataFrame", standard: Pair | None) -> list[str]:
+def _parting(regime: "Regime", scores: "polars.DataFrame", standard: Pair | None) -> list[str]:
     """Say where another rule types otherwise, and what that does to the total correlation."""
     other: Rule = "standard" if regime.rule == "used" else "used"
     types = regime.types_at(regime.alpha, rule=other)
@@ -276,3 +420,51 @@ def listed(variables: Sequence[int]) -> str:
     if len(words) > 16:
         return f"{', '.join(words[:8])}, … and {words[-1]} ({len(words)} of them)"
     return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def regime_html(regime: "Regime", groups: Mapping[str, Sequence[int]] | None = None) -> str:
+    """Return a row for each variable with its type and why, its KL as a bar, and the evidence."""
+    table = regime.table()
+    names = {j: name for name, of in (groups or {}).items() for j in of}
+    finite = np.nan_to_num(regime.statistics.kl, posinf=0.0)
+    widest = max(float(finite.max(initial=0.0)), 1e-9)
+    head = ["variable", *(["group"] if names else []), "type", "KL, nats", "", "ratio", "noise", "sure"]
+    rows = []
+    for row in table.head(MOST).iter_rows(named=True):
+        kind, j = row["type"], row["variable"]
+        bar = f'<div style="background:{COLOURS[kind]};height:.7em;width:{100 * finite[j] / widest:.1f}%"></div>'
+        why = escape(str(row.get("why", kind)))
+        cells = [
+            str(j),
+            *([escape(names[j])] if names else []),
+            f'<span style="color:{COLOURS[kind]}" title="{why}">{MARKS[kind]} {kind}</span>',
+            f"{row['kl']:.2f}",
+            f'<div style="width:8em">{bar}</div>',
+            f"{row['ratio_mean']:.3f}",
+            f"{row['noise_share']:.2f}",
+            "–" if np.isnan(row["confidence"]) else f"{row['confidence']:.0%}",
+        ]
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    more = f"<p>… and {len(table) - MOST:,} more.</p>" if len(table) > MOST else ""
+    heads = "".join(f"<th>{name}</th>" for name in head)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>{more}"
+
+
+def encodings_html(encodings: "Encodings") -> str:
+    """Return what was taken as what, with the range of each variable's mean and its average variance."""
+    mean, variance = encodings.mean[:, :MOST], encodings.variance[:, :MOST]
+    rows = "".join(
+        f"<tr><td>{j}</td><td>{low:.3g} … {high:.3g}</td><td>{width:.3g}</td></tr>"
+        for j, (low, high, width) in enumerate(zip(mean.min(0), mean.max(0), variance.mean(0), strict=True))
+    )
+    heads = "<th>variable</th><th>means</th><th>average variance</th>"
+    return f"<p>{escape(repr(encodings))}</p><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def diagnosis_html(
+    headline: str, reading: str, regime: "Regime", advice: Sequence[str], groups: Mapping[str, Sequence[int]]
+) -> str:
+    """Return the headline, what was read as what, the table and the advice."""
+    said = "".join(f"<li>{escape(sentence)}</li>" for sentence in advice)
+    read = f"<p><small>{escape(reading)}</small></p>" if reading else ""
+    return f"<div><p><b>{escape(headline)}</b></p>{read}{regime_html(regime, groups)}<ul>{said}</ul></div>"

@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from polarised.errors import ConfigError, DataError
 from polarised.random import stream
 from polarised.regime._rules import Slacks, Use, follows_prior
+from polarised.regime.advice import reasons, regime_html
 from polarised.regime.decoder import DecoderUse
 from polarised.regime.encodings import Encodings, checked_encodings, checked_rest
 from polarised.regime.evidence import Evidence, Statistics
-from polarised.regime.reasons import reasons
 
 if TYPE_CHECKING:
     import polars
@@ -69,7 +69,9 @@ def classify(
         active    used, and E[r] <= alpha r0, Var[r] <= alpha r0^2, or nu <= alpha
         mixed     used otherwise: on for some inputs, or weak for all
 
-    A variable within two standard errors of the threshold, or on whose rest E[r] and nu do not agree, is `doubtful`.
+    A variable within two standard errors of the threshold is `doubtful`, and one on which the evidence parts: without a
+    decoder where E[r] and nu do not agree, with one where the variable is as wide as at rest and the decoder loses
+    less without it than the information it carries, -1/2 log nu, which no optimum has.
     ``rule="relative"``, with s = (mean - prior mean)^2 / prior variance, is
 
         passive   |E[r] - 1| <= alpha,  Var[r] <= alpha,  E[s] <= alpha
@@ -240,8 +242,6 @@ class Regime:
         return f"Regime({self})"
 
     def _repr_html_(self) -> str:
-        from polarised.regime.notebook import regime_html
-
         return f"<div><p><b>{self}</b></p>{regime_html(self)}</div>"
 
     @property
@@ -288,6 +288,11 @@ class Regime:
     def alive(self) -> list[int]:
         """Variables that are not passive, in their order, whichever of active and mixed there are."""
         return sorted(self.active + self.mixed)
+
+    @property
+    def dependable(self) -> list[int]:
+        """Variables that are used beyond doubt: neither passive nor doubtful."""
+        return [j for j in self.alive if j not in self.doubtful]
 
     @property
     def droppable(self) -> list[int]:

@@ -12,15 +12,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised.errors import DataError
-from polarised.regime._moments import BLOCKS, BlockedMoments, blocked_moments, dealt
+from polarised.regime._moments import (
+    BLOCKS,
+    BlockedMoments,
+    TwoStates,
+    blocked_moments,
+    count_ratios,
+    dealt,
+    share_below,
+    two_states,
+)
 from polarised.regime.encodings import Axis, checked_kl, checked_repeats, gaussians, prior_of
-from polarised.regime.states import TwoStates, count_ratios, share_below, two_states
 
 if TYPE_CHECKING:
     from polarised.regime.classify import Regime, Rule
     from polarised.regime.decoder import DecoderUse
 
-__all__ = ["Evidence", "Statistics"]
+__all__ = ["Evidence", "Statistics", "TwoStates", "count_ratios", "share_below", "two_states"]
 
 Array = NDArray[np.float64]
 
@@ -61,6 +69,15 @@ class Statistics:
         """E[variance] / (E[variance] + Var(mean)): 1 is pure noise, 0 is z = mean. A constant variable has 1."""
         total = self.variance_mean + self.mean_variance
         return np.where(total > 0, self.variance_mean / np.where(total > 0, total, 1.0), 1.0)
+
+    @property
+    def information(self) -> Array:
+        """1/2 log(1 + Var(mean) / E[variance]), what a Gaussian variable of this noise share tells of the input, nats.
+
+        The rest of `kl` sets all inputs alike apart from the prior.
+        """
+        with np.errstate(divide="ignore"):
+            return -0.5 * np.log(self.noise_share)
 
     @property
     def polarity(self) -> Array:

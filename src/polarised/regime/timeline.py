@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from polarised._io.files import replacing
 from polarised._io.readers import read_npz
-from polarised.errors import DataError
+from polarised.errors import DataError, MissingFileError
 from polarised.regime._moments import scaled_to_correlation
 from polarised.regime.classify import TYPES, Regime, Rule, classify
+from polarised.regime.decoder import DecoderUse
 from polarised.regime.encodings import Encodings
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ class Timeline:
         log_variance: ArrayLike | None = None,
         prior_mean: ArrayLike = 0.0,
         prior_variance: ArrayLike = 1.0,
+        rest_ratio: ArrayLike | None = None,
+        decoder: DecoderUse | None = None,
     ) -> None:
         """Take in the posteriors of the evaluation inputs after `step` updates.
 
@@ -110,6 +113,8 @@ class Timeline:
             log_variance: Their logarithms.
             prior_mean: Means of the prior: a number, (d,) or one row for each input.
             prior_variance: Variances of the prior, likewise.
+            rest_ratio: Where the variance ratio of an unused variable rests, as the objective says.
+            decoder: What the decoder makes of the variables, see `measure_decoder_use`.
         """
         self.take(
             step,
@@ -119,19 +124,22 @@ class Timeline:
                 log_variance=log_variance,
                 prior_mean=prior_mean,
                 prior_variance=prior_variance,
+                rest_ratio=rest_ratio,
             ),
+            decoder=decoder,
         )
 
-    def take(self, step: int, encodings: Encodings) -> None:
+    def take(self, step: int, encodings: Encodings, *, decoder: DecoderUse | None = None) -> None:
         """Take in encodings as they are after `step` updates; a step seen before is replaced.
 
         Args:
             step: The training step.
             encodings: What the encoder says of a fixed set of inputs.
+            decoder: What the decoder makes of the variables at this step, where it was asked.
         """
         if self._moments and encodings.latents != len(self._moments[0]["types"]):
             raise DataError(f"expected {len(self._moments[0]['types'])} variables as before, got {encodings.latents}")
-        regime = classify(encodings, alpha=self.alpha, rule=self.rule)
+        regime = classify(encodings, alpha=self.alpha, rule=self.rule, decoder=decoder)
         moment: dict[str, Array] = {
             "step": np.array(step),
             "types": np.array([TYPES.index(kind) for kind in regime.types]),
@@ -241,7 +249,9 @@ def load_timeline(path: str | Path, *, final_types: Sequence[str] | None = None)
     try:
         state = read_npz(Path(path))
     except FileNotFoundError:
-        raise DataError(f"expected snapshots of a run, {path} does not exist; train with snapshots first") from None
+        raise MissingFileError(
+            f"expected snapshots of a run, {path} does not exist; train with snapshots first"
+        ) from None
     needed = ("step", "types", "correlations", *PER_VARIABLE)
     if state and not state.keys() >= set(needed):
         raise DataError(f"expected snapshots with {', '.join(needed)}, {path} has {', '.join(state)}")

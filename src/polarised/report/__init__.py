@@ -1,7 +1,6 @@
 """Pages and figures: what a diagnosis or a study looks like."""
 
 from polarised.report.drawing import save
-from polarised.report.folders import write
-from polarised.report.page import write_report
+from polarised.report.page import write, write_report
 
 __all__ = ["save", "write", "write_report"]

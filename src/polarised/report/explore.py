@@ -20,8 +20,8 @@ from polarised.report.page import rendered
 from polarised.report.theme import png, strip
 
 if TYPE_CHECKING:
-    from polarised.adapters.native import Live
     from polarised.data import Batch, Dataset
+    from polarised.models.encoding import Live
     from polarised.regime import Regime
 
 __all__ = ["Exploration", "ExploreServer", "open_exploration"]
@@ -128,8 +128,8 @@ def open_exploration(path: str | Path, *, data: str | None = None, inputs: int =
     Raises:
         DataError: It is not a model of images, or its data is not known.
     """
-    from polarised.adapters.native import Live, from_vae
     from polarised.adapters.targets import images_named, open_target
+    from polarised.models.encoding import Live, from_vae
     from polarised.regime import classify
 
     target = open_target(path)

@@ -4,41 +4,31 @@ import base64
 import hashlib
 import importlib.resources
 import json
-import math
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from polarised._io import plain
 from polarised._io.files import replacing
-from polarised.errors import DataError
-from polarised.regime._rules import picture
-from polarised.regime.classify import COLUMNS, OTHER_RULES, RULES
+from polarised.adapters.arrays import ScaleKind
+from polarised.adapters.targets import open_target, unused_settings
+from polarised.diagnosis import Diagnosis, diagnose
+from polarised.errors import ConfigError, DataError
+from polarised.regime.classify import COLUMNS, OTHER_RULES, Rule
 from polarised.report import theme
-from polarised.report.drawing import shown_correlations
-from polarised.report.theme import described, strip
+from polarised.report.model_page import ALPHA, model
 
 if TYPE_CHECKING:
     import polars
 
-    from polarised.diagnosis import Diagnosis, Pictures
-    from polarised.regime import Encodings, Regime
-    from polarised.regime.classify import Rule
     from polarised.regime.timeline import Timeline
 
-__all__ = ["embedded", "model", "rendered", "table", "write_report"]
+__all__ = ["embedded", "page_of", "rendered", "write", "write_report"]
 
+PAGE = "report.html"
 CORE = ("core.js", "shell.js", "scores.js", "time.js")
-
-
 MODELS = (*CORE, "regime.js", "variables.js", "correlations.js", "pictures.js", "training.js", "models.js")
-
-
 STUDY = (*CORE, "learning.js", "study.js")
 
 
@@ -97,7 +87,7 @@ def write_report(
             {
                 "models": [model(diagnosis) for diagnosis in diagnoses],
                 "alpha": ALPHA,
-                "metrics": described(name for diagnosis in diagnoses for name in diagnosis.scores["metric"]),
+                "metrics": theme.described(name for diagnosis in diagnoses for name in diagnosis.scores["metric"]),
                 "other_rules": OTHER_RULES,
                 "evidence": COLUMNS,
             },
@@ -111,203 +101,102 @@ def write_report(
     return path
 
 
-BINS = 32
-
-
-# What a page can show at a glance and carry in its three megabytes; the tables below always hold every variable.
-MOST_VARIABLES = 64
-
-
-MOST_STEPS = 600
-
-
-MOST_PAIRS = 12
-
-
-MOST_PIXELS = 1_500_000
-
-
-# The slider of the page, in steps of alpha from the first.
-ALPHA: dict[str, Any] = {"step": 0.005, "places": 99}
-
-
-# What the 20 bins of `mutual_information` leave of independent variables, times the number of inputs.
-FLOOR = 19**2 / 2
-
-
-def model(diagnosis: "Diagnosis") -> dict[str, Any]:
-    """Return what the page shows of one model.
+def write(
+    targets: str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
+    *,
+    title: str | None = None,
+    data: str | None = None,
+    alpha: float | None = None,
+    rule: Rule | None = None,
+    scale_kind: ScaleKind | None = None,
+    examples: int | None = None,
+    seed: int | None = None,
+) -> Path:
+    """Write the page of one target or, of several models, their comparison.
 
     Args:
-        diagnosis: The diagnosis of the model.
+        targets: A run directory, a file of arrays, a published model, a study's folder or its ``results.parquet``; or
+            several models.
+        out: The file to write; in a run's or a study's folder if None, for other folders here.
+        title: The title of the page.
+        data: What to encode, where the model's own is not meant.
+        alpha: The threshold of the types.
+        rule: The rule of the types.
+        scale_kind: What the scale beside the mean is, where its name does not say it.
+        examples: The most images to encode.
+        seed: Seed of everything random.
 
     Returns:
-        What the scripts of the page read, as plain JSON types.
+        The file.
 
-    >>> from polarised import diagnose, Encodings
-    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
-    >>> model(diagnose(encodings))["alpha"]
-    0.1
+    Raises:
+        ConfigError: If there is nothing to report on, or a setting can change nothing about the target.
+
+    >>> import tempfile, numpy
+    >>> file = Path(tempfile.mkdtemp()) / "codes.npz"
+    >>> numpy.savez(file, mean=numpy.random.default_rng(0).normal(size=(50, 2)), variance=numpy.full((50, 2), 0.01))
+    >>> write(file, file.with_suffix(".html")).name
+    'codes.html'
     """
-    encodings, regime = diagnosis.encodings, diagnosis.regime
-    sampled = encodings.sample(seed=0)
-    # The most informative variables, in the order of their index.
-    by_rate = np.argsort(-np.nan_to_num(regime.statistics.kl, posinf=sys.float_info.max), kind="stable")
-    shown = sorted(int(j) for j in by_rate[:MOST_VARIABLES])
-    return {
-        "name": diagnosis.name,
-        "headline": diagnosis.headline,
-        "advice": list(diagnosis.advice),
-        "rows": regime.rows,
-        "inputs": regime.inputs,
-        "alpha": regime.alpha,
-        "rule": regime.rule,
-        "rules": [_rule(regime, rule) for rule in RULES],
-        "learned_prior": not encodings.has_standard_prior,
-        "variables": _variables(regime),
-        "histograms": _histograms(encodings, sampled),
-        "scores": table(diagnosis.scores),
-        "information_floor": FLOOR / len(encodings),
-        "correlations": {
-            "variables": shown,
-            "mean": _correlations(encodings.mean[:, shown]),
-            "sampled": _correlations(sampled[:, shown]),
-        },
-        "pictures": _pictures(diagnosis.pictures, by_rate),
-        "decoder_use": None if diagnosis.decoder_use is None else table(diagnosis.decoder_use),
-        "history": None if diagnosis.history is None else table(_thinned(diagnosis.history)),
-        "forecast": None if diagnosis.forecast is None else table(diagnosis.forecast),
-        "dynamics": None if diagnosis.snapshots is None else _dynamics(diagnosis.snapshots),
-        "other_rules": None if diagnosis.other_rules is None else table(diagnosis.other_rules),
-        "downstream": None if diagnosis.downstream is None else table(diagnosis.downstream),
-        "provenance": plain(diagnosis.provenance),
-    }
+    paths = [Path(target) for target in ([targets] if isinstance(targets, str | Path) else targets)]
+    settings = {"alpha": alpha, "rule": rule, "scale_kind": scale_kind, "examples": examples, "seed": seed}
+    if not paths:
+        raise ConfigError("expected something to report on: a run, a study, a file of arrays or a model")
+    studies = [path for path in paths if _is_study(path)]
+    if studies and len(paths) > 1:
+        raise ConfigError(f"expected one study or several models, got {studies[0]} among {len(paths)}; give it alone")
+    given = {name: value for name, value in {"data": data, **settings}.items() if value is not None}
+    if studies and given:
+        raise ConfigError(f"expected no {next(iter(given))} with {studies[0]}: a study is shown as it was measured")
+    name = "report" if len(paths) > 1 else paths[0].stem if paths[0].is_file() else paths[0].resolve().name
+    page = Path(out) if out is not None else page_of(paths, name)
+    if studies:
+        from polarised.report.study_page import read_folder
+
+        table, about = read_folder(paths[0], page)
+        return write_report(table, page, **about | ({} if title is None else {"title": title}))
+    diagnoses = _diagnosed(paths, given)
+    return write_report(diagnoses[0] if len(diagnoses) == 1 else diagnoses, page, title=title)
 
 
-def table(frame: "polars.DataFrame") -> dict[str, Any]:
-    """Return a frame as its column names and rows.
+def _is_study(path: Path) -> bool:
+    return path.name == "results.parquet" or (path / "study.json").is_file() or (path / "results.parquet").is_file()
+
+
+def page_of(targets: Sequence[Path], name: str) -> Path:
+    """Return where a page lies that nobody placed: in a run or a study, else here, for other folders are not ours.
 
     Args:
-        frame: The table.
+        targets: What the page is of.
+        name: The name of the page where there is no folder of its own.
 
     Returns:
-        Plain JSON types, numbers with seven digits.
+        The path of the page.
 
-    >>> import polars
-    >>> table(polars.DataFrame({"step": [1], "loss": [float("nan")]}))
-    {'columns': ['step', 'loss'], 'rows': [[1, 'nan']]}
+    >>> page_of([Path("first.npz"), Path("second.npz")], "2 files").name
+    '2_files.html'
     """
-    return {"columns": frame.columns, "rows": [[_rounded(plain(cell)) for cell in row] for row in frame.iter_rows()]}
+    first = targets[0]
+    own = len(targets) == 1 and first.is_dir() and ((first / "config.yaml").is_file() or _is_study(first))
+    return first / PAGE if own else Path(f"{name.replace(' ', '_')}.html")
 
 
-def _rounded(value: Any) -> Any:
-    return float(f"{value:.7g}") if isinstance(value, float) else value
-
-
-def _variables(regime: "Regime") -> dict[str, Any]:
-    frame = regime.table()
-    return {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.iter_rows()]}
-
-
-def _rule(regime: "Regime", rule: "Rule") -> dict[str, Any]:
-    """Return how a rule types the variables at every place of the slider, and how the page shows it.
-
-    ``types`` has an entry for each place where some type changes: its number and the initials from there on.
-    """
-    shown = picture(rule, use_shift=regime.use_shift, decoder=regime.decoder is not None)
-    statistics = regime.statistics
-    if rule == "standard":
-        level, spread = statistics.variance_mean, statistics.variance_variance
-    else:
-        rest = 1.0 if regime.rest_ratio is None or rule == "relative" else np.nan_to_num(regime.rest_ratio, nan=1.0)
-        level, spread = statistics.ratio_mean / rest, statistics.ratio_variance / np.square(rest)
-    changes: list[tuple[int, str]] = []
-    for place in range(ALPHA["places"]):
-        initials = _initials(regime.types_at(round((place + 1) * ALPHA["step"], 3), rule=rule))
-        if not changes or changes[-1][1] != initials:
-            changes.append((place, initials))
-    return {
-        "name": rule,
-        **asdict(shown),
-        "levels": plain(level),
-        "spreads": plain(spread),
-        "made": _initials(regime.types_at(regime.alpha, rule=rule)),
-        "types": changes,
-    }
-
-
-def _initials(types: Sequence[str]) -> str:
-    return "".join(kind[0] for kind in types)
-
-
-def _histograms(encodings: "Encodings", sampled: NDArray[Any]) -> list[dict[str, Any]]:
-    """Counts of mean and sample over one range, so that they compare by eye, and of the variance from zero."""
-    histograms = []
-    for j in range(encodings.latents):
-        mean, sample, variance = encodings.mean[:, j], sampled[:, j], encodings.variance[:, j]
-        low, high = float(min(mean.min(), sample.min())), float(max(mean.max(), sample.max()))
-        # Where values differ by less than their last digits, or no number is wide enough, one bar shows them.
-        if not 1e-9 * max(1.0, abs(low), abs(high)) < high - low < np.inf:
-            wide = min(2 * max(abs(low), abs(high)), 8e307)
-            low, high = (low - 0.5, high + 0.5) if wide < 1e9 else (-wide, wide)
-        top = max(float(variance.max()), float(np.max(encodings.prior_variance[..., j])), 1e-12)
-        histograms.append(
-            {
-                "low": low,
-                "high": high,
-                "top": top,
-                "mean": np.histogram(mean, BINS, (low, high))[0].tolist(),
-                "sampled": np.histogram(sample, BINS, (low, high))[0].tolist(),
-                "variance": np.histogram(variance, BINS, (0.0, min(top * 1.0001, 8e307)))[0].tolist(),
-            }
-        )
-    return histograms
-
-
-def _correlations(codes: NDArray[Any]) -> list[list[float | None]]:
-    return [[None if math.isnan(value) else round(value, 4) for value in row] for row in shown_correlations(codes)]
-
-
-def _pictures(pictures: "Pictures | None", by_rate: NDArray[Any]) -> dict[str, Any] | None:
-    if pictures is None or pictures.originals.ndim != 4:
-        return None
-    originals, reconstructions = pictures.originals[:MOST_PAIRS], pictures.reconstructions[:MOST_PAIRS]
-    frame = int(np.prod(pictures.traversals.shape[1:]))
-    affordable = max(8, MOST_PIXELS // max(frame, 1))
-    variables = sorted(int(j) for j in by_rate[: min(affordable, MOST_VARIABLES)])
-    return {
-        "height": int(originals.shape[-2]),
-        "width": int(originals.shape[-1]),
-        "pairs": len(originals),
-        "originals": strip(originals),
-        "reconstructions": strip(reconstructions),
-        "values": [round(float(value), 4) for value in pictures.values],
-        "traversals": {str(j): strip(pictures.traversals[j]) for j in variables},
-        # How much the picture moves along each variable: the mean spread of a pixel over the walk.
-        "movement": [round(float(walk.std(axis=0).mean()), 6) for walk in pictures.traversals],
-    }
-
-
-def _thinned(frame: "polars.DataFrame") -> "polars.DataFrame":
-    if len(frame) <= MOST_STEPS:
-        return frame
-    rows = np.unique(np.linspace(0, len(frame) - 1, MOST_STEPS).round().astype(int))
-    thinned: polars.DataFrame = frame[rows.tolist()]
-    return thinned
-
-
-def _dynamics(snapshots: "polars.DataFrame") -> dict[str, Any]:
-    """Return steps, a string of type initials for each, and the information of each variable."""
-    frame = snapshots.sort("step", "variable")
-    steps = frame["step"].unique().sort().to_list()
-    if len(steps) > MOST_STEPS:
-        steps = [steps[i] for i in np.unique(np.linspace(0, len(steps) - 1, MOST_STEPS).round().astype(int))]
-    parts = {key[0]: part for key, part in frame.partition_by("step", as_dict=True).items()}
-    return {
-        "steps": [int(step) for step in steps],
-        "types": [_initials(parts[step]["type"].to_list()) for step in steps],
-        "kl": [[_rounded(plain(value)) for value in parts[step]["kl"]] for step in steps],
-    }
+def _diagnosed(paths: Sequence[Path], given: dict[str, Any]) -> list[Diagnosis]:
+    useless = [set(unused_settings(open_target(path), with_data="data" in given)) for path in paths]
+    # What only some of several targets have no use for is meant for the others.
+    spared = [own - useless[0].intersection(*useless) for own in useless]
+    diagnoses = [
+        diagnose(path, **{name: value for name, value in given.items() if name not in own})
+        for path, own in zip(paths, spared, strict=True)
+    ]
+    names = [diagnosis.name for diagnosis in diagnoses]
+    return [
+        replace(diagnosis, name=f"{path.resolve().parent.name}/{diagnosis.name}")
+        if names.count(diagnosis.name) > 1
+        else diagnosis
+        for path, diagnosis in zip(paths, diagnoses, strict=True)
+    ]
 
 
 def embedded(data: Any) -> str:

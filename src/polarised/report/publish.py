@@ -3,34 +3,47 @@
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars
+from numpy.typing import NDArray
 
 from polarised import registry
 from polarised._io.files import contained, replacing
+from polarised._io.tables import read_table
+from polarised._io.text import parse_json
+from polarised.diagnosis import Pictures
+from polarised.errors import DataError
+from polarised.regime import Encodings, Regime
+from polarised.regime.timeline import Timeline
 from polarised.report.drawing import save
-from polarised.report.material import Material
 from polarised.report.theme import SUBSETS, metric_name
 from polarised.study.claims.check import WORDS
 from polarised.study.claims.verify import PUBLISHED, verify
 from polarised.study.config import read_config
-from polarised.study.runner import duration
-from polarised.study.stages import read_done
+from polarised.study.grid import Point, Study
+from polarised.study.measures import images_of_prior, regime_of, timeline_of
+from polarised.study.results import results_of
+from polarised.study.runner import duration, read_study
+from polarised.study.stages import dataset_of, is_done, read_done
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from polarised.study.claims import Verification
 
-__all__ = ["publish"]
+__all__ = ["Drawings", "Material", "publish", "stem", "tables"]
 
 Format = Literal["svg", "pdf", "png"]
-NOTES = "notes.md"
+NOTES, README, RESULTS = "notes.md", "README.md", "results.parquet"
 CELLS = "Averages over seeds, ± their standard deviation; in brackets how many have the number where not all do."
 FIGURES = (
-    "Lines are averages over seeds, in their bands lie 95 % of the seeds. A faint mark is of fewer than half of the "
-    "seeds: only they have such variables."
+    "Lines are averages over seeds, in their bands lie 95 % of the seeds; small marks are single runs. A faint mark is "
+    "of fewer than half of the seeds: only they have such variables."
 )
 BOTH = ("mean", "sampled")
 REDUNDANCY = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
@@ -80,14 +93,236 @@ TABLES: dict[str, tuple[tuple[str, str | None, str], ...]] = {
 }
 
 
+Drawings = Iterator[tuple[str, "Figure"]]
+
+
+@dataclass(frozen=True)
+class Material:
+    """A study's folder, read when asked for; of a published one there is the table, and no runs.
+
+    Args:
+        root: The folder of the study, or one that `publish` wrote.
+    """
+
+    root: Path
+
+    @cached_property
+    def study(self) -> Study:
+        """The study with the runs of its folder."""
+        return read_study(self.root)
+
+    @cached_property
+    def table(self) -> polars.DataFrame:
+        """The tidy table of the runs that are done, types by the rule of the study."""
+        if is_published(self.root):
+            return read_table(self.root / RESULTS)
+        return results_of(self.study.points, self.root, rule=self.study.rule)
+
+    @cached_property
+    def done(self) -> list[Point]:
+        """The runs that are done; none of a published folder."""
+        if is_published(self.root):
+            return []
+        return [point for point in self.study.points if is_done(point.run, self.root)]
+
+    @cached_property
+    def datasets(self) -> dict[str, str]:
+        """The datasets of the runs that are done, and what the names of their figures end in: nothing for one alone."""
+        names = self.table["dataset"].unique(maintain_order=True).to_list()
+        return {str(name): f"_{stem(str(name))}" if len(names) > 1 else "" for name in names}
+
+    def methods(self, dataset: str | None = None) -> list[str]:
+        """Return the methods that have a finished run.
+
+        Args:
+            dataset: Of this dataset; of all if not given.
+
+        Returns:
+            The methods, in the order of the study.
+        """
+        own = self.table if dataset is None else self.table.filter(polars.col("dataset") == dataset)
+        return [str(name) for name in own["method"].unique(maintain_order=True)]
+
+    def point(self, method: str, strength: float | None = None, *, dataset: str | None = None) -> Point:
+        """Return the first run of a method, at the strength nearest to the one wanted.
+
+        Args:
+            method: The method.
+            strength: The strength wanted; any if not given.
+            dataset: Of this dataset; of any if not given.
+
+        Returns:
+            The run.
+
+        Raises:
+            DataError: There is no finished run of the method.
+        """
+        own = self._of(method, dataset)
+        if not own:
+            raise DataError(f"expected a finished run of {method!r} in {self.root} to draw; there is none")
+        if strength is None:
+            return own[0]
+        return min(own, key=lambda point: abs(float(point.labels["strength"]) - strength))
+
+    def strengths(self, method: str, *, dataset: str | None = None) -> list[float]:
+        """Return the strengths of a method that have a finished run.
+
+        Args:
+            method: The method.
+            dataset: Of this dataset; of all if not given.
+
+        Returns:
+            The strengths, smallest first.
+        """
+        return sorted({float(point.labels["strength"]) for point in self._of(method, dataset)})
+
+    def richest(
+        self,
+        method: str | None = None,
+        *,
+        dataset: str | None = None,
+        kinds: Sequence[str] = ("active", "mixed", "passive"),
+    ) -> Point:
+        """Return the run in which the rarest of some types is the least rare, so that each can be shown.
+
+        Args:
+            method: Of this method; of any if not given.
+            dataset: Of this dataset; of any if not given.
+            kinds: The types that count.
+
+        Returns:
+            The run.
+
+        Raises:
+            DataError: There is no finished run.
+        """
+        counts = self.table.filter((polars.col("metric") == "count") & polars.col("variables").is_in(kinds))
+        rarest = dict(counts.group_by("run").agg(polars.col("value").min()).select("run", "value").iter_rows())
+        own = self._of(method, dataset)
+        if not own:
+            raise DataError(
+                f"expected a finished run of {method or 'any method'} in {self.root} to draw; there is none"
+            )
+        return max(own, key=lambda point: rarest.get(point.run.name, 0.0))
+
+    def class_names(self, point: Point, factor: str) -> list[str] | None:
+        """Return the names of a factor's values where the dataset has names for them.
+
+        Args:
+            point: The run.
+            factor: The factor.
+
+        Returns:
+            The names, or None.
+        """
+        space = dataset_of(point.run).factor_space
+        values = None if space is None or space.values is None else space.values[space.names.index(factor)]
+        return None if values is None or values.dtype.kind != "U" else [str(value) for value in values]
+
+    def encodings(self, point: Point) -> Encodings:
+        """Return the encodings of a run.
+
+        Args:
+            point: The run.
+
+        Returns:
+            Its encodings.
+        """
+        return Encodings.load(self.root / point.run.name / "encodings.npz")
+
+    def regime(self, point: Point) -> Regime:
+        """Return the types of a run's variables by the rule of the study.
+
+        Args:
+            point: The run.
+
+        Returns:
+            Its types.
+        """
+        return regime_of(self.root / point.run.name, point.run, rule=self.study.rule)
+
+    def timeline(self, point: Point) -> Timeline:
+        """Return what was seen of a run's variables while it trained.
+
+        Args:
+            point: The run.
+
+        Returns:
+            The moments of its training.
+
+        Raises:
+            DataError: It was trained without snapshots.
+        """
+        timeline = timeline_of(self.root / point.run.name, rule=self.study.rule)
+        if timeline is None:
+            raise DataError(f"expected a run trained with snapshots, {point.run.name} has none; set snapshots.every")
+        return timeline
+
+    def pictures(self, point: Point) -> Pictures:
+        """Return what the decoder of a run shows.
+
+        Args:
+            point: The run.
+
+        Returns:
+            Originals, reconstructions and walks.
+        """
+        from polarised.models.encoding import pictures
+
+        return pictures(self._vae(point), dataset_of(point.run), seed=point.run.seed)
+
+    def samples(self, point: Point, count: int = 16) -> NDArray[Any]:
+        """Return images decoded from draws of a run's prior.
+
+        Args:
+            point: The run.
+            count: How many images.
+
+        Returns:
+            Images (count, channels, height, width).
+        """
+        return images_of_prior(self._vae(point), count=count, seed=point.run.seed)
+
+    def _of(self, method: str | None, dataset: str | None) -> list[Point]:
+        wanted = {"method": method, "dataset": dataset}
+        return [
+            point for point in self.done if all(point.labels[key] == of for key, of in wanted.items() if of is not None)
+        ]
+
+    def _vae(self, point: Point) -> Any:
+        from polarised.models import load_vae
+
+        return load_vae(self.root / point.run.name / "model.safetensors")
+
+
+def stem(name: str) -> str:
+    """Return a name as part of a file's name.
+
+    Args:
+        name: The name of a method or dataset.
+
+    Returns:
+        Lower-case letters, digits, points and underscores.
+
+    >>> stem("γ 0.8, β 1"), stem("DIP-VAE-I")
+    ('gamma_0.8_beta_1', 'dip_vae_i')
+    """
+    words = "".join(c if c.isalnum() or c == "." else " " for c in name).split()
+    plain = "_".join(words).lower()
+    for letter, latin in (("γ", "gamma"), ("β", "beta"), ("α", "alpha"), ("ν", "nu")):
+        plain = plain.replace(letter, latin)
+    return plain
+
+
 def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = ("png",)) -> Path:
     """Write the figures, ``results.parquet``, ``verdict.json`` and a README of a study's folder to `out`.
 
     A file ``notes.md`` in `out`, written by hand, is taken into the README. A study without figures of its own gets
-    those of any study. Return the README.
+    those of any study. Of a folder that was published before, without its runs, the figures that need the table alone
+    are drawn again, and nothing else is written.
 
     Args:
-        folder: The folder of the study.
+        folder: The folder of the study, or one that was published.
         out: The folder to write.
         formats: Formats of the figures.
 
@@ -99,26 +334,66 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
     """
     material, out = Material(Path(folder)), Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    entry = material.study.name if material.study.name in registry.names("gallery") else "any_study"
-    stems = []
-    for stem, figure in registry.build("gallery", entry, material):
+    known = material.root if is_published(material.root) else None
+    name = material.study.name if known is None else _published_study(known)
+    entry = name if name in registry.names("gallery") else "any_study"
+    drawn = []
+    for each, figure in registry.build("gallery", entry, material):
         # Some are named after methods, and those come from the study's own file.
-        save(figure, contained(out, stem, source=folder), formats=formats, small=True)
-        stems.append(stem)
+        save(figure, contained(out, each, source=folder), formats=formats, small=True)
+        drawn.append(each)
+    if known is not None:
+        return out / README
     found = verify(folder)
-    with replacing(out / "results.parquet") as temporary:
+    told = {**found.to_dict(), "study": name}
+    with replacing(out / RESULTS) as temporary:
         material.table.write_parquet(temporary)
     with replacing(out / PUBLISHED) as temporary:
-        temporary.write_text(json.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    with replacing(out / "README.md") as temporary:
+        temporary.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with replacing(out / README) as temporary:
         notes = (out / NOTES).read_text(encoding="utf-8").strip() if (out / NOTES).exists() else ""
-        temporary.write_text(_page(material, found, stems, notes), encoding="utf-8")
-    return out / "README.md"
+        temporary.write_text(_page(material, found, drawn, notes), encoding="utf-8")
+    return out / README
+
+
+def is_published(folder: Path) -> bool:
+    """Return whether a folder holds a study's table without its runs.
+
+    Args:
+        folder: A folder.
+
+    Returns:
+        Whether there is a table, and no study.
+    """
+    return (folder / RESULTS).is_file() and not (folder / "study.json").is_file()
+
+
+def _published_study(folder: Path) -> str:
+    """Return the study a published folder is of: as its verdicts say, else as it or the folder around it is called."""
+    known = parse_json((folder / PUBLISHED).read_bytes(), where=str(folder)) if (folder / PUBLISHED).is_file() else {}
+    names = [
+        known.get("study") if isinstance(known, dict) else None,
+        folder.resolve().name,
+        folder.resolve().parent.name,
+    ]
+    return next((str(name) for name in names if name in registry.names("gallery")), "any_study")
+
+
+# What stands above a page as long as runs on it were typed before the decoder was asked.
+EARLIER = (
+    "> **Typed by the earlier rule.** The types on this page compare the posterior with the prior alone; since then an "
+    "unused variable is told by the decoder and by where the objective lets it rest (docs/explanation/types.md). "
+    'Counts of active, mixed and passive variables and scores "without passive variables" will change when the study '
+    "is run again; scores of the whole code will not."
+)
 
 
 def _page(material: Material, found: "Verification", stems: Sequence[str], notes: str) -> str:
     study = material.study
-    parts = [f"# {study.title}", study.about]
+    parts = [f"# {study.title}"]
+    if any(not (material.root / point.run.name / "decoder_use.parquet").exists() for point in material.done):
+        parts.append(EARLIER)
+    parts.append(study.about)
     if found.verdicts:
         parts.append(f"Verdicts: {found.headline}.")
     parts.append(_provenance(material))

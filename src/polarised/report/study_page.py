@@ -2,13 +2,17 @@
 
 import base64
 import math
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io import plain
+from polarised._io.files import contained
+from polarised._io.tables import read_table
 from polarised.errors import DataError
 from polarised.regime.timeline import THRESHOLD, Timeline, correlated_shares, pairs_by_type
 from polarised.report.theme import described, strength_name
@@ -16,19 +20,13 @@ from polarised.report.theme import described, strength_name
 if TYPE_CHECKING:
     import polars
 
-    from polarised.regime.timeline import Timeline
+__all__ = ["IDENTITY", "MEASUREMENT", "learning", "read_folder", "study"]
 
-__all__ = ["IDENTITY", "MEASUREMENT", "learning", "study"]
+PAGE = "report.html"
 
 IDENTITY = ("run", "seed", "method", "strength", "dataset")
-
-
 MEASUREMENT = ("metric", "representation", "variables")
-
-
 VERDICTS = ("confirmed", "refuted", "undecided", "not testable")
-
-
 MOST_CELLS = 400_000
 
 
@@ -119,14 +117,8 @@ def _short(value: float | None) -> Any:
 
 # A run of 300 moments and ten variables is kept whole; more runs or variables share the same room.
 MOST_NUMBERS = 120_000
-
-
 MOST_VARIABLES = 32
-
-
 FEWEST_MOMENTS, MOST_MOMENTS = 24, 301
-
-
 PERIODS = 12
 
 
@@ -216,3 +208,38 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 def _rounded(shares: Mapping[str, float]) -> dict[str, float]:
     return {kind: round(share, 4) for kind, share in shares.items()}
+
+
+def read_folder(path: Path, page: Path) -> tuple["polars.DataFrame", dict[str, Any]]:
+    """Return the table of a study's folder, or of its ``results.parquet``, and what else its page shows.
+
+    Args:
+        path: The folder, or its ``results.parquet``.
+        page: Where the page will lie: it links to the pages of runs.
+
+    Returns:
+        The table, and the keywords of `write_report`: title, verdicts, links, timelines.
+    """
+    from polarised.study.claims.verify import published_verdicts, verify
+    from polarised.study.measures import timeline_of
+    from polarised.study.results import collect
+    from polarised.study.runner import read_study
+
+    folder = path if path.is_dir() else path.parent
+    known = read_study(folder) if (folder / "study.json").is_file() else None
+    results = collect(folder) if path.is_dir() and known else folder / "results.parquet"
+    table = read_table(results)
+    found = verify(folder if path.is_dir() else path) if known else published_verdicts(folder)
+    verdicts = [{**own.to_dict(), "claim": own.statement} for own in (found.verdicts if found else ())]
+    runs = {str(run): contained(folder, str(run), source=results) for run in table["run"].unique(maintain_order=True)}
+    links = {
+        run: Path(os.path.relpath(directory / PAGE, page.parent)).as_posix()
+        for run, directory in runs.items()
+        if (directory / PAGE).is_file()
+    }
+    rule = "used" if known is None else known.rule
+    seen = {run: timeline_of(directory, rule=rule) for run, directory in runs.items()}
+    timelines = {run: timeline for run, timeline in seen.items() if timeline is not None}
+    words = None if known is None else ", ".join(part for part in (known.name.replace("_", " "), known.scale) if part)
+    about = {"title": words or folder.name, "verdicts": verdicts, "links": links, "timelines": timelines}
+    return table, about

@@ -4,14 +4,10 @@ Every executor is a generator of events over runs that are idempotent by themsel
 started again and continues from its checkpoint. There is no scheduler here, only "the next run to the next free core".
 """
 
-import hashlib
 import multiprocessing
 import os
-import shutil
 import signal
-import tempfile
 import threading
-import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -19,35 +15,18 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-from polarised._io.files import private_folder
 from polarised.cluster import check_nodes, check_request, ray_cluster
 from polarised.errors import ConfigError
 from polarised.registry import register
 from polarised.study.config import Run
-from polarised.study.leases import leased
-from polarised.study.stages import checkpoint_step, execute, is_done
-from polarised.study.storage import (
-    FAILED,
-    BusyError,
-    DiskFullError,
-    fetch,
-    is_address,
-    open_filesystem,
-    put,
-    read_text,
-    record_failure,
-    remove,
-    write_text,
-)
+from polarised.study.storage import DiskFullError
+from polarised.study.worker import Outcome, State, give_up, work
 
 __all__ = ["local", "ray"]
 
 SECONDS_TO_SAVE = 15.0
-
-State = Literal["started", "done", "failed", "busy", "lost", "full"]
 
 
 @dataclass(frozen=True)
@@ -63,20 +42,6 @@ class Event:
 
     state: State
     run: Run
-    reason: str = ""
-    seconds: float = 0.0
-
-
-class Outcome(NamedTuple):
-    """What a worker says of a run.
-
-    Args:
-        state: How it ended.
-        reason: Why it failed, where it did.
-        seconds: How long it took, where it is done.
-    """
-
-    state: State
     reason: str = ""
     seconds: float = 0.0
 
@@ -187,7 +152,7 @@ def ray(
             options["memory"] = int(memory * (1 << 30))
         if not mixed and (places := _fit_nodes(cluster)):
             options["label_selector"] = places
-        task = cluster.remote(**options)(_work)
+        task = cluster.remote(**options)(work)
         waiting, losses = deque(runs), Counter[str]()
         at_work: dict[Any, Run] = {}
         try:
@@ -209,7 +174,7 @@ def ray(
                         losses[run.name] = attempts
                         outcome = _lost(run, root, losses, attempts, "it ran over the memory of its node")
                     except cluster.exceptions.RayError as error:
-                        outcome = _given_up(run, root, f"Ray could not do it: {_told(error)}")
+                        outcome = give_up(run, root, f"Ray could not do it: {_told(error)}")
                     if outcome.state == "full":
                         raise DiskFullError(outcome.reason)
                     if outcome.state in ("busy", "lost"):
@@ -256,52 +221,6 @@ def _stop(cluster: Any, references: list[Any]) -> None:
             cluster.cancel(reference, force=True)
 
 
-def _work(config: dict[str, Any], root: str, command: str) -> Outcome:
-    """Do one run in a worker; what goes wrong comes back as words, never as an exception."""
-    with _stoppable():
-        return _do(config, root, command)
-
-
-def _do(config: dict[str, Any], root: str, command: str) -> Outcome:
-    import torch
-
-    torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
-    began = time.monotonic()
-    with warnings.catch_warnings():
-        # Each worker would repeat what the objective says about the same setting of every run.
-        warnings.simplefilter("ignore")
-        try:
-            run = Run.from_config(config)
-            # Left over are only runs that had not failed, so another command at the same place did this one meanwhile.
-            if (told := read_text(root, f"{run.name}/{FAILED}")) is not None:
-                return Outcome("failed", told.partition("\n")[0])
-            work_at(run, root, command)
-        except KeyboardInterrupt:
-            return Outcome("lost", "its worker was asked to stop; what it had done is kept")
-        except BusyError as error:
-            return Outcome("busy", str(error))
-        except DiskFullError as error:
-            return Outcome("full", str(error))
-        except Exception as error:
-            return Outcome("failed", f"{type(error).__name__}: {error}", time.monotonic() - began)
-    return Outcome("done", "", time.monotonic() - began)
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """Let a signal end a run at once while it is measured; while it trains, training itself listens and saves first."""
-    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 class _Worker:
     """One process that does run after run, so that torch is imported once."""
 
@@ -317,10 +236,10 @@ class _Worker:
         before = set(multiprocessing.active_children())
         with _single_threaded():
             try:
-                future = self._pool.submit(_work, run.to_config(), root, command)
+                future = self._pool.submit(work, run.to_config(), root, command)
             except BrokenProcessPool:
                 self._start()
-                future = self._pool.submit(_work, run.to_config(), root, command)
+                future = self._pool.submit(work, run.to_config(), root, command)
         if self._process is None:
             self._process = next(iter(set(multiprocessing.active_children()) - before), None)
         return future
@@ -386,18 +305,7 @@ def _lost(run: Run, root: str, losses: Counter[str], attempts: int, how: str) ->
     losses[run.name] += 1
     if losses[run.name] < attempts:
         return Outcome("lost", f"{how}; the run is continued by another")
-    return _given_up(run, root, f"{how}, {attempts} times; is there enough memory?")
-
-
-def _given_up(run: Run, root: str, reason: str) -> Outcome:
-    words = f"TrainingError: {reason}\n"
-    if is_address(root):
-        write_text(root, f"{run.name}/{FAILED}", words)
-    else:
-        directory = Path(root) / run.name
-        directory.mkdir(parents=True, exist_ok=True)
-        record_failure(directory, words)
-    return Outcome("failed", reason)
+    return give_up(run, root, f"{how}, {attempts} times; is there enough memory?")
 
 
 def _told(error: Exception) -> str:
@@ -405,75 +313,3 @@ def _told(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     words = lines[-1:] if hasattr(error, "cause") else lines
     return " ".join(words)[:500] or type(error).__name__
-
-
-def work_at(run: Run, root: str, command: str) -> None:
-    """Do a run and leave its directory at `root`; at an address, a finished run is copied there, ``done.json`` last.
-
-    Until then it lives in a folder of this user alone, named after the address, so that a second attempt continues. Of
-    a failed one the reason is copied.
-    """
-    if not is_address(root):
-        if not is_done(run, root):
-            execute(run, root, command=command)
-        return
-    desk = private_folder(hashlib.sha256(root.encode()).hexdigest()[:12])
-    checkpoint = desk / run.name / "checkpoint.safetensors"
-    uploaded = 0
-
-    def upload() -> None:
-        # As it is written, so that another node goes on where this one was lost.
-        nonlocal uploaded
-        if checkpoint.exists() and (written := checkpoint.stat().st_mtime_ns) != uploaded:
-            put(root, checkpoint, f"{run.name}/{checkpoint.name}")
-            uploaded = written
-
-    with leased(root, run.name, step=lambda: checkpoint_step(checkpoint.parent), renewed=upload):
-        try:
-            _work_on_desk(run, root, desk, command)
-        except KeyboardInterrupt:
-            upload()
-            raise
-
-
-def _work_on_desk(run: Run, root: str, desk: Path, command: str) -> None:
-    system, base = open_filesystem(root)
-    target = f"{base}/{run.name}"
-    if system.exists(f"{target}/done.json"):
-        desk_run = desk / run.name
-        desk_run.mkdir(parents=True, exist_ok=True)
-        system.get(f"{target}/done.json", str(desk_run / "done.json"))
-        done = is_done(run, desk)
-        shutil.rmtree(desk_run)
-        if done:
-            return
-        fetch(root, desk, run.name)
-    else:
-        _take_over(run, root, desk)
-    try:
-        directory = execute(run, desk, command=command)
-    except Exception:
-        if (desk / run.name / FAILED).exists():
-            write_text(root, f"{run.name}/{FAILED}", (desk / run.name / FAILED).read_text(encoding="utf-8"))
-        raise
-    files = sorted((path for path in directory.iterdir() if path.name[0] != "."), key=lambda p: p.name == "done.json")
-    system.makedirs(target, exist_ok=True)
-    for path in files:
-        put(root, path, f"{run.name}/{path.name}")
-    for name in (FAILED, "checkpoint.safetensors"):
-        remove(root, f"{run.name}/{name}")
-    shutil.rmtree(directory)
-
-
-def _take_over(run: Run, root: str, desk: Path) -> None:
-    """Bring the checkpoint of a run that another node began, where it is further than our own."""
-    system, base = open_filesystem(root)
-    if not system.exists(f"{base}/{run.name}/checkpoint.safetensors"):
-        return
-    with tempfile.TemporaryDirectory() as other:
-        fetch(root, Path(other), run.name, only=("checkpoint.safetensors",))
-        theirs, own = Path(other) / run.name, desk / run.name
-        if checkpoint_step(theirs) > checkpoint_step(own):
-            own.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(theirs / "checkpoint.safetensors", own / ".taken.tmp.safetensors")
-            (own / ".taken.tmp.safetensors").replace(own / "checkpoint.safetensors")

@@ -1,9 +1,10 @@
-"""Who works on a run, where and how far: a small file beside it that says so every few seconds.
+"""Who works on a run, where and how far: the lock of its folder, and a small file beside it that says so.
 
 On one machine, and on file systems that share locks, the lock of the folder decides. Between machines that share none,
 and at an address, the lease does: a run whose lease was renewed within `WINDOW` seconds is somebody's.
 """
 
+import errno
 import json
 import os
 import secrets
@@ -15,18 +16,79 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from polarised._io.files import replacing
 from polarised._io.text import parse_json
-from polarised.errors import PolarisedError
-from polarised.study.storage import BusyError, is_address, open_filesystem, read_text, remove, write_text
+from polarised.errors import ConfigError, PolarisedError
+from polarised.study.storage import is_address, open_filesystem, read_text, remove, write_text
 
-__all__ = ["HEARTBEAT", "LEASE", "WINDOW", "Lease", "leased", "read_lease"]
+try:
+    import fcntl
+except ImportError:  # pragma: no cover (Windows: a run at work is then shown as waiting)
+    fcntl = None  # type: ignore[assignment]
 
+__all__ = ["HEARTBEAT", "LEASE", "LOCK", "WINDOW", "BusyError", "Lease", "held", "leased", "locked", "read_lease"]
+
+LOCK = ".lock"
 LEASE = ".lease.json"
 HEARTBEAT = 10.0
 WINDOW = 120.0
 # Where a store cannot create a file only if there is none: how long two that were equally quick wait for each other.
 SETTLING = 2.0
+
+
+class BusyError(PolarisedError):
+    """A run directory another process is working in."""
+
+
+@contextmanager
+def locked(directory: Path, *, patience: float = 0.5) -> Iterator[None]:
+    """Hold a directory for this block alone; the system lets go with the process, however that ends.
+
+    >>> import tempfile
+    >>> with locked(Path(tempfile.mkdtemp())) as nothing:
+    ...     print("mine")
+    mine
+    """
+    # A look by `held` lasts no time at all, so a short wait tells it from a worker.
+    lock = FileLock(directory / LOCK, timeout=patience, poll_interval=0.05, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BusyError(f"another process works in {directory}; wait for it or use another folder") from None
+    except (NotImplementedError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
+            raise
+        raise ConfigError(
+            f"the file system of {directory} has no locks, so that two commands could train the same run; use a folder "
+            "on another one, or an address such as s3://bucket/study"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def held(directory: Path) -> bool:
+    """Return whether a living process holds a directory.
+
+    >>> import tempfile
+    >>> held(Path(tempfile.mkdtemp()))
+    False
+    """
+    path = directory / LOCK
+    if fcntl is None or not path.exists():
+        return False
+    try:
+        # For reading: the folder may be another user's, or on a mount that cannot be written.
+        with path.open("rb") as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 @dataclass(frozen=True)

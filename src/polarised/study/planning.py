@@ -1,21 +1,23 @@
-"""What a study will cost, before anything starts: runs, steps, and core-hours from a short calibration here."""
+"""What a study will cost and can decide before anything starts: a short calibration, and the power of its seeds."""
 
 import functools
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from polarised.study import measures
 from polarised.study.claims import chosen_claims
-from polarised.study.claims.power import Power, decidable
+from polarised.study.claims.check import RESERVED_SEEDS
+from polarised.study.claims.claim import Claim
+from polarised.study.claims.decisions import Kind, decidable_effect
 from polarised.study.config import Run
 from polarised.study.further import further_scores
-from polarised.study.grid import Study
+from polarised.study.grid import Point, Study
 from polarised.study.outlook import outlook_of_runs
 from polarised.study.stages import build_parts, dataset_of
 
-__all__ = ["Cost", "Plan", "plan"]
+__all__ = ["Cost", "Plan", "Power", "decidable", "plan"]
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,66 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Power:
+    """What the planned seeds can decide about one statistic of a claim, in four studies of five.
+
+    `effect` is the distance from the margin in standard deviations between seeds for a mean or a median, and the share
+    of seeds on one side for a sign or a share; `size` the same in the statistic's unit where that is known.
+    """
+
+    claim: str
+    statistic: str
+    kind: Kind
+    seeds: int
+    effect: float | None
+    size: float | None
+
+    @property
+    def words(self) -> str:
+        """The effect in words.
+
+        >>> Power("RTC-F3L", "gap", "mean", 3, None, None).words
+        'nothing: 6 seeds are the fewest'
+        >>> Power("DD-F2iso", "score", "mean", 34, 0.5, 0.05).words
+        '0.5 standard deviations between seeds from the margin, 0.05'
+        """
+        if self.effect is None:
+            return "nothing: 6 seeds are the fewest"
+        if self.kind in ("sign", "share"):
+            return f"{self.effect:.0%} of seeds on one side"
+        size = "" if self.size is None else f", {self.size:.2g}"
+        return f"{self.effect:.2g} standard deviations between seeds from the margin{size}"
+
+    @property
+    def short(self) -> str:
+        """The effect in a few letters, for a table that says what they mean.
+
+        >>> Power("DD-F2iso", "score", "mean", 34, 0.5, 0.05).short
+        '0.5 sd (0.05)'
+        """
+        if self.effect is None:
+            return "–"
+        if self.kind in ("sign", "share"):
+            return f"{self.effect:.0%}"
+        return f"{self.effect:.2g} sd" + ("" if self.size is None else f" ({self.size:.2g})")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain JSON types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The cost of a study by kind of run, what to expect of its runs, and what its seeds can decide."""
+    """The cost of a study by kind of run, what to expect of its runs, and what its seeds can decide.
+
+    `common` says what all kinds share; the name of each kind is what tells it from the others.
+    """
 
     costs: tuple[Cost, ...]
     title: str = ""
     outlook: str = ""
     powers: tuple[Power, ...] = ()
+    common: str = ""
 
     @property
     def runs(self) -> int:
@@ -84,9 +139,9 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     """
     import torch
 
-    groups: dict[str, list[Run]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[Run]] = {}
     for run in study.runs:
-        groups.setdefault(_kind(run), []).append(run)
+        groups.setdefault(tuple(_facts(run).items()), []).append(run)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -94,31 +149,79 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     finally:
         torch.set_num_threads(threads)
     steps = {kind: [run.training.steps for run in runs] for kind, runs in groups.items()}
-    costs = tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items())
+    common, labels = _labels([dict(kind) for kind in groups])
+    costs = tuple(
+        Cost(label, len(many), sum(many), max(many), *measured[kind])
+        for label, (kind, many) in zip(labels, steps.items(), strict=True)
+    )
     powers = decidable(chosen_claims(study.claims), study.points)
-    return Plan(costs, study.title, outlook_of_runs(study.runs), powers)
+    return Plan(costs, study.title, outlook_of_runs(study.runs), powers, common)
 
 
-def _kind(run: Run) -> str:
-    """Return what the time of a step and of an evaluation depends on, in words."""
-    parts = [run.objective["name"], _spec(run.model["architecture"]), _spec(run.dataset)]
-    if (latents := run.model["latents"]) != 10:
-        parts.append(f"{latents} latents")
-    if (batch := run.training.batch_size) != 64:
-        parts.append(f"batches of {batch}")
-    if run.snapshots.every:
-        parts.append(f"snapshots.every={run.snapshots.every}")
-    return " · ".join(parts)
+def decidable(claims: Iterable[Claim], points: Iterable[Point]) -> tuple[Power, ...]:
+    """Return for each claim which effect the seeds of a planned study can decide.
 
+    Args:
+        claims: The claims of the study.
+        points: Its runs, as they are planned.
 
-def _spec(part: Mapping[str, Any]) -> str:
-    """Return a part by its name and settings.
-
-    >>> _spec({"name": "mlp", "widths": [128, 128]}), _spec({"name": "dsprites"})
-    ('mlp(widths=[128, 128])', 'dsprites')
+    Returns:
+        One entry for each statistic of a claim that some method of the study is about; of several methods and datasets
+        the one with the fewest seeds counts.
     """
-    settings = ", ".join(f"{key}={value}" for key, value in part.items() if key != "name")
-    return f"{part['name']}({settings})" if settings else str(part["name"])
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for point in points:
+        seed = int(point.labels["seed"])
+        if seed < RESERVED_SEEDS:
+            seeds.setdefault((str(point.labels["method"]), str(point.labels["dataset"])), set()).add(seed)
+    found = []
+    for claim in claims:
+        counts = [len(own) for (method, _), own in seeds.items() if claim.concerns(method)]
+        for statistic in claim.statistics if counts else ():
+            fewest = min(counts)
+            effect = decidable_effect(fewest, kind=statistic.kind) if fewest >= claim.least_seeds else None
+            deviation = getattr(statistic, "deviation", None)
+            size = effect * deviation if effect is not None and deviation is not None else None
+            found.append(Power(claim.id, statistic.words, statistic.kind, fewest, effect, size))
+    return tuple(found)
+
+
+def _facts(run: Run) -> dict[str, str]:
+    """Return what the time of a step and of an evaluation depends on, by name."""
+    facts = {"objective": str(run.objective["name"])}
+    for part, own in (("network", run.model["architecture"]), ("dataset", run.dataset)):
+        facts[part] = str(own["name"])
+        # Which draw of the data it is costs nothing.
+        facts |= {f"{part}.{key}": str(value) for key, value in own.items() if key not in ("name", "seed")}
+    return facts | {
+        "latents": str(run.model["latents"]),
+        "batch_size": str(run.training.batch_size),
+        "snapshots.every": str(run.snapshots.every),
+    }
+
+
+def _labels(kinds: Sequence[Mapping[str, str]]) -> tuple[str, list[str]]:
+    """Return in words what all kinds of runs share, and of each what tells it from the others.
+
+    >>> _labels([{"objective": "ELBO", "network": "mlp", "latents": "5"}, {"objective": "BetaVAE", "network": "mlp"}])
+    ('mlp', ['ELBO, latents=5', 'BetaVAE'])
+    """
+    names = list(dict.fromkeys(name for kind in kinds for name in kind))
+    differing = [name for name in names if len({kind.get(name) for kind in kinds}) > 1]
+    common = [kinds[0][name] for name in ("network", "dataset") if name in kinds[0] and name not in differing]
+    common += [
+        f"{kinds[0][name]} {words}"
+        for name, words in (("latents", "latents"), ("batch_size", "images a step"))
+        if name in kinds[0] and name not in differing
+    ]
+    told = []
+    for kind in kinds:
+        # The objective comes first; what is a name speaks for itself, a number needs its setting's name.
+        parts = [kind["objective"], *(kind[n] for n in ("network", "dataset") if n in differing and n in kind)]
+        settings = [n for n in differing if n in kind and n not in ("objective", "network", "dataset")]
+        parts += [f"{name.removeprefix('dataset.').removeprefix('network.')}={kind[name][:24]}" for name in settings]
+        told.append(", ".join(parts))
+    return ", ".join(common), told
 
 
 def _calibrated(run: Run, steps: int) -> tuple[float, float]:

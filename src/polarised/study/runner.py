@@ -7,27 +7,23 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.text import parse_json
-from polarised.errors import ConfigError, DataError
+from polarised.errors import ConfigError, DataError, MissingFileError
 from polarised.regime.classify import RULES
 from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.grid import Point, Study, titled
-from polarised.study.leases import LEASE, read_lease
-from polarised.study.queue import Shard
+from polarised.study.leases import LEASE, LOCK, held, locked, read_lease
 from polarised.study.stages import checkpoint_step, finished_at
 from polarised.study.storage import (
     FAILED,
-    LOCK,
     at_hand,
-    held,
     is_address,
     listed,
-    locked,
     naming_full_disk,
     read_text,
     reason,
@@ -41,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Progress",
     "RunState",
+    "Shard",
     "conduct",
     "duration",
     "enrol",
@@ -56,6 +53,55 @@ FILE = "study.json"
 VERSION = 2
 REPAIR = "polarised study doctor {} says what can be done"
 PLAIN = str | int | float | None
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of `count` equal shares of the runs of a study, numbered from 1.
+
+    >>> Shard.parse("2/3").of(["a", "b", "c", "d", "e"])
+    ['b', 'e']
+    """
+
+    number: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.count:
+            raise ConfigError(f"expected a share from 1/{self.count} to {self.count}/{self.count}, got {self}")
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Read ``i/n``.
+
+        Args:
+            text: Two whole numbers with a slash between them.
+
+        Returns:
+            The share.
+
+        Raises:
+            ConfigError: It is something else.
+        """
+        number, slash, count = text.partition("/")
+        if not slash or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in (number, count)):
+            raise ConfigError(f"expected a share such as 2/8, the second of eight, got {text!r}")
+        return cls(int(number), int(count))
+
+    def of(self, runs: Sequence[T]) -> list[T]:
+        """Return the runs of this share: every `count`-th, so that long and short ones are dealt out evenly.
+
+        Args:
+            runs: All runs.
+
+        Returns:
+            Those of the share; the shares of all numbers are all runs, each once.
+        """
+        return list(runs[self.number - 1 :: self.count])
 
 
 @dataclass(frozen=True)
@@ -312,7 +358,9 @@ def _read(root: str | Path) -> dict[str, Any]:
     if text is None:
         here = is_address(root) or Path(root).exists()
         lack = f"{root} has no {FILE}" if here else f"{root} does not exist"
-        raise DataError(f"expected the folder of a study, {lack}; start one with polarised study NAME --out {root}")
+        raise MissingFileError(
+            f"expected the folder of a study, {lack}; start one with polarised study NAME --out {root}"
+        )
     return _parsed(text, root)
 
 

@@ -19,7 +19,7 @@ from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.tables import read_table
 from polarised._io.text import parse_json, read_small
-from polarised.adapters.runs import made_here
+from polarised.adapters.targets import made_here
 from polarised.cluster import code_here
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError, PolarisedError
@@ -28,8 +28,8 @@ from polarised.regime.decoder import DecoderUse
 from polarised.study import measures
 from polarised.study.config import Evaluation, Run, read_config, read_evaluation
 from polarised.study.further import further_scores
-from polarised.study.leases import leased
-from polarised.study.storage import locked, naming_full_disk, recording_failure
+from polarised.study.leases import leased, locked
+from polarised.study.storage import naming_full_disk, recording_failure
 
 if TYPE_CHECKING:
     from polarised.models import VAE

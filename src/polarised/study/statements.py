@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from polarised.data.dataset import Dataset
 from polarised.errors import DataError
-from polarised.metrics import correlation, mutual_information, mutual_information_matrix
+from polarised.metrics import correlation, mutual_information
 from polarised.random import stream
 from polarised.regime import Encodings, Regime, classify
 from polarised.regime.classify import RULES, Rule
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from polarised.models import VAE
     from polarised.regime.decoder import DecoderUse
 
-__all__ = ["critic_dependence", "variable_statements"]
+__all__ = ["SCHEMA", "Row", "variable_statements"]
 
 Array = NDArray[np.float64]
 Row = tuple[str | None, str, str | None, str, float, int | None]
@@ -105,51 +105,6 @@ def variable_statements(
     return polars.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-@register(
-    "measure",
-    title="dependence of all variables at once",
-    outputs=(
-        Output("critic_total_correlation", "total correlation by a critic", unit="nats"),
-        Output("largest_pair_correlation", "largest correlation of a pair"),
-        Output("uncorrelated_dependent_pairs", "pairs that are uncorrelated and dependent"),
-    ),
-    references=("Kim2018", "Cheng2021"),
-)
-def critic_dependence(
-    vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, inputs: int = 2_000
-) -> polars.DataFrame:
-    """Measure total correlation by a held-out critic, and pairs that are dependent though uncorrelated.
-
-    A pair is uncorrelated below |r| = 0.1 and dependent above 0.05 nats of mutual information, less what shuffled
-    variables give [Cheng2021, figures 14 and 15].
-
-    Args:
-        vae: The trained model.
-        dataset: What it was trained on.
-        encodings: The encodings of the run.
-        seed: Seed of what is drawn.
-        inputs: Inputs to look at.
-
-    Returns:
-        Rows of the tidy table.
-    """
-    from polarised.metrics.estimators import density_ratio
-
-    rows: list[Row] = []
-    for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
-        some = codes[:inputs].astype(np.float64)
-        pairs = np.triu_indices(some.shape[1], 1)
-        size = np.abs(correlation(some))[pairs]
-        information = mutual_information_matrix(some, correction="permutation", seed=seed)[pairs]
-        found = {
-            "critic_total_correlation": density_ratio(some, seed=seed),
-            "largest_pair_correlation": float(size.max(initial=0.0)),
-            "uncorrelated_dependent_pairs": float(((size < 0.1) & (information > 0.05)).sum()),
-        }
-        rows += [(None, metric, representation, "full", value, None) for metric, value in found.items()]
-    return polars.DataFrame(rows, schema=SCHEMA, orient="row")
-
-
 def _decoder_use(vae: "VAE", dataset: Dataset, examples: int, seed: int) -> "DecoderUse | None":
     from polarised.adapters import decoder_use
 
@@ -165,11 +120,11 @@ def _of_variables(
     from polarised.theory import mean_statement, mixture_distance, sample_distances
 
     for representation, table in codes.items():
-        spread = table.std(axis=0)
+        deviation = table.std(axis=0)
         yield ("variable_offset", representation), np.abs(table.mean(axis=0))
         yield ("variable_variance", representation), table.var(axis=0)
         yield ("mass_near_zero", representation), (np.abs(table) < 0.1).mean(axis=0)
-        ordered = np.sort((table - table.mean(axis=0)) / np.where(spread > 0, spread, 1.0), axis=0)
+        ordered = np.sort((table - table.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0), axis=0)
         steps = (np.arange(len(table)) + 0.5)[:, None] / len(table)
         yield ("standardised_ks", representation), np.abs(ndtr(ordered) - steps).max(axis=0)
         yield ("strongest_correlation", representation), _strongest(table, np.ones(table.shape[1], dtype=bool))
@@ -179,8 +134,8 @@ def _of_variables(
     yield ("relative_variance", "mean"), statement.variance
     prior_variance = np.broadcast_to(encodings.prior_variance, encodings.mean.shape).astype(np.float64)
     yield ("mean_variance_log_ratio", None), _log_ratio(statement.variance, statement.prior_variance)
-    spreads = (encodings.variance.astype(np.float64).var(axis=0), prior_variance.var(axis=0))
-    yield ("variance_spread_log_ratio", None), _log_ratio(*spreads)
+    changes = (encodings.variance.astype(np.float64).var(axis=0), prior_variance.var(axis=0))
+    yield ("variance_spread_log_ratio", None), _log_ratio(*changes)
     yield ("normal_distance_ks", "sampled"), distances.noise_ks
     yield ("normal_distance_w1", "sampled"), distances.noise_wasserstein
     yield ("prior_distance_ks", "sampled"), distances.prior_ks
@@ -214,12 +169,12 @@ def _of_model(
     level = variance_statement(encodings).level
     yield None, "unpolarised_share", None, "full", float(((level > alpha) & (level < 1 - alpha)).mean()), None
     yield None, "variance_inflation", "mean", "full", _inflation(codes["mean"]), None
-    noise, spread = encodings.variance.astype(np.float64).mean(axis=0), codes["sampled"].var(axis=0)
-    yield None, "code_spread", "sampled", "full", float(np.sqrt(spread.mean())), None
+    noise, variance = encodings.variance.astype(np.float64).mean(axis=0), codes["sampled"].var(axis=0)
+    yield None, "code_spread", "sampled", "full", float(np.sqrt(variance.mean())), None
     used = np.ones(len(noise), dtype=bool) if use is None else use.used
     for name, chosen in (("full", np.ones(len(noise), dtype=bool)), ("used", used)):
         if chosen.any() and (name == "full" or use is not None):
-            yield None, "noise_share", None, name, float(noise[chosen].sum() / spread[chosen].sum()), None
+            yield None, "noise_share", None, name, float(noise[chosen].sum() / variance[chosen].sum()), None
     if use is not None:
         yield None, "count", None, "used", float(use.used.sum()), None
     generator = stream(seed, "mutual information floor")

@@ -8,21 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from polarised._io.files import contained, replacing
 from polarised._io.text import read_small
 from polarised.errors import ConfigError, DataError, PolarisedError
 
 __all__ = [
-    "BusyError",
     "DiskFullError",
     "at_hand",
     "fetch",
-    "held",
     "is_address",
     "listed",
-    "locked",
     "naming_full_disk",
     "open_filesystem",
     "put",
@@ -208,65 +203,3 @@ def open_filesystem(root: str) -> tuple[Any, str]:
     except (ImportError, ValueError) as error:
         raise ConfigError(f"expected an address fsspec can open, got {root}: {error}") from error
     return system, base.rstrip("/")
-
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover (Windows: a run at work is then shown as waiting)
-    fcntl = None  # type: ignore[assignment]
-
-
-LOCK = ".lock"
-
-
-class BusyError(PolarisedError):
-    """A run directory another process is working in."""
-
-
-@contextmanager
-def locked(directory: Path, *, patience: float = 0.5) -> Iterator[None]:
-    """Hold a directory for this block alone; the system lets go with the process, however that ends.
-
-    >>> import tempfile
-    >>> with locked(Path(tempfile.mkdtemp())) as nothing:
-    ...     print("mine")
-    mine
-    """
-    # A look by `held` lasts no time at all, so a short wait tells it from a worker.
-    lock = FileLock(directory / LOCK, timeout=patience, poll_interval=0.05, fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise BusyError(f"another process works in {directory}; wait for it or use another folder") from None
-    except (NotImplementedError, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
-            raise
-        raise ConfigError(
-            f"the file system of {directory} has no locks, so that two commands could train the same run; use a folder "
-            "on another one, or an address such as s3://bucket/study"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def held(directory: Path) -> bool:
-    """Return whether a living process holds a directory.
-
-    >>> import tempfile
-    >>> held(Path(tempfile.mkdtemp()))
-    False
-    """
-    path = directory / LOCK
-    if fcntl is None or not path.exists():
-        return False
-    try:
-        # For reading: the folder may be another user's, or on a mount that cannot be written.
-        with path.open("rb") as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False

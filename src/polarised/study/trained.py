@@ -5,13 +5,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from polarised.adapters._published import literal, read_config
-from polarised.errors import DataError, PolarisedError
+from polarised.adapters.published import literal, read_config
+from polarised.errors import DataError, MissingFileError, PolarisedError
 from polarised.study.config import Evaluation, Run, labels_of
 from polarised.study.grid import Point, Study
+from polarised.study.leases import locked
 from polarised.study.runner import FILE, enrol, read_study
 from polarised.study.stages import load_run, measure, write_config
-from polarised.study.storage import locked, recording_failure
+from polarised.study.storage import recording_failure
 
 __all__ = ["measure_models", "published_point"]
 
@@ -43,7 +44,7 @@ def measure_models(study: Study, folder: str | Path, root: str | Path, *, jobs: 
 
     folder = Path(folder)
     if not folder.is_dir():
-        raise DataError(f"expected a folder of trained models, {folder} is none")
+        raise MissingFileError(f"expected a folder of trained models, {folder} is none")
     if not study.points:
         raise DataError(f"expected a study with runs to take the evaluation from, {study.name} has none")
     evaluation = study.points[0].run.evaluation

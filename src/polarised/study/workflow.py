@@ -6,26 +6,49 @@ Every function returns a typed result; the command line prints these results and
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from polarised._io.files import contained
+from polarised.bibliography import cite_specs, entry_of, specs_of_config
 from polarised.errors import ConfigError
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.grid import Study, load_study, study_scales
 from polarised.study.outlook import outlook
 from polarised.study.planning import Plan
 from polarised.study.planning import plan as calibrate
-from polarised.study.queue import Shard
 from polarised.study.results import collect
-from polarised.study.runner import RunState, conduct, follow, read_executor, read_models, read_study, run_states
-from polarised.study.stages import execute
+from polarised.study.runner import (
+    RunState,
+    Shard,
+    conduct,
+    follow,
+    read_executor,
+    read_models,
+    read_study,
+    run_states,
+)
+from polarised.study.stages import execute, load_run
 from polarised.study.storage import is_address
 from polarised.study.trained import measure_models
 
-__all__ = ["STATES", "StudyOutcome", "StudyStatus", "plan", "retry", "run", "status", "train"]
+__all__ = [
+    "STATES",
+    "Citations",
+    "StudyOutcome",
+    "StudyStatus",
+    "cite",
+    "cite_runs",
+    "counted",
+    "plan",
+    "retry",
+    "run",
+    "slurm_script",
+    "status",
+    "train",
+]
 
 State = Literal["done", "running", "waiting", "failed"]
 STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
@@ -98,6 +121,18 @@ class StudyStatus:
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and the reasons of failures as plain JSON types."""
         return {**{str(name): count for name, count in self.counts.items()}, "failures": self.failures}
+
+
+class Citations(NamedTuple):
+    """The works that some runs rest on.
+
+    Args:
+        keys: Their keys, in order of first use.
+        bibtex: Their BibTeX entries, in the same order.
+    """
+
+    keys: tuple[str, ...]
+    bibtex: str
 
 
 def run(
@@ -213,6 +248,62 @@ def status(folder: str | Path) -> StudyStatus:
     return StudyStatus(str(folder), tuple(run_states(read_study(folder).points, folder)))
 
 
+def slurm_script(
+    study: Sequence[str], *, jobs: int, name: str, cpus: int = 1, hours: float = 24.0, memory: int = 4, gpus: int = 0
+) -> str:
+    """Return a script for SLURM that does a study as an array of jobs; look at it, then ``sbatch`` it.
+
+    Two minutes before its time is up a job gets SIGUSR1, saves what it trains and is put back into the queue, where
+    the same command goes on.
+
+    Args:
+        study: The arguments of ``polarised study run``.
+        jobs: How many jobs share the runs.
+        name: The name of the job.
+        cpus: Processors, and runs at a time, of each.
+        hours: The longest time a job may take.
+        memory: Gigabytes for each processor.
+        gpus: GPUs of each job.
+
+    Returns:
+        The text of the script.
+
+    Raises:
+        ConfigError: A number is not sensible.
+
+    >>> print(slurm_script(["be_more_active", "--out", "/shared/study"], jobs=8, name="study").splitlines()[0])
+    #!/bin/bash
+    """
+    if jobs < 1 or cpus < 1 or hours <= 0 or memory < 1 or gpus < 0:
+        raise ConfigError(
+            f"expected at least one job, processor and gigabyte and a time above 0, got {jobs}, {cpus}, {memory} and "
+            f"{hours:g} h"
+        )
+    minutes = max(5, round(60 * hours))
+    command = shlex.join(["polarised", "study", "run", *study, "--jobs", str(cpus)])
+    lines = [
+        "#!/bin/bash",
+        f"#SBATCH --job-name={shlex.quote(name)}",
+        f"#SBATCH --array=1-{jobs}",
+        f"#SBATCH --cpus-per-task={cpus}",
+        f"#SBATCH --mem-per-cpu={memory}G",
+        f"#SBATCH --time={minutes // 60:02d}:{minutes % 60:02d}:00",
+        "#SBATCH --signal=USR1@120",
+        "#SBATCH --requeue",
+        f"#SBATCH --output={shlex.quote(name)}-%A-%a.log",
+        *([f"#SBATCH --gpus={gpus}"] if gpus else []),
+        "",
+        "# Where the results go must be a folder that every node sees.",
+        "export OMP_NUM_THREADS=1",
+        f'srun {command} --shard "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT"',
+        "code=$?",
+        "# 138: stopped by SIGUSR1 with its checkpoint saved; 143: by SIGTERM.",
+        'if [ "$code" -eq 138 ]; then scontrol requeue "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"; fi',
+        'exit "$code"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def train(
     config: str | Path | Mapping[str, Any],
     *,
@@ -248,6 +339,55 @@ def train(
     if tell is not None and not (place / "model.safetensors").exists():
         tell(outlook(made, directory=place))
     return execute(made, out, progress=progress)
+
+
+def cite(target: str | Path) -> Citations:
+    """Return what a run, a folder of runs or a study rests on.
+
+    Args:
+        target: A run directory, a folder of runs, or the name or file of a study.
+
+    Returns:
+        The keys and BibTeX entries, those that a study names itself first.
+
+    Raises:
+        ConfigError: If there is no run and no study of that name.
+
+    >>> cite("be_more_active").keys[0]
+    'Bonheme2023BeMoreActive'
+    """
+    folder = Path(target)
+    named: dict[str, str] = {}
+    if (folder / "config.yaml").exists():
+        runs = [load_run(folder)]
+    elif folder.is_dir() and (found := sorted(folder.glob("*/config.yaml"))):
+        runs = [load_run(path.parent) for path in found]
+    elif folder.is_dir() or (folder.is_file() and folder.suffix not in (".yaml", ".yml")):
+        raise ConfigError(
+            f"expected a run directory, a folder of runs, or the name or .yaml file of a study, {target} is none: "
+            "a run has a config.yaml"
+        )
+    else:
+        study = load_study(str(target))
+        runs, named = list(study.runs), dict(entry_of(key, f"the study {study.name}") for key in study.references)
+    entries = {**named, **cite_runs(runs)}
+    return Citations(tuple(entries), "\n".join(entries.values()))
+
+
+def cite_runs(runs: Iterable[Run]) -> dict[str, str]:
+    """Return the works that some runs rest on, in order of first use.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        BibTeX entries by their keys.
+
+    >>> run = Run.from_config({"objective": {"name": "FactorVAE"}})
+    >>> "Kim2018" in cite_runs([run]), "Kumar2018" in cite_runs([run])
+    (True, False)
+    """
+    return cite_specs(spec for run in runs for spec in specs_of_config(run.to_config()))
 
 
 def _conduct(

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from polarised.regime._moments import scaled_to_correlation
-from polarised.regime.aggregate import importance_weights, log_densities_by_variable
+from polarised.regime.encodings import importance_weights, log_densities_by_variable
 
 __all__ = [
     "HiddenCorrelation",

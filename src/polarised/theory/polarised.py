@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from polarised.errors import DataError
 from polarised.regime import Encodings
-from polarised.regime.states import count_ratios, two_states
+from polarised.regime.evidence import count_ratios, two_states
 from polarised.theory.correlation import gaussian_total_correlation
 
 if TYPE_CHECKING:

@@ -156,7 +156,8 @@ class Pace:
         if settling is not None:
             self._least = in_steps(settling.least, steps)
             every = max(in_steps(settling.every, steps), 1)
-            self._looks = Snapshots(dataset, every=every, examples=settling.examples, seed=seed)
+            size = settling.examples
+            self._looks = Snapshots(dataset, every=every, examples=size, ask_decoder=False, seed=seed)
             self._looks.timeline.warn = False
 
     @property

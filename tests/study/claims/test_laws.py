@@ -13,7 +13,7 @@ from scipy.stats import gennorm, norm, t
 
 from polarised.metrics import hoyer, mig, mutual_information, mutual_information_matrix, sap
 from polarised.metrics.estimators import decompose
-from polarised.regime.aggregate import Estimator, importance_weights
+from polarised.regime.encodings import Estimator, importance_weights
 from polarised.theory import entropy_estimate, gaussian_total_correlation, optimal_posterior_covariance
 
 Array = NDArray[np.float64]

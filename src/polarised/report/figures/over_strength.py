@@ -1,24 +1,30 @@
-"""Figures of a study's tidy table against the strength of regularisation, a panel for each method, bands over seeds."""
+"""Figures against the strength of regularisation, a panel for each method, and against the number of latents."""
 
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polarised.errors import DataError
+from polarised.regime import Regime
+from polarised.regime.dimensions import Fondue, OneShot
+from polarised.regime.forecast import Forecast
 from polarised.registry import register
-from polarised.report.drawing import INK, SMALL, TEXT, band, legend, panels, series
-from polarised.report.theme import REPRESENTATIONS, SUBSET_LOOKS, SUBSETS, TYPES, metric_name, strength_name
+from polarised.report.drawing import GREY, INK, SMALL, TEXT, band, clean, legend, panels, series
+from polarised.report.theme import REPRESENTATIONS, SUBSETS, TYPES, metric_name, strength_name
 
 if TYPE_CHECKING:
     import polars
     from matplotlib.figure import Figure
 
 __all__ = [
+    "alive_curve",
     "downstream_by_subset",
     "metric_by_subset",
     "metric_over_passive",
+    "sizes",
     "total_correlation_by_strength",
     "types_by_strength",
 ]
@@ -200,8 +206,9 @@ def metric_by_subset(
 def downstream_by_subset(
     table: "polars.DataFrame", *, metric: str = "accuracy", method: str | None = None, rule: Rule = "standard"
 ) -> "Figure":
-    """Draw the accuracy of predicting factors from subsets of variables, mean beside sampled, with random guessing.
+    """Draw the accuracy of predicting factors from subsets of variables, a panel for each method and subset.
 
+    Each panel has mean and sample beside random guessing; the means of all variables are grey behind a subset.
     [Bonheme2023BeMoreActive, figure 6]
 
     Args:
@@ -218,27 +225,36 @@ def downstream_by_subset(
         DataError: The table lacks columns, or has no rows to draw.
 
     >>> len(downstream_by_subset(_example(metric="accuracy")).axes)
-    2
+    1
     """
     import polars
 
     table = table if method is None else table.filter(polars.col("method") == method)
-    groups = by_method(chosen(table, metric, rule=rule))
-    figure, axes = panels(2 * len(groups), columns=2, width=3.3, height=2.3, share_y=True)
-    for row, (name, frame) in enumerate(groups.items()):
-        strengths = strengths_of(frame)
-        scored = frame["variables"].unique().to_list()
-        # What is left without passive variables is in every run; active with mixed only where there are both.
-        present = [v for v in SUBSETS if v in scored and not (v == "active_mixed" and "alive" in scored)]
-        for axis, representation in zip(axes[2 * row : 2 * row + 2], REPRESENTATIONS, strict=True):
-            for variables in present:
-                # A random guess has no representation.
-                own = {} if variables == "random" else {"representation": representation}
-                values = repeated(frame, strengths, variables=variables, **own)
-                look = SUBSET_LOOKS[variables]
-                band(axis, range(len(strengths)), values, look, label=SUBSETS[variables], seeds=seeds_of(frame))
-            strength_axis(axis, strengths, f"{name}: {representation} representation")
-        name_upright(axes[2 * row], metric)
+    frame = chosen(table, metric, rule=rule)
+    groups, scored = by_method(frame), frame["variables"].unique().to_list()
+    # What is left without passive variables is in every run; active with mixed only where there are both.
+    skipped = {"random", "active_mixed"} if "alive" in scored else {"random"}
+    subsets = [name for name in SUBSETS if name in scored and name not in skipped]
+    figure, axes = panels(
+        len(groups) * len(subsets), columns=len(subsets), width=max(1.15, 4.6 / len(subsets)), height=1.35, share_y=True
+    )
+    for row, (name, own) in enumerate(groups.items()):
+        strengths = strengths_of(own)
+        guess = [v.mean() if v.size else np.nan for v in repeated(own, strengths, variables="random")]
+        whole = [
+            v.mean() if v.size else np.nan for v in repeated(own, strengths, variables="full", representation="mean")
+        ]
+        for axis, variables in zip(axes[row * len(subsets) :], subsets, strict=False):
+            axis.plot(range(len(strengths)), guess, color=INK, linewidth=0.8, linestyle=":", label="random guess")
+            if variables != "full":
+                axis.plot(range(len(strengths)), whole, color=GREY, linewidth=1.0, label="mean, all variables")
+            _two_lines(axis, own, strengths, variables=variables)
+            strength_axis(axis, strengths, name)
+            axis.set_title(SUBSETS[variables] if row == 0 else "", fontsize=TEXT)
+            axis.tick_params(axis="x", labelsize=SMALL - 1.5)
+            # The name of the axis stands once, under the middle of its row.
+            axis.set_xlabel(strength_name(name) if variables == subsets[len(subsets) // 2] else "", fontsize=SMALL)
+        axes[row * len(subsets)].set_ylabel(f"{name}\n{metric_name(metric)}")
     # The scale is shared and a limit once set is kept, so it waits for the last row.
     axes[0].set_ylim(0, None)
     legend(figure, axes)
@@ -280,6 +296,101 @@ def total_correlation_by_strength(table: "polars.DataFrame", *, metric: str = "t
     strength_axis(axes[-1], everything, "all methods: mean")
     name_upright(axes[0], metric)
     legend(figure, axes, columns=3)
+    return figure
+
+
+@register("figure", title="search for the number of latents", references=("Bonheme2023FONDUE",))
+def sizes(regimes: Sequence[Regime], count: OneShot, search: Fondue | None = None, *, seed: int = 0) -> "Figure":
+    """Draw the KL of each variable of the over-sized runs, largest first, and what FONDUE measured at each size.
+
+    The dashed line is the number found. [Bonheme2023FONDUE]
+
+    Args:
+        regimes: The types of the variables of each over-sized run.
+        count: How many variables are alive in them.
+        search: What FONDUE measured, if it ran.
+        seed: Seed of the first run, for its name.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    >>> from polarised.regime import Encodings, classify
+    >>> from polarised.regime.dimensions import one_shot_count
+    >>> regime = classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]]))
+    >>> len(sizes([regime], one_shot_count([regime])).axes)
+    1
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = panels(1 if search is None else 2, width=3.3, height=2.6)
+    for i, regime in enumerate(regimes):
+        costs = np.sort(regime.statistics.kl)[::-1]
+        label = f"seed {seed + i}"
+        band(
+            axes[0],
+            np.arange(1.0, len(costs) + 1).tolist(),
+            [costs[[j]] for j in range(len(costs))],
+            series(i),
+            label=label,
+        )
+    axes[0].axvline(count.latents + 0.5, color="0.4", linestyle="--", linewidth=0.9)
+    axes[0].set(xlabel="latent variables, by KL", ylabel="KL (nats)", title=f"One shot: {count.latents} are alive")
+    if search is not None:
+        visits = sorted(search.visits)
+        tried = [float(visit.latents) for visit in visits]
+        for name, look in REPRESENTATIONS.items():
+            band(axes[1], tried, [np.array([getattr(visit, name)]) for visit in visits], look, label=name)
+        axes[1].axvline(search.latents, color="0.4", linestyle="--", linewidth=0.9)
+        axes[1].set(xlabel="latents", ylabel="estimate on the codes", title=f"FONDUE: {search.latents}")
+    for axis in axes:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        clean(axis)
+    legend(figure, axes)
+    return figure
+
+
+@register("figure", title="forecast of used variables", references=("Tipping1999", "Lucas2019"))
+def alive_curve(forecast: Forecast) -> "Figure":
+    """Draw how many variables a linear model keeps at each beta, and where the setting of the forecast is.
+
+    Args:
+        forecast: The forecast, at the setting to mark.
+
+    Returns:
+        The figure: variables alive and active over beta, which is logarithmic.
+
+    >>> from polarised import forecast
+    >>> from polarised.data import linear_gaussian
+    >>> len(alive_curve(forecast(linear_gaussian(), variance=0.3, latents=8)).axes)
+    1
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = panels(1, width=4.6, height=2.8)
+    (axis,) = axes
+    curve = forecast.curve
+    for name, kind, counts in (("active or mixed", "mixed", curve.alive), ("active", "active", curve.active)):
+        look = TYPES[kind]
+        axis.step(curve.beta, counts, where="mid", color=look.light, linestyle=look.dash, linewidth=1.6, label=name)
+    axis.axvline(forecast.beta, color="0.4", linestyle="--", linewidth=0.9)
+    axis.annotate(
+        f"beta {forecast.beta:g}: {forecast.alive} alive",
+        (forecast.beta, forecast.latents),
+        xytext=(4, -2),
+        textcoords="offset points",
+        va="top",
+        fontsize=8,
+    )
+    variance = "" if forecast.variance is None else f", decoder variance {forecast.variance:.3g}"
+    axis.set(
+        xscale="log",
+        xlabel=f"beta{variance}",
+        ylabel="variables of a linear model",
+        title=f"Forecast for {forecast.latents} latents",
+    )
+    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+    clean(axis)
+    legend(figure, axes)
     return figure
 
 
@@ -362,6 +473,29 @@ def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> V
     return [np.array(parts.get(strength, ()), dtype=np.float64) for strength in strengths]
 
 
+def paired(
+    upright: "polars.DataFrame", across: "polars.DataFrame"
+) -> tuple[dict[str, list[tuple[NDArray[Any], NDArray[Any]]]], dict[str, list[Any]]]:
+    """Return two measurements of the same runs by method, a pair of arrays for each strength, and the strengths.
+
+    Args:
+        upright: Rows of one metric.
+        across: Rows of the other metric, of the same runs.
+
+    Returns:
+        The values across and upwards at each strength of each method that has both, and its strengths.
+    """
+    both = upright.join(
+        across.select("run", across="value").unique("run"), on="run", how="inner", maintain_order="left"
+    )
+    pairs, strengths = {}, {}
+    for name, frame in by_method(both).items():
+        strengths[name] = strengths_of(frame)
+        aside = repeated(frame.with_columns(value="across"), strengths[name])
+        pairs[name] = list(zip(aside, repeated(frame, strengths[name]), strict=True))
+    return pairs, strengths
+
+
 def seeds_of(frame: "polars.DataFrame") -> int:
     """Return how many seeds a table has; 0 where it does not tell them apart.
 
@@ -384,6 +518,21 @@ def order_of(strength: Any) -> tuple[int, float, str]:
         A key for sorting.
     """
     return (0, float(strength), "") if isinstance(strength, int | float) else (1, 0.0, str(strength))
+
+
+def shown_strength(strength: Any) -> str:
+    """Return a strength as an axis shows it.
+
+    Args:
+        strength: A number, a name or None.
+
+    Returns:
+        A short text.
+
+    >>> shown_strength(4.0), shown_strength(None)
+    ('4', '–')
+    """
+    return "–" if strength is None else f"{strength:g}" if isinstance(strength, int | float) else str(strength)
 
 
 def _two_lines(axis: Any, frame: "polars.DataFrame", strengths: list[Any], **where: str) -> None:
@@ -412,8 +561,7 @@ def strength_axis(axis: Any, strengths: list[Any], title: str) -> None:
         strengths: The strengths, in order.
         title: The title of the panel.
     """
-    labels = ["–" if s is None else f"{s:g}" if isinstance(s, int | float) else str(s) for s in strengths]
-    axis.set_xticks(range(len(strengths)), labels)
+    axis.set_xticks(range(len(strengths)), [shown_strength(strength) for strength in strengths])
     axis.set_xlim(-0.6, len(strengths) - 0.4)
     axis.set_xlabel(strength_name(title), fontsize=TEXT)
     axis.set_title(title, fontsize=TEXT)

@@ -1,39 +1,34 @@
-"""Figures of one model's variables: histograms by type, posterior against prior, correlations, how many it needs."""
+"""Figures of one model: histograms by type, posterior against prior, correlations, walks, reconstructions."""
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised.diagnosis import Pictures
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
-from polarised.regime.dimensions import Fondue, OneShot
-from polarised.regime.forecast import Forecast
 from polarised.registry import register
-from polarised.report.drawing import (
-    MUTED,
-    SMALL,
-    TEXT,
-    band,
-    clean,
-    colour_bar,
-    diverging,
-    legend,
-    panels,
-    series,
-    shown_correlations,
-)
+from polarised.report.drawing import MUTED, SMALL, TEXT, clean, colour_bar, diverging, legend, panels
+from polarised.report.model_page import shown_correlations
 from polarised.report.theme import REPRESENTATIONS, TYPES, Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["alive_curve", "correlation_heatmap", "histograms_by_type", "overview", "posterior_and_prior", "sizes"]
+__all__ = [
+    "correlation_heatmap",
+    "histograms_by_type",
+    "latent_walks",
+    "overview",
+    "posterior_and_prior",
+    "reconstructions",
+    "samples",
+]
 
-MOST_NUMBERS = 16
+MOST_NUMBERS = 12
 LARGEST_MARK = 4.5
 CORRELATIONS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 Parts = Literal["parameters", "samples"]
@@ -88,9 +83,9 @@ def posterior_and_prior(
 ) -> "Figure":
     """Draw the clearest variable of a type beside its own prior, as an iVAE learns it for each input.
 
-    "parameters": the mean μ, the variance σ and the prior's variance σ†, the two variances on one scale. "samples": of
-    an active variable z, the prior's z† and μ, of another z and z†, on one scale. A passive variable follows its prior,
-    an active one has a small variance and samples that are its means. [Bonheme2023iVAE, figures 1 to 4]
+    "parameters": the mean μ, the variance σ² and the prior's variance σ†², the two variances on one scale. "samples":
+    of an active variable z, the prior's z† and μ, of another z and z†, on one scale. A passive variable follows its
+    prior, an active one has a small variance and samples that are its means. [Bonheme2023iVAE, figures 1 to 4]
 
     Args:
         encodings: The encodings of the model.
@@ -117,8 +112,8 @@ def posterior_and_prior(
     if of == "parameters":
         shown = {
             "posterior mean μ": encodings.mean,
-            "posterior variance σ": encodings.variance,
-            "prior variance σ†": prior_variance,
+            "posterior variance σ²": encodings.variance,
+            "prior variance σ†²": prior_variance,
         }
         together = list(shown)[1:]
     else:
@@ -204,56 +199,6 @@ def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure"
         image = heatmap(axis, codes, regime)
         axis.set_title(f"correlations, {name} representation", fontsize=TEXT, pad=16)
     colour_bar(figure, image, axes[1:], "correlation", ticks=CORRELATIONS)
-    return figure
-
-
-@register("figure", title="search for the number of latents", references=("Bonheme2023FONDUE",))
-def sizes(regimes: Sequence[Regime], count: OneShot, search: Fondue | None = None, *, seed: int = 0) -> "Figure":
-    """Draw the KL of each variable of the over-sized runs, largest first, and what FONDUE measured at each size.
-
-    The dashed line is the number found. [Bonheme2023FONDUE]
-
-    Args:
-        regimes: The types of the variables of each over-sized run.
-        count: How many variables are alive in them.
-        search: What FONDUE measured, if it ran.
-        seed: Seed of the first run, for its name.
-
-    Returns:
-        The figure; `polarised.report.save` writes it.
-
-    >>> from polarised.regime import Encodings, classify
-    >>> from polarised.regime.dimensions import one_shot_count
-    >>> regime = classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]]))
-    >>> len(sizes([regime], one_shot_count([regime])).axes)
-    1
-    """
-    from matplotlib.ticker import MaxNLocator
-
-    figure, axes = panels(1 if search is None else 2, width=3.3, height=2.6)
-    for i, regime in enumerate(regimes):
-        costs = np.sort(regime.statistics.kl)[::-1]
-        label = f"seed {seed + i}"
-        band(
-            axes[0],
-            np.arange(1.0, len(costs) + 1).tolist(),
-            [costs[[j]] for j in range(len(costs))],
-            series(i),
-            label=label,
-        )
-    axes[0].axvline(count.latents + 0.5, color="0.4", linestyle="--", linewidth=0.9)
-    axes[0].set(xlabel="latent variables, by KL", ylabel="KL (nats)", title=f"One shot: {count.latents} are alive")
-    if search is not None:
-        visits = sorted(search.visits)
-        tried = [float(visit.latents) for visit in visits]
-        for name, look in REPRESENTATIONS.items():
-            band(axes[1], tried, [np.array([getattr(visit, name)]) for visit in visits], look, label=name)
-        axes[1].axvline(search.latents, color="0.4", linestyle="--", linewidth=0.9)
-        axes[1].set(xlabel="latents", ylabel="estimate on the codes", title=f"FONDUE: {search.latents}")
-    for axis in axes:
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        clean(axis)
-    legend(figure, axes)
     return figure
 
 
@@ -358,46 +303,103 @@ def _range(*columns: NDArray[Any]) -> tuple[float, float]:
     return (low, high) if high - low > 1e-9 * max(1.0, abs(high)) else (low - 0.5, high + 0.5)
 
 
-@register("figure", title="forecast of used variables", references=("Tipping1999", "Lucas2019"))
-def alive_curve(forecast: Forecast) -> "Figure":
-    """Draw how many variables a linear model keeps at each beta, and where the setting of the forecast is.
+@register("figure", title="reconstructions", references=("Cheng2021",), figures="12")
+def reconstructions(pictures: Pictures, *, most: int = 10) -> "Figure":
+    """Draw inputs above and their reconstructions below [Cheng2021, figure 12].
 
     Args:
-        forecast: The forecast, at the setting to mark.
+        pictures: Images and their reconstructions.
+        most: Most images to show.
 
     Returns:
-        The figure: variables alive and active over beta, which is logarithmic.
+        The figure; `polarised.report.save` writes it.
 
-    >>> from polarised import forecast
-    >>> from polarised.data import linear_gaussian
-    >>> len(alive_curve(forecast(linear_gaussian(), variance=0.3, latents=8)).axes)
-    1
+    Raises:
+        DataError: These are no images.
+
+    >>> images = np.zeros((3, 1, 4, 4), np.float32)
+    >>> len(reconstructions(Pictures(images, images, images[:, None], np.zeros(1))).axes)
+    2
     """
-    from matplotlib.ticker import MaxNLocator
-
-    figure, axes = panels(1, width=4.6, height=2.8)
-    (axis,) = axes
-    curve = forecast.curve
-    for name, kind, counts in (("active or mixed", "mixed", curve.alive), ("active", "active", curve.active)):
-        look = TYPES[kind]
-        axis.step(curve.beta, counts, where="mid", color=look.light, linestyle=look.dash, linewidth=1.6, label=name)
-    axis.axvline(forecast.beta, color="0.4", linestyle="--", linewidth=0.9)
-    axis.annotate(
-        f"beta {forecast.beta:g}: {forecast.alive} alive",
-        (forecast.beta, forecast.latents),
-        xytext=(4, -2),
-        textcoords="offset points",
-        va="top",
-        fontsize=8,
-    )
-    variance = "" if forecast.variance is None else f", decoder variance {forecast.variance:.3g}"
-    axis.set(
-        xscale="log",
-        xlabel=f"beta{variance}",
-        ylabel="variables of a linear model",
-        title=f"Forecast for {forecast.latents} latents",
-    )
-    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
-    clean(axis)
-    legend(figure, axes)
+    count = min(most, len(pictures.originals))
+    figure, axes = panels(2, columns=1, width=0.56 * count + 0.7, height=0.6)
+    for axis, name, images in zip(
+        axes, ("input", "decoded"), (pictures.originals, pictures.reconstructions), strict=True
+    ):
+        _row(axis, images[:count])
+        axis.set_ylabel(name, fontsize=SMALL, rotation=0, ha="right", va="center")
     return figure
+
+
+@register("figure", title="latent walks", references=("Cheng2021",), figures="5 and 13")
+def latent_walks(pictures: Pictures, regime: Regime, *, most: int = 10) -> "Figure":
+    """Draw the decoder's image as each variable moves, active ones first [Cheng2021, figures 5 and 13].
+
+    Args:
+        pictures: Images decoded along each variable.
+        regime: The types of the same variables.
+        most: Most variables to show.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: These are no images.
+
+    >>> from polarised import Encodings, classify
+    >>> regime = classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]]))
+    >>> images = np.zeros((2, 3, 1, 4, 4), np.float32)
+    >>> len(latent_walks(Pictures(images[0], images[0], images, np.arange(3.0)), regime).axes)
+    2
+    """
+    shown = ranked(regime)[:most]
+    steps = len(pictures.values)
+    figure, axes = panels(len(shown), columns=1, width=0.5 * steps + 0.8, height=0.55)
+    for axis, j in zip(axes, shown, strict=True):
+        look = TYPES[regime.types[j]]
+        _row(axis, pictures.traversals[j])
+        axis.set_ylabel(
+            f"{look.glyph} {j} {regime.types[j]}", fontsize=SMALL, rotation=0, ha="right", va="center", color=look.light
+        )
+    return figure
+
+
+@register("figure", title="samples of the prior", references=("Cheng2021",), figures="13")
+def samples(images: NDArray[Any], *, columns: int = 8) -> "Figure":
+    """Draw images (m, C, H, W) in a grid, as decoded from draws of the prior [Cheng2021, figure 13].
+
+    Args:
+        images: Images (m, channels, height, width) in [0, 1].
+        columns: Images beside each other.
+
+    Returns:
+        The figure; `polarised.report.save` writes it.
+
+    Raises:
+        DataError: These are no images.
+
+    >>> len(samples(np.zeros((5, 1, 4, 4)), columns=4).axes)
+    2
+    """
+    across = min(columns, len(images))
+    rows = [images[start : start + across] for start in range(0, len(images), across)]
+    figure, axes = panels(len(rows), columns=1, width=0.62 * across, height=0.64)
+    for axis, row in zip(axes, rows, strict=True):
+        blank = np.ones((across - len(row), *images.shape[1:]), dtype=images.dtype)
+        _row(axis, np.concatenate([row, blank]))
+    return figure
+
+
+def _row(axis: "Axes", images: NDArray[Any]) -> None:
+    if images.ndim != 4:
+        raise DataError(f"expected images (m, channels, height, width), got shape {images.shape}")
+    channels = 3 if images.shape[1] == 3 else 1
+    gap = max(1, images.shape[-1] // 24)
+    padded = np.pad(np.clip(images[:, :channels], 0, 1), ((0, 0), (0, 0), (0, 0), (0, gap)), constant_values=1.0)
+    strip = np.concatenate([np.moveaxis(image, 0, -1) for image in padded], axis=1)[:, :-gap]
+    clean(axis, grid="none")
+    axis.imshow(strip if channels == 3 else strip[..., 0], cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    for spine in axis.spines.values():
+        spine.set_visible(False)

@@ -1,8 +1,8 @@
 """The ledger: every citable item of four papers as a record, and the verdicts of a study's results on them."""
 
 from polarised.study.claims.check import RESERVED_SEEDS, Verdict, Verification, check_claims
-from polarised.study.claims.choose import LEDGER, chosen_claims
 from polarised.study.claims.claim import PAPERS, Claim, Law, Share, Statistic
+from polarised.study.claims.ledger import LEDGER, chosen_claims
 
 __all__ = [
     "LEDGER",

@@ -1,9 +1,6 @@
 """Every citable item of "Be More Active!" and its poster [Bonheme2023BeMoreActive]."""
 
-from polarised.study.claims.claim import Claim, Law, Share, Statistic
-from polarised.study.claims.decisions import above, below, between, within
-from polarised.study.claims.expressions import STRENGTH, at, given, largest, log10, number, rank, size, total
-from polarised.study.claims.quantities import (
+from polarised.study.claims.claim import (
     ACCURACY,
     ACTIVE_MI,
     ACTIVE_TC,
@@ -16,6 +13,10 @@ from polarised.study.claims.quantities import (
     NEGLIGIBLE,
     TC_MARGIN,
     WHOLE,
+    Claim,
+    Law,
+    Share,
+    Statistic,
     accuracy,
     count,
     gap,
@@ -23,6 +24,8 @@ from polarised.study.claims.quantities import (
     rank_of,
     tc,
 )
+from polarised.study.claims.decisions import above, below, between, within
+from polarised.study.claims.expressions import STRENGTH, at, given, largest, log10, number, rank, size, total
 
 __all__ = ["CLAIMS"]
 

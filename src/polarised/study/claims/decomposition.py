@@ -2,10 +2,9 @@
 
 import math
 
-from polarised.study.claims.claim import Claim, Law, Statistic
+from polarised.study.claims.claim import DIRECTION, Claim, Law, Statistic, count
 from polarised.study.claims.decisions import above, below, between, within
 from polarised.study.claims.expressions import STRENGTH, at, deviation, largest, method_of, number, rank, read_off, size
-from polarised.study.claims.quantities import DIRECTION, count
 
 __all__ = ["CLAIMS"]
 
@@ -229,7 +228,7 @@ CLAIMS = (
                 at(SCORE, "most") - at(SCORE, "best"),
                 below(-0.05),
                 VOTES,
-                spread=0.10,
+                deviation=0.10,
             ),
         ),
         methods=("isotropic",),
@@ -305,7 +304,7 @@ CLAIMS = (
                 below(0.05),
                 VOTES,
                 strengths=above(1.0),
-                spread=0.10,
+                deviation=0.10,
             ),
         ),
         methods=("isotropic",),
@@ -377,7 +376,7 @@ CLAIMS = (
                 SCORE - read_off("isotropic", SCORE, LOSS),
                 above(0.0),
                 "34 seeds decide 0.05",
-                spread=0.10,
+                deviation=0.10,
             ),
         ),
         methods=("anisotropic, PCA", "anisotropic, learned"),
@@ -398,7 +397,7 @@ CLAIMS = (
                 SCORE - read_off("anisotropic, PCA", SCORE, LOSS),
                 above(0.0),
                 "34 seeds decide 0.05",
-                spread=0.10,
+                deviation=0.10,
             ),
         ),
         methods=("anisotropic, learned",),
@@ -432,7 +431,7 @@ CLAIMS = (
                 above(0.0),
                 "34 seeds decide 0.05",
                 strengths=above(3.5),
-                spread=0.10,
+                deviation=0.10,
             ),
             Statistic(
                 "the same of transported codes",
@@ -440,7 +439,7 @@ CLAIMS = (
                 above(0.0),
                 "34 seeds decide 0.05",
                 strengths=above(3.5),
-                spread=0.10,
+                deviation=0.10,
             ),
         ),
         methods=("Student-t",),
@@ -463,14 +462,14 @@ CLAIMS = (
                 at(SCORE, "least") - at(SCORE, "best"),
                 below(0.0),
                 DIRECTION,
-                spread=0.10,
+                deviation=0.10,
             ),
             Statistic(
                 "FactorVAE score at the smallest ν minus the Gaussian prior's",
                 at(SCORE, "least") - GAUSSIAN_SCORE,
                 above(0.0),
                 DIRECTION,
-                spread=0.10,
+                deviation=0.10,
             ),
         ),
         methods=("Student-t",),

@@ -1,9 +1,8 @@
 """Every citable item of "The Polarised Regime of Identifiable VAEs" [Bonheme2023iVAE]."""
 
-from polarised.study.claims.claim import Claim, Law, Share, Statistic
+from polarised.study.claims.claim import DIRECTION, KS_MARGIN, NEGLIGIBLE, Claim, Law, Share, Statistic, count, tc
 from polarised.study.claims.decisions import above, below, between, within
 from polarised.study.claims.expressions import STRENGTH, at, given, log10, number, rank, slope
-from polarised.study.claims.quantities import DIRECTION, KS_MARGIN, NEGLIGIBLE, count, tc
 
 __all__ = ["CLAIMS"]
 

@@ -1,9 +1,8 @@
 """Every citable item of "RTC-VAE" [Cheng2021]."""
 
-from polarised.study.claims.claim import Claim, Law, Share, Statistic
+from polarised.study.claims.claim import DIRECTION, Claim, Law, Share, Statistic, count, gap, tc
 from polarised.study.claims.decisions import above, below, between, within
 from polarised.study.claims.expressions import STRENGTH, at, method_of, number, rank
-from polarised.study.claims.quantities import DIRECTION, count, gap, tc
 
 __all__ = ["CLAIMS"]
 

@@ -1,0 +1,268 @@
+"""Act on a model: `polarised train`, `cure`, `prune`; and `polarised demo`, the whole walk once."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from polarised.cli.screen import (
+    Alpha,
+    Json,
+    Quiet,
+    Seed,
+    TypeRule,
+    as_it_is,
+    console,
+    print_json,
+    show_diagnosis,
+    table,
+)
+
+if TYPE_CHECKING:
+    from polarised.pruning import PrunedModel
+
+__all__ = ["cure", "demo", "prune", "train"]
+
+
+def train(
+    config: Annotated[Path, typer.Argument(help="YAML file of settings.")],
+    settings: Annotated[list[str] | None, typer.Argument(help="Overrides such as training.steps=1000.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that holds run directories.")] = Path("runs"),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train and measure one model; the same command after a kill continues where it stopped.
+
+    Example: [bold]polarised train beta.yaml objective.beta=8 seed=1[/bold]
+    """
+    from polarised.diagnosis import diagnose
+    from polarised.study import train as train_run
+    from polarised.training import keep_freed_memory
+
+    keep_freed_memory()
+    screen = console(quiet=quiet or json)
+    directory = train_run(
+        config,
+        settings=settings or [],
+        out=out,
+        progress=not quiet,
+        tell=None if quiet or json else lambda line: screen.print(f"[dim]{as_it_is(line)}[/dim]", soft_wrap=True),
+    )
+    diagnosis = diagnose(directory)
+    if json:
+        print_json({**diagnosis.to_dict(), "directory": str(directory)})
+    else:
+        show_diagnosis(diagnosis, screen)
+        screen.print(f"\nThe run: [bold]{as_it_is(directory)}[/bold]")
+
+
+def cure(
+    target: Annotated[Path, typer.Argument(help="The directory of a trained run.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for trials, model and page; default: <run>-cured beside the run.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of each trial; default: the run's.", min=20)] = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Say why a model collapsed, try the cures in order, and prove the best one on data it has not seen.
+
+    The run is only read. The same command after a kill goes on where it stopped.
+
+    Example: [bold]polarised cure runs/beta-vae-1a2b3c --steps 5000[/bold]
+    """
+    from polarised._patient import CAUSES
+    from polarised.curing import cure_run
+    from polarised.report import write_report
+
+    screen = console(quiet=quiet or json)
+    folder = out or target.resolve().parent / f"{target.resolve().name}-cured"
+    found = cure_run(target, steps=steps, directory=folder, seed=seed, progress=not (quiet or json))
+    screen.print(f"\n[bold]{as_it_is(CAUSES[found.cause].capitalize())}.[/bold]\n")
+    rows = [
+        (
+            as_it_is(name),
+            f"{outcome.active}/{outcome.mixed}/{outcome.passive}",
+            f"{outcome.explained:.2f}",
+            "–" if outcome.score is None else f"{outcome.score:.2f}",
+            f"{outcome.rate:.1f}",
+            f"{outcome.bound:.1f}",
+        )
+        for name, outcome in (
+            ("before", found.before),
+            *((trial.name, trial.outcome) for trial in found.trials),
+            (f"after: {found.winner}", found.after),
+        )
+        if outcome is not None
+    ]
+    columns = ("", "active/mixed/passive", "explained", "factors", "rate", "negative bound")
+    note = "explained: share of the variance reconstructed through a sample; before and after on test data, trials on "
+    screen.print(table("Before, trials, after", columns, rows, note=note + "validation data"))
+    for trial in found.trials:
+        if trial.failure:
+            screen.print(f"{as_it_is(trial.name)}: {as_it_is(trial.failure)}")
+    page = None
+    if found.diagnoses:
+        page = write_report(list(found.diagnoses), folder / "page.html", title="Before and after")
+        screen.print(f"To do in your own code: [bold]{as_it_is(found.change)}[/bold]")
+        screen.print(
+            f"The model: [bold]{as_it_is(folder / 'model.safetensors')}[/bold], before and after: {as_it_is(page)}"
+        )
+    else:
+        screen.print(f"[bold]Left alone:[/bold] {as_it_is(found.refusal)}")
+    if json:
+        print_json({**found.to_dict(), "directory": str(folder), "page": None if page is None else str(page)})
+
+
+ENCODINGS = "largest change of a kept encoding"
+
+
+def prune(
+    target: Annotated[Path, typer.Argument(help="A run directory, a model file, or a folder of a published model.")],
+    out: Annotated[Path, typer.Option(help="Where to write the smaller model (.safetensors).")] = Path(
+        "pruned.safetensors"
+    ),
+    keep: Annotated[
+        str | None, typer.Option(help="Variables to keep, e.g. 0,3,5; default: all but the passive.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Images to prove it on; default: the model's own.")] = None,
+    alpha: Alpha = None,
+    rule: TypeRule = "used",
+    examples: Annotated[int, typer.Option(help="Images to prove it on.", min=10)] = 3000,
+    seed: Seed = 0,
+    mean_head: Annotated[str | None, typer.Option(help="Foreign weights: the layer that gives the mean.")] = None,
+    log_variance_head: Annotated[
+        str | None, typer.Option(help="Foreign weights: the layer that gives the log-variance, if it is another.")
+    ] = None,
+    decoder_input: Annotated[str | None, typer.Option(help="Foreign weights: the layer that takes z.")] = None,
+    layout: Annotated[
+        Literal["separate", "interleaved", "stacked"], typer.Option(help="Foreign weights: how the heads are laid out.")
+    ] = "separate",
+    transposed: Annotated[
+        bool, typer.Option("--transposed", help="Foreign weights: z enters a ConvTranspose2d.")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write a smaller model without the passive variables, and show what changed: size, reconstruction, codes.
+
+    Types are those [bold]diagnose[/bold] gives; a variable whose type is in doubt is kept.
+
+    Example: [bold]polarised prune runs/my-run --out small.safetensors[/bold]
+
+    Weights of your own network (.safetensors, .pt): name the layers around the latents, and what to keep:
+    [bold]polarised prune vae.pt --mean-head fc_mu --log-variance-head fc_var --decoder-input dec.0 --keep 0,3[/bold]
+    """
+    from polarised.errors import ConfigError
+    from polarised.pruning import PrunedModel, prune_model, prune_weights
+
+    screen = console(quiet=quiet or json)
+    if out.suffix != ".safetensors":
+        raise ConfigError(f"expected --out as a .safetensors file, got {out.name}; name it {out.stem}.safetensors")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    chosen = None if keep is None else _numbers(keep)
+    if mean_head is not None or decoder_input is not None:
+        if mean_head is None or decoder_input is None or chosen is None:
+            raise ConfigError("expected --mean-head, --decoder-input and --keep together, to prune foreign weights")
+        cut = prune_weights(
+            target,
+            keep=chosen,
+            mean_head=mean_head,
+            decoder_input=decoder_input,
+            log_variance_head=log_variance_head,
+            layout=layout,
+            transposed=transposed,
+        )
+        found: PrunedModel | None = None
+        kept, dropped = cut.keep, cut.dropped
+        pairs: dict[str, tuple[float, float]] = {"parameters": cut.parameters}
+        cut.save(out)
+    elif target.suffix in (".pt", ".pth"):
+        raise ConfigError(
+            f"expected the layers around the latents in {target}; name them with --mean-head, --log-variance-head and "
+            "--decoder-input, and what to keep with --keep, or give the folder of a published model"
+        )
+    else:
+        found = prune_model(target, data, keep=chosen, alpha=alpha, rule=rule, examples=examples, seed=seed)
+        proof = found.report
+        kept, dropped, pairs = proof.keep, proof.dropped, _pairs(found)
+        found.save(out)
+    if json:
+        told: dict[str, Any] = {"kept": list(kept), "dropped": list(dropped), **pairs}
+        if found is not None:
+            told |= {"passive but kept": list(found.doubtful), ENCODINGS: found.report.encodings}
+        print_json({**told, "model": out})
+        return
+    screen.print(f"[bold]{_count(kept, 'kept')}; {_count(dropped, 'dropped')}[/bold]")
+    if found is not None and found.doubtful:
+        doubted = ", ".join(map(str, found.doubtful))
+        screen.print(f"Passive, yet kept because that is in doubt: {doubted} (see polarised diagnose; --keep decides)")
+    if not dropped:
+        screen.print("Nothing was dropped: the model written is the same.")
+    rows = [(name, *(f"{value:,.6g}" for value in pair), f"{pair[1] - pair[0]:+,.4g}") for name, pair in pairs.items()]
+    screen.print(table("Before and after", ("", "before", "after", "change"), rows))
+    if found is not None:
+        screen.print(f"Largest change of a kept encoding: {found.report.encodings:.2g}")
+    screen.print(f"\nThe model: [bold]{as_it_is(out)}[/bold]")
+
+
+def _pairs(found: "PrunedModel") -> dict[str, tuple[float, float]]:
+    proof = found.report
+    pairs: dict[str, tuple[float, float]] = {
+        "parameters": proof.parameters,
+        "reconstruction from means (nats)": proof.distortion,
+        "reconstruction from samples (nats)": proof.sampled_distortion,
+        "KL (nats)": proof.rate,
+    }
+    if found.accuracy is not None:
+        pairs["accuracy of predicting factors"] = found.accuracy
+    return pairs
+
+
+def _count(variables: Sequence[int], verb: str) -> str:
+    """Say how many variables were kept or dropped, and which."""
+    if not variables:
+        return f"none {verb}"
+    noun = "variable" if len(variables) == 1 else "variables"
+    return f"{len(variables)} {noun} {verb} ({', '.join(map(str, variables))})"
+
+
+def _numbers(text: str) -> list[int]:
+    from polarised.errors import ConfigError
+
+    try:
+        # An empty text has no numbers either: its one part is none.
+        return [int(part) for part in text.strip(" ,").split(",")]
+    except ValueError:
+        raise ConfigError(f"expected --keep as numbers with commas, such as 0,3,5, got {text!r}") from None
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the run and its page.")] = Path("runs"),
+    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 1600,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train a VAE on sprites, see which variables it switches off, prune them, and get a page about it.
+
+    Under two minutes on two CPU cores; nothing is downloaded.
+
+    Example: [bold]polarised demo[/bold]
+    """
+    from polarised.demonstration import demo as show
+
+    screen = console(quiet=quiet or json)
+    shown = show(out, steps=steps, seed=seed, progress=not quiet, tell=screen.print)
+    show_diagnosis(shown.diagnosis, screen)
+    if (proof := shown.pruning) is not None:
+        screen.print(
+            f"\n[bold]Pruned to {len(proof.keep)} variables:[/bold] {proof.parameters[0] - proof.parameters[1]:,} "
+            f"parameters fewer, reconstruction from the means {proof.distortion[0]:.2f} → {proof.distortion[1]:.2f} "
+            f"nats ({proof.distortion_change:+.3f})."
+        )
+    screen.print(f"\nThe page: [bold]{as_it_is(shown.page)}[/bold]")
+    if json:
+        print_json(shown.to_dict())
