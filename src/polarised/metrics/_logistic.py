@@ -419,4 +419,3 @@ def _with(array: Array, columns: npt.NDArray[np.bool_], values: Array) -> Array:
 
 def _penalty(variables: int, shrink_intercept: bool) -> Floats:
     return np.append(np.ones(variables), float(shrink_intercept))
-
