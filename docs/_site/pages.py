@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from examples import example_of
+
 from polarised import registry
 from polarised.bibliography import bibliography
 
@@ -47,6 +49,8 @@ def interface() -> Iterator[tuple[str, str]]:
             value = getattr(loaded, name)
             if callable(value):
                 lines += [f"::: {module}.{name}", ""]
+                if ">>>" not in (inspect.getdoc(value) or "") and (shown := example_of(name)):
+                    lines += ["**Example:**", "", "```pycon", shown, "```", ""]
             else:
                 lines += [f"## `{name}` {{#{module}.{name}}}", "", constant(value), ""]
         yield f"reference/api/{module}.md", "\n".join(lines)
@@ -146,7 +150,9 @@ def command_line() -> str:
     made = re.sub(r'<span style="font-weight: bold">(.*?)</span>', r"`\1`", made, flags=re.DOTALL)
     made = re.sub(r"`[^`\n]+`", lambda found: html.unescape(found[0]), made)
     summaries = dict(summarised(command))
-    made = re.sub(r"^\* `([\w-]+)`: .*\.\.\.$", lambda found: f"* `{found[1]}`: {summaries[found[1]]}", made, flags=re.M)
+    made = re.sub(
+        r"^\* `([\w-]+)`: .*\.\.\.$", lambda found: f"* `{found[1]}`: {summaries[found[1]]}", made, flags=re.M
+    )
     head = ["# The command line", "", "`polarised COMMAND --help` shows the same on screen.", ""]
     return "\n".join(head) + made.partition("\n")[2]
 
