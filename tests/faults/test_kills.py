@@ -83,7 +83,9 @@ def test_a_worker_that_ran_out_of_memory_is_named_as_such(tmp_path: Path) -> Non
     code = "from polarised.cli import main; main()"
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", code, "study", "retry", str(tmp_path / "study"), "--jobs", "1", "--quiet"]
-    subprocess.run(command, check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+    subprocess.run(
+        command, check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path, "POLARISED_TRUST": "study"}
+    )
     assert all(is_done(run, tmp_path / "study") for run in load_study(file).runs)
     steps = [step for _, step in notes(log)]
     assert set(steps) == set(range(400))
