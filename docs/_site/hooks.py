@@ -13,6 +13,7 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -97,6 +98,7 @@ def generated() -> Iterator[tuple[str, str | bytes]]:
     yield "reference/bibliography.md", pages.references()
     for name, path in ROOT_PAGES.items():
         yield path, (pages.ROOT / name).read_text(encoding="utf-8")
+    yield "glossary.md", pages.glossary()
     for path in sorted((pages.ROOT / "docs" / "notebooks").glob("*.ipynb")):
         text, pictures = pages.notebook(path)
         yield f"notebooks/{path.stem}.md", text
@@ -143,6 +145,15 @@ def nested(paths: list[str]) -> list[Any]:
 def title_of(folder: str) -> str:
     """A folder's name as people read it."""
     return "Interface" if folder == "api" else folder.replace("_", " ").capitalize()
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Refuse a site that lacks a public name, leaves a citation without a work, or asks another server for anything."""
+    site = Path(config.site_dir)
+    faults = [fault for page in site.rglob("*.html") for fault in pages.faults(page, site)]
+    faults += [f"no page shows {name}" for name in pages.undocumented(site)]
+    if faults:
+        raise PluginError("\n".join(faults))
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -167,6 +167,34 @@ def described(entry: str) -> str:
     return f"{named}: *{field.get('title', '')}*. {place}{', ' if place else ''}{field.get('year', '')}."
 
 
+def glossary() -> str:
+    """The glossary of CONTRIBUTING as a page of its own."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return "# Glossary\n" + text.partition("## Glossary\n")[2].partition("\n## ")[0]
+
+
+def faults(page: Path, site: Path) -> list[str]:
+    """What is wrong with a built page: citations that lead nowhere, anything fetched from another server."""
+    text = page.read_text(encoding="utf-8")
+    where = page.relative_to(site)
+    # Menus repeat headings without their links.
+    words = re.sub(r"<(code|pre)\b.*?</\1>", "", text.partition("<article")[2], flags=re.DOTALL)
+    found = [f"{where} cites [{key}] without a link" for key in CITATION.findall(words) if key in bibliography()]
+    loaded = re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="(https?:[^"]+)"', text)
+    loaded += re.findall(r'<link[^>]*rel="stylesheet"[^>]*href="(https?:[^"]+)"', text)
+    return found + [f"{where} loads {address}" for address in loaded]
+
+
+def undocumented(site: Path) -> list[str]:
+    """Public names without a heading of their own on the page of their module."""
+    lacking = []
+    for module in MODULES:
+        page = site / "reference" / "api" / f"{module}.html"
+        text = page.read_text(encoding="utf-8") if page.exists() else ""
+        lacking += [f"{module}.{name}" for name in public_names(module) if f'id="{module}.{name}"' not in text]
+    return lacking
+
+
 def notebook(path: Path) -> tuple[str, dict[str, bytes]]:
     """A stored notebook as Markdown, and the pictures it shows by their names."""
     import base64
