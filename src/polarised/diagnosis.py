@@ -20,7 +20,7 @@ from polarised.adapters.decoding import Likelihood
 from polarised.adapters.targets import made_here
 from polarised.bibliography import bibtex
 from polarised.errors import ConfigError, DataError, suggesting_keywords
-from polarised.metrics.evaluation import MOST_BINNED, compare, without_passive_by_standard
+from polarised.metrics.evaluation import MOST_BINNED, beyond_doubt, compare, without_passive_by_standard
 from polarised.random import stream
 from polarised.regime.advice import advice, headline, listed
 from polarised.regime.classify import Regime, Rule, other_rules, sensitivity
@@ -427,7 +427,12 @@ def build_diagnosis(
         scores=scores,
         headline=" ".join(words),
         advice=(
-            *advice(regime, scores, None if wide else _without_passive(found, regime)),
+            *advice(
+                regime,
+                scores,
+                None if wide else without_passive_by_standard(found.encodings, regime),
+                None if wide else beyond_doubt(found.encodings, regime),
+            ),
             *remarks,
         ),
         pictures=found.pictures,
@@ -508,10 +513,6 @@ def _covariances(found: Found, regime: Regime) -> "dict[str, NDArray[Any]] | Non
     """Return the covariances over every input, where the encodings are a sample or the variables many."""
     sampled = regime.rows > min(len(found.encodings), 10_000) or len(regime.types) > MOST_BINNED
     return found.totals.covariances(regime) if sampled and not found.groups else None
-
-
-def _without_passive(found: Found, regime: Regime) -> tuple[float, float] | None:
-    return without_passive_by_standard(found.encodings, regime, covariances=_covariances(found, regime))
 
 
 def _thinned(encodings: Encodings, seed: int) -> Encodings:

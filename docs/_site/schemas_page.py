@@ -1,19 +1,15 @@
-"""Write what is generated: docs/ledger.md from the published verdicts, json.md from the schemas; tests hold both.
-
-python docs/reference/build.py
-"""
+"""The page of what machines read, docs/reference/json.md, from the schemas; run this file to write it."""
 
 import inspect
 from pathlib import Path
 
 from polarised import schemas
-from polarised.study.claims.verify import ledger_page, published_under
 
 
 def json_reference() -> str:
     """The page of what machines read."""
     about = inspect.getdoc(schemas) or ""
-    lines = ["# JSON", "", "Made by `python docs/reference/build.py`.", "", *about.splitlines()[2:], ""]
+    lines = ["# JSON", "", "Made by `python docs/_site/schemas_page.py`.", "", *about.splitlines()[2:], ""]
     lines += [
         "`polarised.schemas.json_schema(name)` gives each as JSON Schema, `polarised.schemas.validate(result)` checks",
         "a result against the one it names. Fields marked * are there only in some results.",
@@ -45,7 +41,5 @@ def _type(given: dict[str, object]) -> str:
 
 
 if __name__ == "__main__":
-    documentation = Path(__file__).parents[1]
-    (documentation / "reference" / "json.md").write_text(json_reference(), encoding="utf-8")
-    ledger = ledger_page(published_under(documentation / "results"))
-    (documentation / "ledger.md").write_text(ledger, encoding="utf-8")
+    page = Path(__file__).parents[1] / "reference" / "json.md"
+    page.write_text(json_reference(), encoding="utf-8")
