@@ -17,7 +17,7 @@ from polarised.diagnosis import Diagnosis, diagnose
 from polarised.errors import ConfigError, DataError
 from polarised.regime.classify import COLUMNS, OTHER_RULES, Rule
 from polarised.report import theme
-from polarised.report.model_page import ALPHA, model
+from polarised.report.model_page import ALPHA, MOST_VARIABLES, model
 
 if TYPE_CHECKING:
     import polars
@@ -87,6 +87,7 @@ def write_report(
             {
                 "models": [model(diagnosis) for diagnosis in diagnoses],
                 "alpha": ALPHA,
+                "many": MOST_VARIABLES,
                 "metrics": theme.described(name for diagnosis in diagnoses for name in diagnosis.scores["metric"]),
                 "other_rules": OTHER_RULES,
                 "evidence": COLUMNS,
@@ -265,7 +266,7 @@ def rendered(
         "light": theme.style_sheet("light"),
         "dark": theme.style_sheet("dark"),
         "script": script,
-        "json": embedded({**data, "subsets": theme.SUBSETS}),
+        "json": embedded({**data, "subsets": theme.SUBSETS, "looks": theme.page_looks()}),
     }
     return environment.get_template(template).render(
         title=title,
