@@ -246,7 +246,10 @@ def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False, distance: 
         )
     (n, d), m = first.shape, len(second)
     both = torch.cat([first, second])
-    squared = (both[:, None] - both[None]) ** 2 if per_variable else _SquaredDistances.apply(both)
+    if per_variable:
+        squared = (both[:, None] - both[None]) ** 2
+    else:
+        squared = _SquaredDistances.apply(both)  # type: ignore[no-untyped-call]
     if distance == "printed":
         # A root has no slope at zero, where a row meets itself: held away from it, it passes none on.
         squared = squared.clamp_min(torch.finfo(squared.dtype).tiny).sqrt()
@@ -256,7 +259,7 @@ def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False, distance: 
     if per_variable:
         kernels = [(widths / (widths + part[..., None])).sum((2, 3)) for part in parts]
     else:
-        kernels = [_SummedKernels.apply(part, widths) for part in parts]
+        kernels = [_SummedKernels.apply(part, widths) for part in parts]  # type: ignore[no-untyped-call]
     kernel = kernels[0] if len(kernels) == 1 else torch.cat(kernels)
     return (kernel * _pairs(n, m, first.dtype, first.device)).sum()
 
@@ -273,7 +276,7 @@ class _SquaredDistances(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Tensor:
         (gaps,) = ctx.saved_tensors
-        pulls = (gaps * 2).mul_(slopes[0][:, :, None])
+        pulls: Tensor = (gaps * 2).mul_(slopes[0][:, :, None])
         return pulls.sum(1) - pulls.sum(0)
 
 
