@@ -246,10 +246,8 @@ def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False, distance: 
         )
     (n, d), m = first.shape, len(second)
     both = torch.cat([first, second])
-    if per_variable:
-        squared = (both[:, None] - both[None]) ** 2
-    else:
-        squared = _SquaredDistances.apply(both)  # type: ignore[no-untyped-call]
+    joint = _SquaredDistances.apply
+    squared = (both[:, None] - both[None]) ** 2 if per_variable else joint(both)  # type: ignore[no-untyped-call]
     if distance == "printed":
         # A root has no slope at zero, where a row meets itself: held away from it, it passes none on.
         squared = squared.clamp_min(torch.finfo(squared.dtype).tiny).sqrt()
