@@ -20,7 +20,7 @@ from polarised.adapters.decoding import Likelihood
 from polarised.adapters.targets import made_here
 from polarised.bibliography import bibtex
 from polarised.errors import ConfigError, DataError, suggesting_keywords
-from polarised.metrics.evaluation import MOST_BINNED, compare, without_passive_by_standard
+from polarised.metrics.evaluation import MOST_BINNED, beyond_doubt, compare, without_passive_by_standard
 from polarised.random import stream
 from polarised.regime.advice import advice, headline
 from polarised.regime.classify import Regime, Rule, other_rules, sensitivity
@@ -400,7 +400,12 @@ def build_diagnosis(
         scores=scores,
         headline=" ".join(words),
         advice=(
-            *advice(regime, scores, None if wide else without_passive_by_standard(found.encodings, regime)),
+            *advice(
+                regime,
+                scores,
+                None if wide else without_passive_by_standard(found.encodings, regime),
+                None if wide else beyond_doubt(found.encodings, regime),
+            ),
             *remarks,
         ),
         pictures=found.pictures,

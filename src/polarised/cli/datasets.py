@@ -159,7 +159,8 @@ def _print_table(described: "list[Description]", folder: str) -> None:
     for about in described:
         table.add_row(
             f"{about.name}\n[dim]{about.summary}[/dim]",
-            "[green]● yes[/]" if about.ready else "[yellow]○ no[/]",
+            ("[green]● yes[/]" if about.ready else "[yellow]○ no[/]")
+            + (f"\n[dim]{about.verified}[/dim]" if about.verified else ""),
             f"{about.images:,}" if about.images else "",
             "×".join(map(str, about.shape)),
             "\n".join(

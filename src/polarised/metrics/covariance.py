@@ -233,13 +233,16 @@ def wasserstein_correlation_from_covariance(covariance: npt.ArrayLike, *, normal
     0.205267
     """
     matrix = _checked_covariance(covariance)
+    # By a power of two, which changes no digit: squares of large variances would not be finite.
+    unit = 2.0 ** np.floor(np.log2(max(float(np.diag(matrix).max(initial=0.0)), 1e-300)))
+    matrix = matrix / unit
     scale = np.sqrt(np.diag(matrix))
     # (D C) and D^1/2 C D^1/2 share their eigenvalues, and the second is symmetric: no complex roots.
     roots = np.sqrt(np.clip(np.linalg.eigvalsh(matrix * scale[:, None] * scale), 0.0, None))
     trace = float(np.trace(matrix))
     distance = max(0.0, 2.0 * (trace - float(roots.sum())))
     if not normalised:
-        return distance
+        return float(unit * distance)
     return distance / trace if trace > 0 else 0.0
 
 

@@ -69,7 +69,9 @@ def classify(
         active    used, and E[r] <= alpha r0, Var[r] <= alpha r0^2, or nu <= alpha
         mixed     used otherwise: on for some inputs, or weak for all
 
-    A variable within two standard errors of the threshold, or on whose rest E[r] and nu do not agree, is `doubtful`.
+    A variable within two standard errors of the threshold is `doubtful`, and one on which the evidence parts: without a
+    decoder where E[r] and nu do not agree, with one where the variable is as wide as at rest and the decoder loses
+    less without it than the information it carries, -1/2 log nu, which no optimum has.
     ``rule="relative"``, with s = (mean - prior mean)^2 / prior variance, is
 
         passive   |E[r] - 1| <= alpha,  Var[r] <= alpha,  E[s] <= alpha
@@ -286,6 +288,11 @@ class Regime:
     def alive(self) -> list[int]:
         """Variables that are not passive, in their order, whichever of active and mixed there are."""
         return sorted(self.active + self.mixed)
+
+    @property
+    def dependable(self) -> list[int]:
+        """Variables that are used beyond doubt: neither passive nor doubtful."""
+        return [j for j in self.alive if j not in self.doubtful]
 
     @property
     def droppable(self) -> list[int]:

@@ -199,7 +199,9 @@ def _histograms(encodings: "Encodings", sampled: NDArray[Any], variables: Sequen
     """Counts of mean and sample over one range, so that they compare by eye, and of the variance from zero."""
     histograms = []
     for j in variables:
-        mean, sample, variance = encodings.mean[:, j], sampled[:, j], encodings.variance[:, j]
+        # Bins of single precision may be narrower than its last digit.
+        own = (encodings.mean[:, j], sampled[:, j], encodings.variance[:, j])
+        mean, sample, variance = (values.astype(np.float64) for values in own)
         low, high = float(min(mean.min(), sample.min())), float(max(mean.max(), sample.max()))
         # Where values differ by less than their last digits, or no number is wide enough, one bar shows them.
         if not 1e-9 * max(1.0, abs(low), abs(high)) < high - low < np.inf:

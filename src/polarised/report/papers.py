@@ -212,16 +212,19 @@ def decomposition_clustering(material: Material) -> Drawings:
     Yields:
         The name of each figure with the figure.
     """
-    for method, symbol in (("beta", "β"), ("alpha", "α")) if material.done else ():
-        codes = {
-            f"{symbol} = {strength:g}": material.encodings(material.point(method, strength))
-            for strength in material.strengths(method)
-        }
-        yield f"figure_3_{method}", aggregate_posterior_density(codes, columns=len(codes), top=1.0)
-    plane = alpha_and_beta(material.table)
-    yield "alpha_beta", plane_of_strengths(plane, metrics=("overlap", "mmd", "exclusive_kl", "inclusive_kl"))
-    lines = material.table.filter(polars.col("method").is_in(["alpha", "beta"]))
-    yield "overlap", scores_against(lines, y="overlap", x=("mmd", "exclusive_kl"))
+    for dataset, ending in material.datasets.items():
+        for method, symbol in (("beta", "β"), ("alpha", "α")) if material.done else ():
+            codes = {
+                f"{symbol} = {strength:g}": material.encodings(material.point(method, strength, dataset=dataset))
+                for strength in material.strengths(method, dataset=dataset)
+            }
+            yield f"figure_3_{method}{ending}", aggregate_posterior_density(codes, columns=len(codes), top=1.0)
+        table = material.table.filter(polars.col("dataset") == dataset)
+        plane = alpha_and_beta(table)
+        metrics = ("overlap", "mmd", "exclusive_kl", "inclusive_kl")
+        yield f"alpha_beta{ending}", plane_of_strengths(plane, metrics=metrics)
+        lines = table.filter(polars.col("method").is_in(["alpha", "beta"]))
+        yield f"overlap{ending}", scores_against(lines, y="overlap", x=("mmd", "exclusive_kl"))
     yield "figure_6_prior", prior_density({"prior": plane_density("GaussianMixture", extent=2.0)}, extent=2.0)
 
 
