@@ -7,7 +7,7 @@ posterior variance itself and so presumes the prior N(0, I). The first two do no
 the decoder are rescaled together, which leaves the model the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -340,31 +340,30 @@ class Regime:
         >>> regime.types_at(0.2, rule="standard")
         ('active', 'passive')
         """
-        return tuple(str(TYPES[t]) for t in self.type_indices_at(alpha, rule=rule))
+        (types,) = self.types_along([alpha], rule=rule)
+        return tuple(str(TYPES[t]) for t in types)
 
-    def type_indices_at(self, alpha: float, *, rule: Rule | None = None) -> NDArray[np.int64]:
-        """Return what `types_at` does as indices into ("active", "mixed", "passive"), for very many variables.
+    def types_along(self, alphas: Sequence[float], *, rule: Rule | None = None) -> Iterator[NDArray[np.int64]]:
+        """Yield the types at one alpha after another, as places in active, mixed, passive; see `types_at`.
 
         Args:
-            alpha: The threshold.
+            alphas: The thresholds.
             rule: The rule; that of this regime if not given.
 
-        Returns:
-            An index for each variable.
+        Yields:
+            The types (d,), 0 active, 1 mixed, 2 passive.
 
         Raises:
-            ConfigError: If alpha is not between 0 and 0.5 or there is no such rule.
+            ConfigError: If an alpha is not between 0 and 0.5 or there is no such rule.
         """
         rule = rule or self.rule
-        _check_rule(alpha, rule)
-        if rule == "used":
-            return replace(self._use, alpha=alpha).slacks(self.statistics).types()
-        return Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift).types()
-
-    @cached_property
-    def _use(self) -> Use:
-        # Only the threshold differs from one alpha to another; what the evidence says is worked out once.
-        return Use.of(self.evidence, self.decoder, self.rest_ratio, self.alpha)
+        use = Use.of(self.evidence, self.decoder, self.rest_ratio, self.alpha) if rule == "used" else None
+        for alpha in alphas:
+            _check_rule(alpha, rule)
+            if use is not None:
+                yield replace(use, alpha=alpha).slacks(self.statistics).types()
+            else:
+                yield Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift).types()
 
     def table(self) -> "polars.DataFrame":
         """Return a row for each variable: type and every piece of evidence."""

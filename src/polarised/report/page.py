@@ -18,7 +18,7 @@ from polarised.errors import ConfigError, DataError
 from polarised.regime.classify import COLUMNS, OTHER_RULES, Rule
 from polarised.registry import register
 from polarised.report import theme
-from polarised.report.model_page import ALPHA, model
+from polarised.report.model_page import ALPHA, MOST_VARIABLES, model
 
 if TYPE_CHECKING:
     import polars
@@ -29,7 +29,7 @@ __all__ = ["embedded", "page_of", "rendered", "write", "write_report"]
 
 PAGE = "report.html"
 CORE = ("core.js", "shell.js", "scores.js", "time.js")
-MODELS = (*CORE, "regime.js", "groups.js", "variables.js", "correlations.js", "pictures.js", "training.js", "models.js")
+MODELS = (*CORE, "regime.js", "variables.js", "correlations.js", "pictures.js", "training.js", "models.js")
 STUDY = (*CORE, "learning.js", "study.js")
 
 
@@ -89,6 +89,7 @@ def write_report(
             {
                 "models": [model(diagnosis) for diagnosis in diagnoses],
                 "alpha": ALPHA,
+                "many": MOST_VARIABLES,
                 "metrics": theme.described(name for diagnosis in diagnoses for name in diagnosis.scores["metric"]),
                 "other_rules": OTHER_RULES,
                 "evidence": COLUMNS,
@@ -267,7 +268,7 @@ def rendered(
         "light": theme.style_sheet("light"),
         "dark": theme.style_sheet("dark"),
         "script": script,
-        "json": embedded({**data, "subsets": theme.SUBSETS}),
+        "json": embedded({**data, "subsets": theme.SUBSETS, "looks": theme.page_looks()}),
     }
     return environment.get_template(template).render(
         title=title,

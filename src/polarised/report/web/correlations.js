@@ -12,13 +12,13 @@ function matrix(host, kind, positions) {
   drawing.setAttribute("role", "application");
   drawing.setAttribute("tabindex", "0");
   positions.forEach((p, i) => {
-    const at = margin + (i + 0.5) * cell, type = typeOf(names[p]), size = Math.min(5, cell * 0.32), label = cell > 11;
+    const at = margin + (i + 0.5) * cell, type = types[names[p]], size = Math.min(5, cell * 0.32), label = cell > 11;
     drawing.append(svg("g", { class: type }, shape(type, at, margin - 9, size), shape(type, margin - 9, at, size)));
     if (label) drawing.append(svg("text", { class: "strong", x: at, y: margin - 20, "text-anchor": "middle" }, String(names[p])), svg("text", { class: "strong", x: margin - 19, y: at + 4, "text-anchor": "end" }, String(names[p])));
   });
   const cells = positions.map((p, i) => positions.map((q, k) => {
     const value = values[p][q], rect = svg("rect", { class: value === null ? "cell empty" : "cell", x: margin + k * cell, y: margin + i * cell, width: cell, height: cell,
-      "data-tip": `${names[p]} (${typeOf(names[p])}) and ${names[q]} (${typeOf(names[q])})\n${value === null ? "constant: no correlation" : `correlation ${value.toFixed(2).replace("-", "−")}`}` });
+      "data-tip": `${names[p]} (${types[names[p]]}) and ${names[q]} (${types[names[q]]})\n${value === null ? "constant: no correlation" : `correlation ${value.toFixed(2).replace("-", "−")}`}` });
     if (value !== null) rect.style.fill = tint(value);
     return rect;
   }));
@@ -45,12 +45,13 @@ function drawCorrelations() {
   const names = model.correlations.variables;
   find("#correlations").hidden = names.length < 2;
   if (names.length < 2) return;
-  const rank = new Map(ranked(names.map(placeOf)).map((j, i) => [j, i]));
+  const rank = new Map(ranked(names).map((j, i) => [j, i]));
   const positions = [...names.keys()];
-  if (corder.byType) positions.sort((p, q) => rank.get(placeOf(names[p])) - rank.get(placeOf(names[q])));
+  if (corder.byType) positions.sort((p, q) => rank.get(names[p]) - rank.get(names[q]));
   for (const kind of REPRESENTATIONS) matrix(find(`#matrix-${kind}`), kind, positions);
-  find("#correlations-cut").hidden = names.length === model.latents;
-  find("#correlations-cut").textContent = `The ${names.length} most informative of ${model.latents} variables.`;
+  find("#correlations-cut").hidden = names.length === variables.length;
+  const sample = model.kept < model.rows ? `, of a sample of ${model.kept.toLocaleString("en")} of ${model.rows.toLocaleString("en")} rows` : "";
+  find("#correlations-cut").textContent = `The ${names.length} most informative of ${variables.length.toLocaleString("en")} variables${sample}.`;
 }
 function setUpCorrelations() {
   const buttons = all("#matrix-order button");

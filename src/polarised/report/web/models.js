@@ -2,7 +2,7 @@
 for (const own of DATA.models) {
   own.use = new Map(records(own.decoder_use).map((row) => [row.variable, row]));
   own.list = records(own.variables);
-  own.places = new Map(own.list.map((v, j) => [v.variable, j]));
+  own.histogram = new Map(own.histograms.map((histogram) => [histogram.variable, histogram]));
 }
 // Nested settings become one row for each value, named by its path.
 function leaves(value, path = []) {
@@ -19,35 +19,34 @@ function facts(value) {
     ...long.map(([key, text]) => html("details", {}, html("summary", {}, key), html("pre", {}, html("code", {}, text.trim()))))];
 }
 function drawOtherRules() {
-  const { variables: total = 0, used = {} } = model.other_rules || {};
-  find("#others").hidden = !total;
-  find("#others-list").replaceChildren(...Object.entries(used).map(([name, { count, first }]) =>
-    html("div", { "data-tip": count ? `variables ${first.join(", ")}${count > first.length ? ", …" : ""}` : "none" }, html("dt", {}, DATA.other_rules[name] || words(name)), html("dd", {}, `${count} of ${total}`))));
-}
-function otherRulesTable() {
-  return { columns: ["rule", "used", "variables"], rows: Object.entries(model.other_rules.used).map(([name, { count }]) => [name, count, model.other_rules.variables]) };
+  const rows = records(model.other_rules), names = rows.length ? model.other_rules.columns.filter((name) => name !== "variable") : [];
+  find("#others").hidden = !names.length;
+  find("#others-list").replaceChildren(...names.map((name) => {
+    const used = rows.filter((row) => row[name]).map((row) => row.variable);
+    return html("div", { "data-tip": used.length ? `variables ${used.slice(0, 40).join(", ")}${used.length > 40 ? ", …" : ""}` : "none" }, html("dt", {}, DATA.other_rules[name] || words(name)), html("dd", {}, `${used.length} of ${rows.length}`));
+  }));
 }
 function correlationTable(kind) {
   const names = model.correlations.variables;
   return { columns: ["variable", ...names.map(String)], rows: names.map((name, i) => [name, ...model.correlations[kind][i]]) };
 }
 function histogramTable() {
-  const rows = model.histograms.flatMap((h, j) => ["mean", "sampled", "variance"].flatMap((kind) => {
+  const rows = model.histograms.flatMap((h) => ["mean", "sampled", "variance"].flatMap((kind) => {
     const [low, high] = kind === "variance" ? [0, h.top] : [h.low, h.high], step = (high - low) / h[kind].length;
-    return h[kind].map((count, i) => [variables[j].variable, kind, low + i * step, low + (i + 1) * step, count]);
+    return h[kind].map((count, i) => [h.variable, kind, low + i * step, low + (i + 1) * step, count]);
   }));
   return { columns: ["variable", "of", "from", "to", "count"], rows };
 }
 function dynamicsTable() {
-  return { columns: ["step", "variable", "type", "kl"], rows: model.dynamics.steps.flatMap((step, t) => variables.map((v, j) => [step, v.variable, KINDS[model.dynamics.types[t][j]], model.dynamics.kl[t][j]])) };
+  return { columns: ["step", "variable", "type", "kl"], rows: model.dynamics.steps.flatMap((step, t) => model.dynamics.variables.map((j, i) => [step, j, KINDS[model.dynamics.types[t][i]], model.dynamics.kl[t][i]])) };
 }
 function drawProvenance() {
   const { command, ...rest } = model.provenance;
   find("#command").replaceChildren(command ? html("pre", {}, html("code", {}, String(command))) : "");
   find("#facts").replaceChildren(...facts(rest));
-  const tables = [["variables", () => ({ columns: [...model.variables.columns, "type_here"], rows: model.variables.rows.map((row, j) => [...row, types[j]]) })], ["scores", () => model.scores],
+  const tables = [["variables", () => ({ columns: [...model.variables.columns, "type_here"], rows: rowsOf(model.variables).map((row, j) => [...row, types[j]]) })], ["scores", () => model.scores],
     ["correlations_mean", () => correlationTable("mean")], ["correlations_sampled", () => correlationTable("sampled")], ["histograms", histogramTable],
-    ["groups", model.groups.length && groupTable], ["downstream", model.downstream && (() => model.downstream)], ["other_rules", model.other_rules && otherRulesTable], ["decoder_use", model.decoder_use && (() => model.decoder_use)], ["training", model.history && (() => model.history)], ["dynamics", model.dynamics && dynamicsTable]];
+    ["downstream", model.downstream && (() => model.downstream)], ["other_rules", model.other_rules && (() => model.other_rules)], ["decoder_use", model.decoder_use && (() => model.decoder_use)], ["training", model.history && (() => model.history)], ["dynamics", model.dynamics && dynamicsTable]];
   find("#downloads").replaceChildren(...tables.filter(([, make]) => make).map(([label, make]) => downloadButton(`${model.name}_${label}`, label, make)));
 }
 function show(index) {
@@ -59,13 +58,12 @@ function show(index) {
   all(".model-name").forEach((element) => { element.textContent = model.name; });
   find("#headline").textContent = model.headline;
   const positions = model.rows > model.inputs ? ` × ${number(model.rows / model.inputs)} positions (axis 1 is the variable)` : "";
-  find("#rows").textContent = `${model.inputs.toLocaleString("en")} inputs${positions} · ${model.latents.toLocaleString("en")} latent variable${model.latents === 1 ? "" : "s"} · ${model.learned_prior ? "given prior" : "prior N(0, I)"}`;
+  find("#rows").textContent = `${model.inputs.toLocaleString("en")} inputs${positions} · ${counted(variables.length, "latent variable")} · ${model.learned_prior ? "given prior" : "prior N(0, I)"}`;
   find("#advice").replaceChildren(...model.advice.map((line) => html("li", {}, line.length > 360 ? html("details", { class: "plain" }, html("summary", {}, `${line.slice(0, line.lastIndexOf(" ", 240))} …`), line) : line)));
   const picker = all("#picker button");
   if (picker.length) pressed(picker, picker[index]);
   types = null;
   buildWalks();
-  buildGroups();
   buildVariables();
   showAlpha();
   retype();
@@ -88,11 +86,11 @@ function distinct(names) {
 function drawComparison() {
   const host = find("#compare-table");
   if (!host) return;
-  const counted = DATA.models.map((own) => ruleOf(own, own.rule).made[1]);
+  const typed = DATA.models.map((own) => own.list.map((v) => v.type));
   const metrics = inOrder(unique(DATA.models.flatMap((own) => records(own.scores).filter((row) => row.variables === "full").map((row) => row.metric))), Object.keys(METRICS));
   const value = (own, metric, r) => (records(own.scores).find((row) => row.metric === metric && row.representation === r && row.variables === "full") || {}).value;
   host.replaceChildren(html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "left" }, "Model"), TYPES.map((type) => html("th", { scope: "col" }, badge(type))), html("th", { scope: "col" }, "KL, nats"), metrics.map((metric) => html("th", { scope: "col" }, `${metricName(metric)}, μ / z`)))),
-    html("tbody", {}, DATA.models.map((own, i) => html("tr", {}, html("th", { scope: "row", class: "left name" }, own.name), TYPES.map((_, k) => html("td", {}, String(counted[i][k]))), html("td", {}, number(own.kl)), metrics.map((metric) => html("td", {}, `${number(value(own, metric, "mean"))} / ${number(value(own, metric, "sampled"))}`))))));
+    html("tbody", {}, DATA.models.map((own, i) => html("tr", {}, html("th", { scope: "row", class: "left name" }, own.name), TYPES.map((type) => html("td", {}, String(typed[i].filter((t) => t === type).length))), html("td", {}, number(own.list.reduce((sum, v) => sum + v.kl, 0))), metrics.map((metric) => html("td", {}, `${number(value(own, metric, "mean"))} / ${number(value(own, metric, "sampled"))}`))))));
   const spectra = DATA.models.map(() => html("div", {}));
   find("#compare-spectra").replaceChildren(...DATA.models.map((own, i) => html("div", { class: "panel" }, html("h3", {}, own.name), spectra[i])));
   DATA.models.forEach((own, i) => {
@@ -106,8 +104,7 @@ function drawComparison() {
 }
 
 always.push(drawVerdict, drawMap, drawFlips, drawVariables);
-onChange.push(drawGroups);
-onChange.push(drawCorrelations, drawWalks, drawDynamics);
+onChange.push(drawGroups, drawCorrelations, drawWalks, drawDynamics);
 setUpAlpha();
 setUpVariables();
 setUpCorrelations();
@@ -118,3 +115,4 @@ if (picker) picker.replaceChildren(...DATA.models.map((own, i) => html("button",
 show(0);
 drawComparison();
 redraws.push(drawVerdict, drawGroups, drawMap, drawScores, drawCorrelations, drawDownstream, drawForecast, drawHistory, drawDynamics, drawComparison);
+hintScroll();

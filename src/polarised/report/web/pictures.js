@@ -33,11 +33,12 @@ function buildWalks() {
     walks.set(j, walk);
     frameAt(walk, middle);
   }
+  find("#walk-start").replaceChildren(picture(pictures.originals, 0, pictures.pairs, "the input the walks start from"), picture(pictures.reconstructions, 0, pictures.pairs, "the same, decoded"));
   const everything = find("#all-walks");
   everything.max = steps - 1;
   everything.value = middle;
-  find("#walks-cut").hidden = walks.size === model.latents;
-  find("#walks-cut").textContent = `The ${walks.size} most informative of ${model.latents} variables.`;
+  find("#walks-cut").hidden = walks.size === variables.length;
+  find("#walks-cut").textContent = `The ${walks.size} most informative of ${variables.length} variables.`;
   find("#pairs").replaceChildren(...[...Array(pictures.pairs).keys()].map((i) => html("div", { class: "pair" },
     picture(pictures.originals, i, pictures.pairs, `original ${i + 1}`), picture(pictures.reconstructions, i, pictures.pairs, `original ${i + 1}, encoded and decoded at its posterior mean`))));
 }
@@ -46,11 +47,11 @@ function drawWalks() {
   const top = Math.max(1e-9, ...model.pictures.movement);
   for (const walk of walks.values()) {
     const moved = model.pictures.movement[walk.j];
-    walk.card.className = `panel walk ${typeOf(walk.j)}`;
-    walk.label.replaceChildren(badge(typeOf(walk.j), `${walk.j} ${typeOf(walk.j)}`));
+    walk.card.className = `panel walk ${types[walk.j]}`;
+    walk.label.replaceChildren(badge(types[walk.j], `${walk.j} ${types[walk.j]}`));
     walk.card.dataset.tip = `the picture moves ${percent(moved / top)} as much as along the strongest variable`;
   }
-  find("#walks").replaceChildren(...ranked([...walks.keys()].map(placeOf)).map((j) => walks.get(variables[j].variable).card));
+  find("#walks").replaceChildren(...ranked(walks.keys()).map((j) => walks.get(j).card));
 }
 function setUpWalks() {
   const everything = find("#all-walks"), buttons = all("#walk-view button");
