@@ -16,6 +16,7 @@ from polarised.adapters.targets import open_target, unused_settings
 from polarised.diagnosis import Diagnosis, diagnose
 from polarised.errors import ConfigError, DataError
 from polarised.regime.classify import COLUMNS, OTHER_RULES, Rule
+from polarised.registry import register
 from polarised.report import theme
 from polarised.report.model_page import ALPHA, MOST_VARIABLES, model
 
@@ -32,6 +33,7 @@ MODELS = (*CORE, "regime.js", "variables.js", "correlations.js", "pictures.js", 
 STUDY = (*CORE, "learning.js", "study.js")
 
 
+@register("page", name="report", title="page", summary="one self-contained HTML file with everything to look at")
 def write_report(
     subject: "Diagnosis | Sequence[Diagnosis] | polars.DataFrame",
     path: str | Path,
