@@ -197,9 +197,13 @@ def open_filesystem(root: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise ConfigError(f"results at {root} need fsspec: pip install 'polarised[ray]', or give a folder") from error
+        raise ConfigError(
+            f"results at {root} need fsspec: pip install 'polarised[s3]' or 'polarised[ray]', or give a folder"
+        ) from error
     try:
-        system, base = fsspec.core.url_to_fs(root)
+        # Others write there at the same time: what was listed a moment ago is not what is there.
+        system, base = fsspec.core.url_to_fs(root, use_listings_cache=False)
     except (ImportError, ValueError) as error:
-        raise ConfigError(f"expected an address fsspec can open, got {root}: {error}") from error
+        hint = "; pip install 'polarised[s3]'" if root.startswith("s3://") and isinstance(error, ImportError) else ""
+        raise ConfigError(f"expected an address fsspec can open, got {root}: {error}{hint}") from error
     return system, base.rstrip("/")

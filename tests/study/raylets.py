@@ -1,0 +1,137 @@
+"""Real Ray clusters of several nodes on this machine, each node a process with an environment of its own."""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import polarised
+
+SOURCE = Path(polarised.__file__).parents[1]
+TESTS = Path(__file__).parents[1]
+STORE = 80 << 20
+
+
+class Raylets:
+    """A cluster that listens on loopback alone; every process of it bears a mark by which it is found."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.mark = folder, secrets.token_hex(8)
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{one.getsockname()[1]}"
+        # Without the second, Ray serves every network of the machine, also where its node is 127.0.0.1.
+        self.environment = {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "MARK": self.mark,
+        }
+
+    def add(self, *, path: list[Path] | None = None, cpus: int = 1, head: bool = False, **more: str) -> "Node":
+        """Start a node and wait until it has joined; `path` is where it finds its code."""
+        number = len(list(self.folder.glob("node*.txt")))
+        said = self.folder / f"node{number}.txt"
+        code = "from ray.scripts.scripts import main; main()"
+        options = ["start", "--block", "--num-cpus", str(cpus), "--object-store-memory", str(STORE)]
+        options += ["--disable-usage-stats", "--node-ip-address", "127.0.0.1"]
+        if head:
+            port = self.address.rpartition(":")[2]
+            options += ["--head", "--port", port, "--include-dashboard=false", "--temp-dir", str(self.folder / "r")]
+        else:
+            options += ["--address", self.address]
+        mark = f"{self.mark}-{number}"
+        places = os.pathsep.join(map(str, path or [SOURCE, TESTS]))
+        environment = {**os.environ, **self.environment, "PYTHONPATH": places, "MARK": mark, **more}
+        with said.open("w") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code, *options],
+                env=environment,
+                stdout=file,
+                stderr=file,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + 180
+        while "Ray runtime started" not in said.read_text():
+            assert process.poll() is None, said.read_text()
+            assert time.monotonic() < deadline, "waited in vain for a node"
+            time.sleep(0.2)
+        return Node(process, mark)
+
+    def processes(self) -> set[int]:
+        return _marked(self.mark)
+
+
+class Node:
+    def __init__(self, process: "subprocess.Popen[bytes]", mark: str) -> None:
+        self._process, self._mark = process, mark
+
+    def processes(self) -> set[int]:
+        """Return the processes of this node alone: raylet, agents and workers."""
+        return _marked(self._mark)
+
+    def kill(self) -> None:
+        """Lose the node at once, as a machine whose power fails."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+
+
+@contextmanager
+def raylets() -> Iterator[Raylets]:
+    """Give an empty cluster; afterwards every process of it is gone."""
+    # Ray's sockets live below its folder, and their paths may be no longer than 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="ray"))
+    cluster = Raylets(folder)
+    try:
+        yield cluster
+    finally:
+        for _ in range(50):
+            if not (left := cluster.processes()):
+                break
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.1)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _marked(mark: str) -> set[int]:
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            # A prefix of the cluster's mark finds the processes of all its nodes.
+            if entry.name.isdigit() and f"\0MARK={mark}".encode() in b"\0" + (entry / "environ").read_bytes():
+                found.add(int(entry.name))
+    return found - {os.getpid()}
+
+
+def listening(processes: set[int]) -> set[str]:
+    """Return the addresses that processes listen on, as the system lists them (hexadecimal)."""
+    inodes = set()
+    for pid in processes:
+        with suppress(OSError):
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    inodes.add(os.readlink(link).removeprefix("socket:[").rstrip("]"))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in inodes:
+                found.add(words[1].rpartition(":")[0])
+    return found
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
