@@ -25,6 +25,7 @@ class Raylets:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.mark = folder, secrets.token_hex(8)
+        self._nodes: list[Node] = []
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{one.getsockname()[1]}"
@@ -61,12 +62,25 @@ class Raylets:
                 cwd=self.folder,
                 start_new_session=True,
             )
+        self._nodes.append(Node(process, mark))
         deadline = time.monotonic() + 180
         while "Ray runtime started" not in said.read_text():
             assert process.poll() is None, said.read_text()
             assert time.monotonic() < deadline, "waited in vain for a node"
             time.sleep(0.2)
-        return Node(process, mark)
+        return self._nodes[-1]
+
+    def end(self) -> None:
+        """End every process of the cluster."""
+        for node in self._nodes:
+            node.kill()
+        for _ in range(50):
+            if not (left := self.processes()):
+                return
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.1)
 
     def processes(self) -> set[int]:
         return _marked(self.mark)
@@ -97,13 +111,7 @@ def raylets() -> Iterator[Raylets]:
     try:
         yield cluster
     finally:
-        for _ in range(50):
-            if not (left := cluster.processes()):
-                break
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.1)
+        cluster.end()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -124,7 +132,7 @@ def listening(processes: set[int]) -> set[str]:
         with suppress(OSError):
             for link in Path(f"/proc/{pid}/fd").iterdir():
                 with suppress(OSError):
-                    inodes.add(os.readlink(link).removeprefix("socket:[").rstrip("]"))
+                    inodes.add(str(link.readlink()).removeprefix("socket:[").rstrip("]"))
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:

@@ -348,6 +348,7 @@ def verify(
     results: Annotated[str, typer.Argument(help="A study's folder or fsspec address, or its results.parquet.")],
     study: Annotated[str | None, typer.Option(help="The study whose claims to check; none: the folder's.")] = None,
     every: Annotated[bool, typer.Option("--all", help="List every verdict with its numbers.")] = False,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
     json: Json = False,
 ) -> None:
     """Check the papers' claims on the results: confirmed, refuted, undecided or not testable, by paper and method.
@@ -357,7 +358,7 @@ def verify(
     from polarised.study import verify as verified
     from polarised.study.claims.check import WORDS, titled
 
-    found = verified(results, study=study)
+    found = verified(results, study=study, mixed=mixed)
     if json:
         print_json(found.to_dict())
         return
