@@ -1,11 +1,11 @@
-# make demo · make test · make test-all · make check · make bench · make docs
+# make demo · make test · make test-all · make check · make docs · make dist · make bench
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 EXTRAS := train,lightning,ray,dev
 
-.PHONY: demo test test-all fuzz check bench docs install clean
+.PHONY: demo test test-all fuzz check bench docs dist install clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("polarised needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=...") if sys.version_info < (3, 11) else None'
@@ -24,7 +24,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement tests/peers.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement tests/peers.txt --editable ".[docs]"
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or peers or not slow"
 
 # A night of hostile inputs: 100,000 of every kind, a table at the end.
@@ -41,8 +41,14 @@ check: $(READY)
 bench: $(READY)
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
+# The site, into site/; a dead link, a citation without a work or a name without a page is an error.
 docs: $(READY)
-	$(BIN)/python -m pytest -q tests/docs
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Wheel and sdist into dist/, each checked and installed in a fresh environment without torch.
+dist: $(READY)
+	$(BIN)/python tests/check_distribution.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) site dist .pytest_cache .mypy_cache .ruff_cache

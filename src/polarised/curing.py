@@ -42,7 +42,7 @@ from polarised._patient import (
 )
 from polarised.data.dataset import Dataset
 from polarised.diagnosis import Diagnosis, diagnose
-from polarised.errors import ConfigError, DataError, TrainingError
+from polarised.errors import ConfigError, DataError, MissingFileError, TrainingError
 from polarised.models.likelihoods import Gaussian, Likelihood
 from polarised.models.priors import StandardNormal
 from polarised.models.vae import VAE, build_vae, load_vae, save_vae
@@ -300,7 +300,7 @@ def cure_run(
     """
     place = Path(run_directory)
     if not (place / "config.yaml").is_file():
-        raise DataError(f"expected the directory of a trained run, {place} has no config.yaml; check the path")
+        raise MissingFileError(f"expected the directory of a trained run, {place} has no config.yaml; check the path")
     if directory is not None and Path(directory).resolve() == place.resolve():
         raise ConfigError(f"expected another folder than the run's own for its cure, got {place}; it is left as it is")
     run = load_run(place)

@@ -9,13 +9,39 @@ import inspect
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["ConfigError", "DataError", "DownloadError", "PolarisedError", "TrainingError", "suggesting_keywords"]
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "DownloadError",
+    "MissingFileError",
+    "PolarisedError",
+    "TrainingError",
+    "printable",
+    "suggesting_keywords",
+]
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 
 
 LONGEST = 2000
+
+
+def printable(text: str) -> str:
+    """Return a text of others, such as the name of a file, without characters that move a cursor or colour a screen.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text with a replacement character for each that cannot be printed; line ends are kept.
+
+    >>> printable("a\\x1b[2Jb")
+    'a\ufffd[2Jb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 class PolarisedError(Exception):
@@ -25,9 +51,7 @@ class PolarisedError(Exception):
     """
 
     def __str__(self) -> str:
-        text = " ".join(super().__str__().split())
-        if not text.isprintable():
-            text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+        text = printable(" ".join(super().__str__().split()))
         return text if len(text) <= LONGEST else f"{text[: LONGEST - 200]} ... {text[-190:]}"
 
 
@@ -37,6 +61,10 @@ class ConfigError(PolarisedError, ValueError):
 
 class DataError(PolarisedError, ValueError):
     """An array or a file that is not what it was said to be."""
+
+
+class MissingFileError(DataError, FileNotFoundError):
+    """A file or folder that was named and is not there."""
 
 
 class DownloadError(PolarisedError, OSError):

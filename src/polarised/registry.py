@@ -65,7 +65,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     ),
     "estimator": ("metrics.estimators",),
     "adapter": ("adapters.diffusers", "adapters.pythae", "adapters.models"),
-    "measure": ("study.measures", "study.further", "study.statements"),
+    "measure": ("study.measures", "study.further", "study.statements", "study.relations"),
     "executor": ("study.executors",),
     "claim": ("study.claims",),
     "figure": (

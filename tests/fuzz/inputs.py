@@ -10,6 +10,7 @@ import shutil
 import struct
 import zipfile
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -293,9 +294,9 @@ def changed(rng: Rng, value: Any) -> Any:
         if rng.random() < 0.2:
             del owner[key]
         elif rng.random() < 0.1:
-            owner["surprise"] = pick(rng, ODD)
+            owner["surprise"] = deepcopy(pick(rng, ODD))
         else:
-            owner[key] = pick(rng, ODD)
+            owner[key] = deepcopy(pick(rng, ODD))
     return value
 
 
@@ -342,8 +343,8 @@ def yaml_study(rng: Rng, home: Path) -> list[Action]:
     return [lambda: load_study(path), lambda: load_study(path, scale="s", settings=["axes.seed=1"])]
 
 
-def specs(rng: Rng, home: Path) -> list[Action]:
-    """Somebody's specs.json beside weights that do not matter."""
+def specs(rng: Rng, home: Path, corpus: Path) -> list[Action]:
+    """Somebody's specs.json, or the configuration of another library, beside the weights of a sound model."""
     texts = (
         '{"a": NaN}',
         '{"a": 1e999}',
@@ -353,30 +354,65 @@ def specs(rng: Rng, home: Path) -> list[Action]:
         "[]",
         "9" * 6000,
     )
-    about = {"img_size": [1, 64, 64], "latent_dim": 10, "dataset": "dsprites", "model_type": "Burgess"}
-    text = pick(rng, texts).encode() if rng.random() < 0.3 else json.dumps(changed(rng, about)).encode()
-    (home / "specs.json").write_bytes(spoilt(rng, text) if rng.random() < 0.3 else text)
-    (home / "model.pt").write_bytes(pick(rng, (b"", b"PK\x03\x04", b"\x80\x02}q\x00.")))
-    return [["diagnose", str(home)]]
+    about = {"img_size": [1, 64, 64], "latent_dim": 4, "dataset": "dsprites", "model_type": "Burgess"}
+    shutil.copytree(corpus / "burgess", home, dirs_exist_ok=True)
+    text = pick(rng, texts).encode() if rng.random() < 0.2 else json.dumps(changed(rng, about)).encode()
+    (home / "specs.json").write_bytes(spoilt(rng, text) if rng.random() < 0.2 else text)
+    if rng.random() < 0.2:
+        classes = ({"_class_name": "AutoencoderKL", "latent_channels": 4}, {"name": "VAEConfig"}, {"model_name": "VAE"})
+        (home / pick(rng, ("config.json", "model_config.json"))).write_text(
+            json.dumps(changed(rng, pick(rng, classes)))
+        )
+    data = pick(rng, ((), ("--data", str(corpus / "images64.npz"))))
+    return [["diagnose", str(home), "--examples", "20", *data]]
 
 
 def weights(rng: Rng) -> dict[str, torch.Tensor]:
-    shapes = ((3, 4), (3,), (5, 3), (5,), (0,), (), (2, 2, 2, 2))
-    names = ("mu.weight", "mu.bias", "dec.weight", "dec.bias", "encoder.conv1.weight", "x", "")
-    kinds = (torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16)
-    return {name: torch.ones(pick(rng, shapes)).to(pick(rng, kinds)) for name in names[: int(rng.integers(1, 8))]}
+    """The layers around the latents of somebody's network, which mostly fit together."""
+    sound = {"mu.weight": (3, 4), "mu.bias": (3,), "dec.weight": (5, 3), "dec.bias": (5,), "x": (2, 2, 2, 2)}
+    kept = {name: torch.ones(shape) for name, shape in sound.items()}
+    if rng.random() < 0.6:
+        shapes = ((3, 4), (3,), (5, 3), (5,), (0,), (), (2, 2, 2, 2))
+        kinds = (torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16)
+        kept[pick(rng, (*sound, "", "encoder.conv1.weight"))] = torch.ones(pick(rng, shapes)).to(pick(rng, kinds))
+    if rng.random() < 0.2:
+        kept.pop(pick(rng, tuple(kept)))
+    return kept
 
 
-def pt(rng: Rng, home: Path) -> list[Action]:
+def pt(rng: Rng, home: Path, corpus: Path) -> list[Action]:
+    """Weights in a .pt: of a published network of which a layer is changed, of somebody's own, or something else."""
     path = home / "model.pt"
     odd = ([1, 2], {"state_dict": 3}, {1: torch.ones(2)}, {"a": torch.ones(1).expand(10**6, 100)}, torch.ones(3))
     odd += ({"a": torch.ones(3).to_sparse()}, {"a": torch.empty(3, device="meta")}, {"state_dict": {"a": {"b": 1}}})
-    saved: Any = weights(rng) if rng.random() < 0.6 else pick(rng, odd)
+    published, kind = rng.random() < 0.5, rng.random()
+    saved: Any = torch.load(corpus / "burgess" / "model.pt", weights_only=True) if published else weights(rng)
+    if kind < 0.15:
+        saved = pick(rng, odd)
+    elif published and kind < 0.6:
+        name = pick(rng, tuple(saved))
+        value = saved[name]
+        changes = (
+            lambda: value.double(),
+            lambda: value[:0],
+            lambda: value * float("nan"),
+            lambda: value.long(),
+            lambda: value[None],
+            lambda: value.to_sparse(),
+            lambda: value * 1e30,
+        )
+        saved[name] = pick(rng, changes)()
+        if rng.random() < 0.2:
+            del saved[name]
+    elif kind < 0.8:
+        saved = {"state_dict": saved, "epoch": 3}
     torch.save(saved, path, _use_new_zipfile_serialization=bool(rng.random() < 0.8))
-    maybe_spoil(rng, path, 0.6)
-    (home / "specs.json").write_text('{"img_size": [1, 64, 64], "latent_dim": 10, "dataset": "dsprites"}')
+    maybe_spoil(rng, path, 0.3)
+    (home / "specs.json").write_text('{"img_size": [1, 64, 64], "latent_dim": 4, "dataset": "dsprites"}')
+    if published:
+        return [["diagnose", str(home), "--examples", "20", "--data", str(corpus / "images64.npz")]]
     heads = ("--mean-head", "mu", "--decoder-input", "dec", "--keep", "0,1", "--out", str(home / "out.safetensors"))
-    return [pick(rng, (["diagnose", str(home)], ["prune", str(path), *heads]))]
+    return [["prune", str(path), *heads]]
 
 
 def safetensors_bytes(rng: Rng, base: bytes) -> bytes:
@@ -403,26 +439,23 @@ def safetensors(rng: Rng, home: Path, corpus: Path) -> list[Action]:
     return [pick(rng, (["diagnose", str(path), *data], prune))]
 
 
-def archive(rng: Rng, home: Path) -> list[Action]:
-    """A zip that says it is a published model."""
+def archive(rng: Rng, home: Path, corpus: Path) -> list[Action]:
+    """A zip of a published model, with members more, less, larger or elsewhere."""
     path = home / "model.zip"
-    index = "model/tfhub/variables/variables.index"
-    names = (
-        "model.pt",
-        "specs.json",
-        index,
-        index.replace("index", "data-00000-of-00001"),
-        "../evil",
-        "/etc/x",
-        "a\nb",
-    )
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name in names:
-            if rng.random() < 0.5:
-                content = pick(rng, (b"", b"{}", b'{"dataset": "dsprites"}', rng.bytes(200), bytes(30 << 20)))
-                file.writestr(name, content)
-    maybe_spoil(rng, path, 0.5)
-    return [["diagnose", str(path)]]
+    base = corpus / pick(rng, ("burgess", "bundle"))
+    members = {file.relative_to(base).as_posix(): file.read_bytes() for file in base.rglob("*") if file.is_file()}
+    if rng.random() < 0.5:
+        name = pick(rng, (*members, *members, "../evil", "/etc/x", "a\nb", "C:\\x", "deep/" * 30 + "x", "other.txt"))
+        contents = (b"", b"{}", b'{"dataset": "dsprites"}', rng.bytes(200), bytes(30 << 20))
+        members[name] = pick(rng, contents)
+    if rng.random() < 0.15:
+        members.pop(pick(rng, tuple(members)))
+    prefix = pick(rng, ("", "", "7/", "a/b/"))
+    with zipfile.ZipFile(path, "w", pick(rng, (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as file:
+        for name, content in members.items():
+            file.writestr(prefix + name if rng.random() < 0.98 else name, content)
+    maybe_spoil(rng, path, 0.4)
+    return [["diagnose", str(path), "--examples", "20", "--data", str(corpus / "images64.npz")]]
 
 
 def hdf5(rng: Rng, home: Path) -> list[Action]:
@@ -449,22 +482,32 @@ def hdf5(rng: Rng, home: Path) -> list[Action]:
     return [lambda: sum(len(rows) for rows in _shapes([path]).chunks)]
 
 
-def tensor_bundle(rng: Rng, home: Path) -> list[Action]:
+def tensor_bundle(rng: Rng, home: Path, corpus: Path) -> list[Action]:
+    """A checkpoint of TensorFlow with the layers of a published model, some of them another size, type or place."""
     from adapters.test_tensor_bundle import bundle
 
-    arrays = {f"module/encoder/e{i}/kernel": rng.normal(size=(2, 3)) for i in range(int(rng.integers(1, 5)))}
+    with np.load(corpus / "locatello.npz") as saved:
+        arrays = {name: saved[name] for name in saved.files}
+    if rng.random() < 0.4:
+        name = pick(rng, tuple(arrays))
+        values = arrays[name]
+        others = (values[:0], values[..., :1], values[None], values * np.nan, values * 1e30, np.zeros(()))
+        arrays[name] = pick(rng, others)
+        if rng.random() < 0.2:
+            del arrays[name]
     changes = (
         ("dtype", pick(rng, (0, 1, 7, 99))),
         ("offset", pick(rng, (0, 8, 2**40))),
         ("size", pick(rng, (0, 24, 2**50))),
     )
     changes += (("shape", pick(rng, ((2, 3), (2**39, 2**39), (0, 5), ()))),)
-    files = bundle(arrays, blocks=int(pick(rng, (1, 1, 3))), **dict([pick(rng, changes)] if rng.random() < 0.5 else []))
+    blocks = int(pick(rng, (1, 1, 1, 1, 3)))
+    files = bundle(arrays, blocks=blocks, **dict([pick(rng, changes)] if rng.random() < 0.3 else []))
     folder = home / "model" / "tfhub" / "variables"
     folder.mkdir(parents=True)
     for name, content in files.items():
-        (folder / name).write_bytes(spoilt(rng, content) if rng.random() < 0.4 else content)
-    return [["diagnose", str(home)]]
+        (folder / name).write_bytes(spoilt(rng, content) if rng.random() < 0.2 else content)
+    return [["diagnose", str(home), "--examples", "20", "--data", str(corpus / "images64.npz")]]
 
 
 def run_folder(rng: Rng, home: Path, corpus: Path) -> list[Action]:
@@ -578,7 +621,7 @@ KINDS: dict[str, Callable[..., list[Action]]] = {
 
 
 def make_corpus(home: Path) -> None:
-    """Write the well-formed run, study and images that some kinds start from."""
+    """Write the well-formed run, study, published models and images that some kinds start from."""
     from polarised.study.config import Run
     from polarised.study.grid import load_study
     from polarised.study.runner import enrol
@@ -586,6 +629,8 @@ def make_corpus(home: Path) -> None:
 
     rng = np.random.default_rng(0)
     np.savez(home / "images.npz", images=rng.integers(0, 255, size=(40, 1, 32, 32)).astype(np.uint8))
+    np.savez(home / "images64.npz", images=rng.integers(0, 255, size=(20, 1, 64, 64)).astype(np.uint8))
+    make_published(home)
     execute(Run.from_config(CONFIG), home / "run")
     file = home / "tiny.yaml"
     axes = {"seed": 2, "strength": {"objective.beta": [1.0, 2.0]}}
@@ -595,3 +640,38 @@ def make_corpus(home: Path) -> None:
     enrol(study, home / "study")
     for run in study.runs:
         execute(run, home / "study")
+
+
+def make_published(home: Path) -> None:
+    """Write untrained models as disentangling-vae and disentanglement_lib publish theirs."""
+    from adapters.test_tensor_bundle import bundle
+    from polarised.adapters import published as names
+
+    (home / "burgess").mkdir()
+    layers = layers_of("burgess_conv", [*names._BURGESS_ENCODER, *names._BURGESS_DECODER])
+    torch.save(layers, home / "burgess" / "model.pt")
+    about = {"img_size": [1, 64, 64], "latent_dim": 4, "dataset": "dsprites", "model_type": "Burgess"}
+    (home / "burgess" / "specs.json").write_text(json.dumps(about))
+    arrays = {}
+    for name, values in layers_of("locatello_conv", [*names._LOCATELLO_ENCODER, *names._LOCATELLO_DECODER]).items():
+        layer, _, kind = name.rpartition(".")
+        turned = values.permute(2, 3, 1, 0) if values.ndim == 4 else values.T if values.ndim == 2 else values
+        arrays[f"module/{layer}/{'kernel' if kind == 'weight' else kind}"] = turned.numpy()
+    np.savez(home / "locatello.npz", **arrays)
+    folder = home / "bundle" / "model" / "tfhub" / "variables"
+    folder.mkdir(parents=True)
+    for name, content in bundle(arrays).items():
+        (folder / name).write_bytes(content)
+
+
+def layers_of(architecture: str, names: list[str]) -> dict[str, torch.Tensor]:
+    """Return the weights of one of our networks for images of 64 pixels under the names that others give them."""
+    from polarised.models import build_vae
+
+    vae = build_vae({"architecture": architecture, "latents": 4}, (1, 64, 64))
+    found = {}
+    modules = [*vae.encoder.modules(), *vae.decoder.modules()]
+    layers = [m for m in modules if isinstance(m, torch.nn.Linear | torch.nn.Conv2d | torch.nn.ConvTranspose2d)]
+    for name, layer in zip(names, layers, strict=True):
+        found |= {f"{name}.{kind}": value.detach().clone() for kind, value in layer.named_parameters()}
+    return found

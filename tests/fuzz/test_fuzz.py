@@ -62,6 +62,7 @@ def check(kind: str, found: list[dict[str, Any]]) -> None:
     # A fuzzer whose every input is refused at the door tests nothing but the door.
     counts = Counter(one["outcome"] for one in found)
     assert counts["refused"], counts
+    assert counts["accepted"], counts
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -92,11 +93,15 @@ if __name__ == "__main__":
                 f"| {kind} | {count:,} | {counts['accepted']:,} | {counts['refused']:,} | {other:,} | {most:,} |",
                 flush=True,
             )
-            places = Counter()
+            places, first = Counter(), {}
             for one in found:
                 if one["outcome"] not in FINE:
                     lines = [line for line in one["words"].splitlines() if line.strip()]
                     where = [line.strip() for line in lines if "polarised" in line and line.strip().startswith("File")]
-                    places[one["outcome"], (where or [""])[-1], lines[-1] if lines else ""] += 1
-            for (outcome, where, last), times in places.most_common():
-                print(f"    {times} × {outcome}: {last[:200]} {where}", file=sys.stderr, flush=True)
+                    place = one["outcome"], (where or [""])[-1], lines[-1] if lines else ""
+                    places[place] += 1
+                    first.setdefault(place, one["number"])
+            for place, times in places.most_common():
+                outcome, where, last = place
+                words = f"{times} × {outcome}, first number {first[place]}: {last[:200]} {where}"
+                print(f"    {words}", file=sys.stderr, flush=True)

@@ -39,7 +39,6 @@ def main(kind: str, seed: int, first: int, count: int, corpus: Path) -> None:
     import polarised.report.page  # noqa: F401
 
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, resource.RLIM_INFINITY))
     signal.signal(signal.SIGALRM, _ring)
     signal.signal(signal.SIGPROF, _ring)
     runner = CliRunner()
@@ -51,7 +50,10 @@ def main(kind: str, seed: int, first: int, count: int, corpus: Path) -> None:
         print(json.dumps({"number": number, "outcome": "begun"}), flush=True)
         try:
             more = (corpus,) if make.__code__.co_argcount == 3 else ()
+            # What is limited is reading an input, not making it.
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             actions = make(rng, home / "in", *more) if (home / "in").mkdir() is None else []
+            resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, resource.RLIM_INFINITY))
             # Of its own time, so that a busy machine is not the input's fault; and at the latest some time.
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             signal.alarm(20 * SECONDS)

@@ -1,5 +1,6 @@
 """Figures show the numbers they are given; every entry of the page draws, and none touches global state."""
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars
 import pytest
-from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -23,7 +23,7 @@ from polarised.regime.dimensions import one_shot_count
 from polarised.regime.forecast import forecast
 from polarised.regime.timeline import Timeline
 from polarised.report import figures, save
-from polarised.report.drawing import band, middle_range, panels, trail
+from polarised.report.drawing import band, middle_range, name_points, panels, trail
 from polarised.report.figures.variables import clearest
 from polarised.report.theme import REPRESENTATIONS, SERIES, TYPES
 
@@ -195,13 +195,21 @@ def test_the_capacity_of_annealed_vae_is_not_called_a_strength(table: polars.Dat
     assert set(named.values()) == {"strength"}
 
 
-def test_a_line_that_turns_back_has_bars_not_a_folded_band() -> None:
-    up = [np.array([0.0, 1.0]), np.array([1.0, 2.0]), np.array([2.0, 3.0])]
-    for ends, bands in (([1.0, 2.0, 3.0], 1), ([1.0, 3.0, 2.0], 0), ([3.0, 2.0, 1.0], 1)):
-        _, (axis,) = panels(1)
-        trail(axis, [np.array([end, end + 0.1]) for end in ends], up, SERIES[0])
-        assert sum(isinstance(each, PolyCollection) for each in axis.collections) == bands
-        assert len(axis.collections) == 2
+def test_a_line_joins_the_means_of_runs_that_are_dots() -> None:
+    _, (axis,) = panels(1)
+    runs = [(np.array([end, end + 0.5]), np.array([end, 2 * end])) for end in (1.0, 3.0, 2.0)]
+    assert trail(axis, runs, SERIES[0], behind=[runs[:2]]) == [(1.25, 1.5), (3.25, 4.5), (2.25, 3.0)]
+    behind, own = axis.lines
+    assert [len(line.get_xdata()) for line in (behind, own)] == [2, 3]
+    assert [len(dots.get_offsets()) for dots in axis.collections] == [2, 2, 2]
+
+
+def test_accuracies_have_a_panel_for_each_method_and_subset(table: polars.DataFrame) -> None:
+    axes = figures.downstream_by_subset(table).axes
+    assert [axis.get_title() for axis in axes[:4]] == ["all variables", "active", "mixed", "passive"]
+    assert len(axes) == 2 * 4
+    # Random guess and both representations; behind a subset also the means of all variables.
+    assert [len(axis.lines) for axis in axes[:4]] == [3, 4, 4, 4]
 
 
 def test_aggregate_posterior_is_a_density() -> None:
@@ -225,20 +233,54 @@ def test_without_passive_has_a_point_at_every_strength(table: polars.DataFrame) 
 
 def test_scores_have_bands_over_seeds_and_strengths_at_equal_distances(table: polars.DataFrame) -> None:
     axes = figures.scores_against(table).axes
-    labels = [text.get_text() for text in axes[-1].get_xticklabels()]
-    assert labels == ["1", "2", "4", "6", "8", "10", "16", "20", "30", "40", "50", "100"]
-    np.testing.assert_allclose(axes[-1].get_xticks(), range(12))
+    # A column for each of two methods; rows: reconstruction, total correlation, strength.
+    assert len(axes) == 2 * 3
+    own, other = axes[-2:]
+    assert [text.get_text() for text in own.get_xticklabels()] == ["1", "2", "4", "6", "8", "16"]
+    assert [text.get_text() for text in other.get_xticklabels()] == ["10", "20", "30", "40", "50", "100"]
+    assert {text.get_text() for text in axes[0].texts} == {"1", "16"}
     sap = table.filter((polars.col("metric") == "sap") & (polars.col("representation") == "mean"))
-    own = sap.filter((polars.col("method") == "BetaVAE") & (polars.col("strength") == 4.0))["value"].to_numpy()
-    edge = np.asarray(axes[-1].collections[0].get_paths()[0].vertices)
-    assert np.ptp(edge[np.isclose(edge[:, 0], 2), 1]) == pytest.approx(np.subtract(*middle_range(own)[::-1]))
+    values = sap.filter((polars.col("method") == "BetaVAE") & (polars.col("strength") == 4.0))["value"].to_numpy()
+    edge = np.asarray(own.collections[0].get_paths()[0].vertices)
+    assert np.ptp(edge[np.isclose(edge[:, 0], 2), 1]) == pytest.approx(np.subtract(*middle_range(values)[::-1]))
     assert axes[0].get_xlabel() == "reconstruction, nats"
+    assert len({axis.get_ylim() for axis in axes}) == 1
 
 
 def test_strengths_are_told_apart_by_their_symbols(table: polars.DataFrame) -> None:
     figure = figures.reconstruction_against_score(table, score="sap", symbols={"BetaVAE": "β", "FactorVAE": "γ"})
-    assert {text.get_text() for text in figure.axes[0].texts} >= {"β 16", "γ 100"}
-    assert len(figure.axes[0].collections) == 2 * 2
+    first, second = ({text.get_text() for text in axis.texts} for axis in figure.axes)
+    assert first == {f"β {strength}" for strength in (1, 2, 4, 6, 8, 16)}
+    assert second == {f"γ {strength}" for strength in (10, 20, 30, 40, 50, 100)}
+    # Six strengths of three runs each, and the other method as one line behind.
+    assert [len(axis.collections) for axis in figure.axes] == [6, 6]
+    assert [len(axis.lines) for axis in figure.axes] == [2, 2]
+    assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()
+
+
+def test_a_prior_tried_once_stands_in_every_panel(table: polars.DataFrame) -> None:
+    alone = (polars.col("method") == "FactorVAE") & (polars.col("strength") == 10.0)
+    few = table.filter((polars.col("method") == "BetaVAE") | alone)
+    (axis,) = figures.reconstruction_against_score(few, score="sap", symbols={"FactorVAE": "γ"}).axes
+    assert "γ 10" in {text.get_text() for text in axis.texts}
+
+
+def test_names_of_points_keep_off_the_line() -> None:
+    """Seen in pixels: no name covers a point of the line."""
+    figure, (axis,) = panels(1, width=3, height=2.4)
+    line = [(0.0, 0.1), (0.3, 0.9), (0.5, 0.2), (0.7, 0.8), (1.0, 0.15)]
+    axis.plot(*zip(*line, strict=True))
+    axis.set_xlim(-0.1, 1.1)
+    axis.set_ylim(0, 1)
+    name_points(axis, [(at, f"β {i}", "#000000") for i, at in enumerate(line)], line)
+    figure.canvas.draw()
+    steps = np.linspace(0, 1, 200)[:, None]
+    corners = np.array(line)
+    path = np.concatenate([a + steps * (b - a) for a, b in itertools.pairwise(corners)])
+    pixels = axis.transData.transform(path)
+    for text in axis.texts:
+        box = text.get_window_extent()
+        assert not any(box.contains(*pixel) for pixel in pixels), text.get_text()
 
 
 def test_the_clearest_mixed_variable_is_on_and_off() -> None:

@@ -19,7 +19,7 @@ from polarised.report.papers import (
     rtc_vae,
     split_and_whole,
 )
-from polarised.report.publish import Material, tables
+from polarised.report.publish import Material, publish, tables
 from polarised.study.grid import load_study
 
 METRICS = ("hoyer", "reconstruction", "mmd", "sap", "total_correlation", "pair_information", "excess_information")
@@ -176,3 +176,20 @@ def test_tables_of_several_datasets_name_them() -> None:
     both = polars.concat([tidy(), tidy().with_columns(dataset=polars.lit("cars3d"))])
     assert tables(both)[1].splitlines()[0].startswith("| dataset | method | strength |")
     assert "| cars3d | BetaVAE | 1 | 3 |" in tables(both)[1]
+
+
+def test_a_published_folder_is_drawn_again_without_its_runs(tmp_path: Path) -> None:
+    folder = tmp_path / "be_more_active"
+    folder.mkdir()
+    wasserstein = tidy().filter(polars.col("metric") == "total_correlation")
+    more = wasserstein.with_columns(metric=polars.lit("wasserstein_correlation"))
+    polars.concat([tidy(), more]).write_parquet(folder / "results.parquet")
+    (folder / "README.md").write_text("as it was")
+    assert publish(folder, folder).read_text() == "as it was"
+    drawn = {path.stem for path in folder.glob("*.png")}
+    assert {"figure_6_downstream", "figure_7_14_types", "figure_8_15_17_total_correlation"} <= drawn
+    # What shows single models needs their runs.
+    assert not any("histograms" in name or "correlations" in name for name in drawn)
+    again = tmp_path / "again"
+    publish(folder, again)
+    assert all((again / path.name).read_bytes() == path.read_bytes() for path in folder.glob("*.png"))

@@ -13,7 +13,8 @@ from polarised.models import build_vae
 from polarised.regime import Encodings
 from polarised.regime.classify import RULES
 from polarised.study.claims import LEDGER
-from polarised.study.statements import critic_dependence, variable_statements
+from polarised.study.relations import critic_dependence
+from polarised.study.statements import variable_statements
 
 KINDS = ("active", "active", "mixed", "passive", "passive")
 

@@ -15,7 +15,7 @@ from polarised._io.files import refusing
 from polarised._io.limits import Budget
 from polarised._io.readers import LARGEST_ROW, Rows, npy_header, npz_member, npz_names
 from polarised._io.tables import hdf5_array, hdf5_names, read_csv, table_about, table_slice
-from polarised.errors import DataError
+from polarised.errors import DataError, MissingFileError
 
 if TYPE_CHECKING:
     import polars
@@ -93,7 +93,7 @@ def open_arrays(path: str | Path) -> ArrayFile:
     """
     path = Path(path)
     if not path.exists():
-        raise DataError(f"expected a file of arrays, {path} does not exist; check the path")
+        raise MissingFileError(f"expected a file of arrays, {path} does not exist; check the path")
     kinds: dict[str, type[ArrayFile]] = {
         ".npz": Npz,
         ".npy": Npy,

@@ -13,7 +13,7 @@ from itertools import accumulate, islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from polarised._io.limits import OF_WEIGHTS, Budget, available_memory
-from polarised.errors import DataError, PolarisedError
+from polarised.errors import DataError, MissingFileError, PolarisedError
 
 __all__ = ["Folder", "contained", "private_folder", "refusal", "refusing", "replacing"]
 
@@ -190,7 +190,7 @@ class Folder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
         if not self.path.exists():
-            raise DataError(f"expected a model folder or its zip, {self.path} does not exist; check the path")
+            raise MissingFileError(f"expected a model folder or its zip, {self.path} does not exist; check the path")
         # A pipe or a device would be waited for without end.
         if not self.path.is_dir() and not (self.path.is_file() and zipfile.is_zipfile(self.path)):
             raise DataError(f"expected a folder or a zip archive, {self.path} is another kind of file")

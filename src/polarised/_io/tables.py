@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from polarised._io.files import refusal
 from polarised._io.limits import FLOOR, MULTIPLE, Budget, available_memory, call_apart
 from polarised._io.readers import Rows
-from polarised.errors import DataError
+from polarised.errors import DataError, MissingFileError
 
 if TYPE_CHECKING:
     import polars
@@ -74,7 +74,7 @@ def read_tables(paths: Sequence[str | Path], *, columns: Mapping[str, str] | Non
         return []
     for path in paths:
         if not Path(path).is_file():
-            raise DataError(f"expected {KIND}, {path} is not there or no file; check the path")
+            raise MissingFileError(f"expected {KIND}, {path} is not there or no file; check the path")
     budgets = [Budget.of(path) for path in paths]
     together = Budget(
         paths[0],

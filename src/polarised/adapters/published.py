@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from polarised._io.files import Folder, replacing
 from polarised.adapters._tensor_bundle import read_tensor_bundle
 from polarised.data import Dataset
-from polarised.errors import DataError
+from polarised.errors import DataError, MissingFileError
 from polarised.regime import Encodings
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def read_state(path: str | Path) -> "dict[str, Tensor]":
     path = Path(path)
     if path.suffix != ".safetensors":
         if not path.is_file():
-            raise DataError(f"expected a file of weights, {path} is none; check the path")
+            raise MissingFileError(f"expected a file of weights, {path} is none; check the path")
         with path.open("rb") as file:
             return state_in(file, path)
     from safetensors.torch import load_file

@@ -17,7 +17,7 @@ from polarised.adapters.arrays import MEAN, open_file
 from polarised.adapters.published import config_at, dataset_named
 from polarised.bibliography import cite_specs, specs_of_config
 from polarised.data.dataset import Dataset
-from polarised.errors import ConfigError, DataError, DownloadError
+from polarised.errors import ConfigError, DataError, DownloadError, MissingFileError
 from polarised.regime import Encodings
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def paths_of(target: Any) -> list[Path] | None:
             continue
         fitting = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
         if not fitting:
-            raise DataError(f"expected at least one file of encodings, nothing fits {one}; check the pattern")
+            raise MissingFileError(f"expected at least one file of encodings, nothing fits {one}; check the pattern")
         found += fitting
     return found
 
@@ -218,7 +218,9 @@ def open_target(path: str | Path) -> Target:
     """
     path = Path(path)
     if not path.exists():
-        raise DataError(f"expected a run directory, a file of arrays or a model, {path} does not exist; check the path")
+        raise MissingFileError(
+            f"expected a run directory, a file of arrays or a model, {path} does not exist; check the path"
+        )
     if path.is_file() and path.suffix.lower() in ARRAYS:
         return Target(path, "arrays")
     if path.is_file() and path.suffix.lower() in TENSORS:

@@ -25,13 +25,13 @@ Settings = Annotated[list[str] | None, typer.Argument(help="Settings of the data
 
 
 @app.callback(invoke_without_command=True)
-def datasets(context: typer.Context) -> None:
+def datasets(context: typer.Context, as_json: Json = False) -> None:
     """List, prepare and look at datasets; alone it lists them.
 
     Example: polarised datasets
     """
     if context.invoked_subcommand is None:
-        list_datasets()
+        list_datasets(as_json)
 
 
 @app.command("list")
@@ -151,24 +151,25 @@ def _print_table(described: "list[Description]", folder: str) -> None:
 
     screen = console()
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title="Datasets", title_justify="left", title_style="bold")
-    for heading in ("dataset", "ready", "images", "shape", "factors", "licence", "citation"):
-        table.add_column(
-            heading,
-            justify="right" if heading == "images" else "left",
-            overflow="fold",
-            # Names and numbers stay whole where it is narrow; the words beside them break.
-            no_wrap=heading in ("ready", "images", "shape"),
-            width=max(len(about.name) for about in described) if heading == "dataset" and screen.width < 120 else None,
-        )
+    for heading in ("dataset", "ready", "images", "shape", "factors, licence, citation"):
+        # Numbers stay whole where it is narrow; the words beside them break.
+        whole = heading in ("ready", "images", "shape")
+        table.add_column(heading, justify="right" if heading == "images" else "left", no_wrap=whole)
+    table.columns[0].min_width = max(len(about.name) for about in described)
     for about in described:
         table.add_row(
             f"{about.name}\n[dim]{about.summary}[/dim]",
             "[green]● yes[/]" if about.ready else "[yellow]○ no[/]",
             f"{about.images:,}" if about.images else "",
             "×".join(map(str, about.shape)),
-            ", ".join(f"{factor} ({size})" for factor, size in about.factors.items()),
-            about.licence,
-            about.citation,
+            "\n".join(
+                line
+                for line in (
+                    ", ".join(f"{factor} ({size})" for factor, size in about.factors.items()),
+                    ", ".join(filter(None, (about.licence, about.citation))),
+                )
+                if line
+            ),
         )
     screen.print(table)
     screen.print(f"Files are looked for in {as_it_is(folder)}; set POLARISED_DATA to change it.", soft_wrap=True)

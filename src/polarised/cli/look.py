@@ -21,12 +21,14 @@ from polarised.cli.screen import (
     TypeRule,
     as_it_is,
     console,
+    floor_note,
     known,
     numbers,
     print_json,
     show_diagnosis,
     table,
 )
+from polarised.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,8 +161,9 @@ def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:
         )
         for row in diagnosis.regime.table().sort("distance_errors", maintain_order=True).iter_rows(named=True)
     ]
-    columns = ("variable", "type", "distance to a threshold", "in standard errors", "survives resampling")
-    screen.print(table("How certain, the least first", columns, certain, left=2))
+    columns = ("variable", "type", "distance", "in errors", "sure")
+    note = "distance: to the nearest threshold, also in standard errors; sure: how often the type survives resampling"
+    screen.print(table("How certain, the least first", columns, certain, left=2, note=note))
 
 
 def evaluate(
@@ -205,7 +208,7 @@ def evaluate(
     if json:
         print_json({"target": str(target), "seed": seed, "scores": scores.to_dicts()})
         return
-    _show_scores(scores.to_dicts(), console(quiet=quiet))
+    _show_scores(scores.to_dicts(), len(encodings), console(quiet=quiet))
 
 
 def _encoded(opened: "Target", data: str | None, scale_kind: Any, examples: int, seed: int) -> "Encodings":
@@ -236,7 +239,7 @@ def _drawing(opened: "Target", data: str | None, seed: int) -> "Callable[[Any], 
     return lambda kind: represent_by_drawing(vae, images, kind, seed=seed)
 
 
-def _show_scores(scores: list[dict[str, object]], screen: "Console") -> None:
+def _show_scores(scores: list[dict[str, object]], inputs: int, screen: "Console") -> None:
     from rich.table import Table
 
     values = {(str(row["metric"]), str(row["representation"])): row["value"] for row in scores}
@@ -245,7 +248,8 @@ def _show_scores(scores: list[dict[str, object]], screen: "Console") -> None:
     rows = [
         (name, *(f"{values[name, kind]:.3f}" if (name, kind) in values else "–" for kind in kinds)) for name in readings
     ]
-    screen.print(table("Scores", ("metric", *kinds), rows))
+    note = floor_note(inputs) if "mutual_information" in readings else ""
+    screen.print(table("Scores", ("metric", *kinds), rows, note=note))
     drawn = Table.grid(padding=(0, 2))
     for name, sentence in readings.items():
         drawn.add_row(as_it_is(name), as_it_is(sentence))
@@ -303,7 +307,8 @@ def explore(
     target: Annotated[Path, typer.Argument(help="A run directory or a published model.", show_default=False)],
     data: Annotated[str | None, typer.Option(help="Inputs to show: a dataset's name or an .npz.")] = None,
     port: Annotated[int, typer.Option(help="Port on this machine; 0: any free one.", min=0, max=65535)] = 0,
-    browse: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    browse: Annotated[bool, typer.Option(help="Open the page in the browser (with --json not).")] = True,
+    json: Json = False,
 ) -> None:
     """Open a local page whose sliders decode on the fly; only this machine can reach it; Ctrl-C ends it.
 
@@ -315,9 +320,12 @@ def explore(
 
     with ExploreServer(open_exploration(target, data=data), port=port) as server:
         try:
-            typer.echo(f"Exploring {target} at {server.address} (Ctrl-C ends)")
-            if browse:
+            if json:
+                print_json({"target": str(target), "address": server.address})
+            else:
+                typer.echo(f"Exploring {printable(str(target))} at {server.address} (Ctrl-C ends)")
+            if browse and not json:
                 webbrowser.open(server.address)
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
-            typer.echo("Ended.")
+            typer.echo("Ended.", err=json)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from polarised._io import plain
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     import polars
@@ -36,6 +36,7 @@ __all__ = [
     "as_it_is",
     "bullets",
     "console",
+    "floor_note",
     "known",
     "numbers",
     "print_json",
@@ -61,14 +62,14 @@ def console(*, quiet: bool = False) -> "Console":
 
 
 def as_it_is(text: object) -> str:
-    """Return a text not written for the screen so that it is shown as it is: a bracket in it is no markup.
+    """Return a text not written for the screen so that it is shown as it is: no markup, and nothing moves the cursor.
 
     >>> as_it_is("|E[r] + E[s] - 1|")
     '|E\\\\[r] + E\\\\[s] - 1|'
     """
     from rich.markup import escape
 
-    return escape(str(text))
+    return escape(printable(str(text)))
 
 
 def known(value: float, form: str) -> str:
@@ -173,7 +174,22 @@ def regime_table(regime: "Regime") -> "RenderableType":
     return table("Latent variables", [label for label, _ in columns], rows, left=3, note=note)
 
 
-def scores_table(scores: "polars.DataFrame", *, passive: bool = True) -> "RenderableType | None":
+def floor_note(inputs: int) -> str:
+    """Return what mutual information is to be compared with, as the page says it.
+
+    >>> floor_note(10_000), floor_note(100)
+    ('mutual information: independent variables show about 0.018 here', \
+'mutual information: of so few inputs it is far above 0 for independent variables too')
+    """
+    from polarised.metrics.redundancy import information_floor
+
+    floor = information_floor(inputs)
+    said = f"independent variables show about {floor:.2g} here"
+    few = "of so few inputs it is far above 0 for independent variables too"
+    return f"mutual information: {said if floor < 0.5 else few}"
+
+
+def scores_table(scores: "polars.DataFrame", *, inputs: int, passive: bool = True) -> "RenderableType | None":
     """Return each metric for mean and sample: all variables, and without the passive ones where there are some.
 
     None where there is nothing to compare: one variable shares nothing with another.
@@ -191,15 +207,17 @@ def scores_table(scores: "polars.DataFrame", *, passive: bool = True) -> "Render
         if (metric, "mean", "full") in values
     ]
     columns = ("", "mean", "sampled", "mean, alive", "sampled, alive")
-    note = "alive: without the passive variables" if len(subsets) > 1 else ""
-    return table("Mean or sample?", columns[: 1 + len(keys)], rows, note=note) if rows else None
+    notes = ["alive: without the passive variables"] if len(subsets) > 1 else []
+    if ("mutual_information", "mean", "full") in values:
+        notes.append(floor_note(inputs))
+    return table("Mean or sample?", columns[: 1 + len(keys)], rows, note="; ".join(notes)) if rows else None
 
 
 def show_diagnosis(diagnosis: "Diagnosis", screen: "Console") -> None:
     """Print the headline, both tables and the advice."""
     screen.print(f"\n[bold]{as_it_is(diagnosis.headline)}[/bold]\n")
     screen.print(regime_table(diagnosis.regime))
-    compared = scores_table(diagnosis.scores, passive=bool(diagnosis.regime.passive))
+    compared = scores_table(diagnosis.scores, inputs=diagnosis.regime.rows, passive=bool(diagnosis.regime.passive))
     if compared is not None:
         screen.print(compared)
     screen.print(bullets(diagnosis.advice))

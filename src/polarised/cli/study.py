@@ -139,6 +139,7 @@ def script(
     hours: Annotated[float, typer.Option(help="The longest time of a job.")] = 24.0,
     memory: Annotated[int, typer.Option(help="Gigabytes for each processor.", min=1)] = 4,
     gpus: Annotated[int, typer.Option(help="GPUs of a job.", min=0)] = 0,
+    json: Json = False,
 ) -> None:
     """Print a script that does a study as an array of jobs of SLURM; look at it, then submit it.
 
@@ -150,9 +151,11 @@ def script(
     study = load_study(name, scale=scale, settings=settings or [])
     arguments = [name, *(settings or []), *(("--scale", study.scale) if study.scale else ()), "--out", out]
     jobs = min(shards, len(study.points))
-    typer.echo(
-        slurm_script(arguments, jobs=jobs, name=study.name, cpus=cpus, hours=hours, memory=memory, gpus=gpus), nl=False
-    )
+    written = slurm_script(arguments, jobs=jobs, name=study.name, cpus=cpus, hours=hours, memory=memory, gpus=gpus)
+    if json:
+        print_json({"jobs": jobs, "script": written})
+    else:
+        typer.echo(written, nl=False)
 
 
 @app.command()
@@ -162,6 +165,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     Example: [bold]polarised study plan be_more_active --scale paper --jobs 64[/bold]
     """
     import os
+    from dataclasses import asdict
 
     from polarised.study import plan as planned
     from polarised.study.runner import duration
@@ -174,6 +178,8 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
                 "runs": result.runs,
                 "steps": result.steps,
                 "core_hours": result.core_hours,
+                "common": result.common,
+                "kinds": [asdict(cost) for cost in result.costs],
                 "workers": workers,
                 "days": result.days(workers),
                 "decidable": [power.to_dict() for power in result.powers],
@@ -194,15 +200,22 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     ]
     columns = ("kind", "runs", "steps", "ms a step", "evaluation (s)", "core-hours")
     screen = console()
-    screen.print(table(as_it_is(result.title), columns, rows))
+    note = f"all: {as_it_is(result.common)}" if result.common else ""
+    screen.print(table(as_it_is(result.title), columns, rows, note=note))
     screen.print(
         f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
     screen.print(as_it_is(result.outlook), soft_wrap=True)
-    if result.powers:
-        told = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.words) for one in result.powers]
-        screen.print(table("What the seeds can decide", ("claim", "statistic", "seeds", "decided in 4 of 5"), told))
+    able = [power for power in result.powers if power.effect is not None]
+    if able:
+        told = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.short) for one in able]
+        note = "effect: the smallest that four such studies of five decide; sd: standard deviations between seeds from "
+        note += "the margin (in its own unit); %: of seeds on one side"
+        heads = ("claim", "statistic", "seeds", "effect")
+        screen.print(table("What the seeds can decide", heads, told, left=2, note=note))
+    if lacking := len(result.powers) - len(able):
+        screen.print(f"{counted(lacking, 'statistic')} of the claims cannot be decided: 6 seeds are the fewest.")
 
 
 @app.command()

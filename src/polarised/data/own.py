@@ -13,7 +13,7 @@ from polarised._io.files import refusal, refusing
 from polarised._io.readers import npz_member
 from polarised.data.cache import PictureStream, as_unit_interval, decoded, name_of
 from polarised.data.dataset import Dataset, FactorSpace, check_choice
-from polarised.errors import DataError
+from polarised.errors import DataError, MissingFileError
 from polarised.registry import register
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def from_npz(
     """
     place = Path(path).expanduser()
     if not place.is_file():
-        raise DataError(f"expected an .npz at {path}, where there is no file; check the path")
+        raise MissingFileError(f"expected an .npz at {path}, where there is no file; check the path")
     arrays = {key: npz_member(place, key).whole() for key in (images, factors, u) if key is not None}
     return dataset_from_arrays(
         arrays[images],
@@ -170,7 +170,7 @@ def from_folder(*, path: str, size: int = 64, channels: Literal[1, 3] = 3, crop:
     place = Path(path).expanduser()
     files = sorted(file for file in place.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
     if not files:
-        raise DataError(f"expected pictures (png, jpg, ...) below {path}, found none; check the path")
+        raise MissingFileError(f"expected pictures (png, jpg, ...) below {path}, found none; check the path")
     if not 1 <= size <= 1024:
         raise DataError(f"expected a size between 1 and 1024 pixels, got {size}")
     groups = sorted({str(file.parent.relative_to(place)) for file in files})

@@ -22,7 +22,7 @@ from polarised._io.readers import npz_member
 from polarised.data.cache import PictureStream, Source, decoded, name_of, obtain
 from polarised.data.dataset import Dataset, FactorSpace, check_choice
 from polarised.data.own import thumbnail
-from polarised.errors import DataError, DownloadError
+from polarised.errors import DataError, DownloadError, MissingFileError
 from polarised.registry import register
 
 __all__ = [
@@ -506,7 +506,9 @@ def _noisy(mask: Floats, generator: np.random.Generator) -> Floats:
 def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[Indices], NDArray[np.uint64]]]:
     place = None if path is None else Path(path).expanduser()
     if place is not None and not place.is_file():
-        raise DataError(f"expected {PUBLISHED} at {place}, where there is no file; give its path, or draw the images")
+        raise MissingFileError(
+            f"expected {PUBLISHED} at {place}, where there is no file; give its path, or draw the images"
+        )
     key = "dsprites" if place is None else f"dsprites-{name_of(place)}"
     found = decoded(key, (DSPRITES_FILE,), _bits, places=[] if place is None else [place])
     images, table = found.images, found.factors

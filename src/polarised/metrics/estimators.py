@@ -240,6 +240,7 @@ def density_ratio(
     *,
     hidden: tuple[int, ...] = (100, 100),
     iterations: int = 200,
+    held_out: bool = True,
     seed: int = 0,
 ) -> float:
     """Return the total correlation of samples from a classifier that tells them from their shuffled selves.
@@ -253,6 +254,7 @@ def density_ratio(
         z: Samples (n, d).
         hidden: Widths of the critic's hidden layers.
         iterations: Most passes over the rows.
+        held_out: Whether each critic is read on the rows it has not seen; on those it learnt otherwise.
         seed: Seed of the shuffles and the critic.
 
     Returns:
@@ -291,7 +293,7 @@ def density_ratio(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             critic.fit(np.concatenate([*[learnt] * 4, *shuffled]), np.repeat([1, 0], 4 * len(learnt)))
-        chance = np.clip(critic.predict_proba(read)[:, 1], 1e-9, 1 - 1e-9)
+        chance = np.clip(critic.predict_proba(read if held_out else learnt)[:, 1], 1e-9, 1 - 1e-9)
         ratios.append(np.log(chance / (1 - chance)))
     return float(np.concatenate(ratios).mean())
 

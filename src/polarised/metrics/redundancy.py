@@ -39,6 +39,7 @@ __all__ = [
     "effective_rank",
     "hoyer",
     "index_information",
+    "information_floor",
     "mutual_information",
     "mutual_information_from_matrix",
     "mutual_information_matrix",
@@ -47,6 +48,22 @@ __all__ = [
 ]
 
 InformationCorrection = Literal["none", "miller_madow", "permutation"]
+
+
+def information_floor(inputs: int, *, bins: int = 20) -> float:
+    """Return the mutual information that independent variables still show: (bins - 1)^2 / 2n nats.
+
+    Args:
+        inputs: The number n of inputs.
+        bins: The number of equal-width bins of each variable.
+
+    Returns:
+        The floor, in nats.
+
+    >>> round(information_floor(10_000), 3)
+    0.018
+    """
+    return (bins - 1) ** 2 / (2 * inputs)
 
 
 @overload

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.text import parse_json
-from polarised.errors import ConfigError, DataError
+from polarised.errors import ConfigError, DataError, MissingFileError
 from polarised.models.distributions import DiagonalGaussian, Prior
 from polarised.models.likelihoods import Likelihood
 from polarised.models.networks import Decoder, Encoder, seeded_weights
@@ -197,7 +197,7 @@ def load_vae(path: str | Path) -> VAE:
     """
     path = Path(path)
     if not path.exists():
-        raise DataError(f"expected a trained model, {path} does not exist; let its run finish first")
+        raise MissingFileError(f"expected a trained model, {path} does not exist; let its run finish first")
     try:
         with safe_open(path, framework="pt") as archive:
             header = _checked_header((archive.metadata() or {})["polarised"], path)

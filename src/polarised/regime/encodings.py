@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polarised._io.files import replacing
 from polarised._io.readers import read_npz
-from polarised.errors import DataError
+from polarised.errors import DataError, MissingFileError
 from polarised.random import stream
 
 __all__ = ["Encodings", "Estimator", "importance_weights", "log_densities", "log_densities_by_variable"]
@@ -226,7 +226,7 @@ class Encodings:
         try:
             arrays = read_npz(path)
         except FileNotFoundError:
-            raise DataError(
+            raise MissingFileError(
                 f"expected an encodings file, {path} does not exist; write one with Encodings.save"
             ) from None
         missing = {"mean", "variance"} - arrays.keys()

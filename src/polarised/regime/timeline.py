@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polarised._io.files import replacing
 from polarised._io.readers import read_npz
-from polarised.errors import DataError
+from polarised.errors import DataError, MissingFileError
 from polarised.regime._moments import scaled_to_correlation
 from polarised.regime.classify import TYPES, Regime, Rule, classify
 from polarised.regime.decoder import DecoderUse
@@ -249,7 +249,9 @@ def load_timeline(path: str | Path, *, final_types: Sequence[str] | None = None)
     try:
         state = read_npz(Path(path))
     except FileNotFoundError:
-        raise DataError(f"expected snapshots of a run, {path} does not exist; train with snapshots first") from None
+        raise MissingFileError(
+            f"expected snapshots of a run, {path} does not exist; train with snapshots first"
+        ) from None
     needed = ("step", "types", "correlations", *PER_VARIABLE)
     if state and not state.keys() >= set(needed):
         raise DataError(f"expected snapshots with {', '.join(needed)}, {path} has {', '.join(state)}")

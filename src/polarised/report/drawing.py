@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,19 @@ __all__ = [
     "diverging",
     "legend",
     "middle_range",
+    "name_points",
     "panels",
+    "same_limits",
     "save",
     "series",
     "trail",
 ]
 
 Panels = list["Axes"]
+# The runs at each point of a line: their values across, and upwards.
+Trail = Sequence[tuple[NDArray[Any], NDArray[Any]]]
 
-INK, MUTED, FAINT = "#1c2026", "#4b525c", "#d9d6ce"
+INK, MUTED, GREY, FAINT = "#1c2026", "#4b525c", "#c6cad0", "#d9d6ce"
 # Inches and points for a journal: a panel is legible when two of them fill a column pair of 6.75 inches.
 TEXT, SMALL = 8.0, 7.0
 
@@ -140,40 +144,97 @@ def band(
         axis.plot(at, [v.mean() for v in few], **_stroke(look) | {"linestyle": "none", "alpha": 0.4})
 
 
-def trail(
-    axis: "Axes", across: Sequence[NDArray[Any]], up: Sequence[NDArray[Any]], look: Look, *, label: str | None = None
-) -> list[tuple[float, float]]:
-    """Draw means of repeated runs as a line through the plane; in band and thin bars lie 95 % of the seeds.
-
-    The band is that of the upright values, a bar that of the others; where the line turns back, or is a point, a band
-    would fold over itself, and bars stand both ways. Return the points.
+def trail(axis: "Axes", runs: Trail, look: Look, *, behind: Sequence[Trail] = ()) -> list[tuple[float, float]]:
+    """Draw the means of repeated runs as a line through the plane and single runs as dots; other lines grey behind it.
 
     Args:
         axis: The panel to draw in.
-        across: Values of all seeds at each point, across.
-        up: Values of all seeds at each point, upwards.
+        runs: The runs at each point of the line.
         look: Colour, marker and dash.
-        label: The name in the legend.
+        behind: The runs of other lines.
 
     Returns:
         The means (across, up) that the line joins.
 
     >>> _, (axis,) = panels(1)
-    >>> trail(axis, [np.array([1.0, 3.0]), np.array([4.0])], [np.array([0.0, 2.0]), np.array([3.0])], SERIES[0])
+    >>> runs = [(np.array([1.0, 3.0]), np.array([0.0, 2.0])), (np.array([4.0]), np.array([3.0]))]
+    >>> trail(axis, runs, SERIES[0])
     [(2.0, 1.0), (4.0, 3.0)]
     """
-    kept = [(u, v) for u, v in zip(across, up, strict=True) if u.size and v.size]
-    points = [(float(u.mean()), float(v.mean())) for u, v in kept]
-    if points:
-        x, y = (np.array(side) for side in zip(*points, strict=True))
-        (left, right), (low, high) = (np.transpose([middle_range(v[i]) for v in kept]) for i in (0, 1))
-        if len(x) > 1 and np.ptp(np.sign(np.diff(x))) == 0:
-            axis.fill_between(x, low, high, color=look.light, alpha=0.17, linewidth=0)
-        else:
-            axis.vlines(x, low, high, color=look.light, lw=0.7)
-        axis.hlines(y, left, right, color=look.light, lw=0.7)
-        axis.plot(x, y, label=label, **_stroke(look))
+    for other in behind:
+        axis.plot(*zip(*_means(other), strict=True), color=GREY, linewidth=0.9, zorder=1)
+    for u, v in runs:
+        axis.scatter(u, v, s=9, color=look.light, alpha=0.4, linewidths=0, marker=look.marker, zorder=2)
+    points = _means(runs)
+    axis.plot(*zip(*points, strict=True), zorder=3, **_stroke(look))
     return points
+
+
+def _means(runs: Trail) -> list[tuple[float, float]]:
+    return [(float(u.mean()), float(v.mean())) for u, v in runs]
+
+
+def same_limits(axes: Panels) -> None:
+    """Give panels the limits that hold what any of them shows.
+
+    Args:
+        axes: The panels.
+    """
+    for get, put in (("get_xlim", "set_xlim"), ("get_ylim", "set_ylim")):
+        lows, highs = zip(*(getattr(axis, get)() for axis in axes), strict=True)
+        for axis in axes:
+            getattr(axis, put)(min(lows), max(highs))
+
+
+def name_points(
+    axis: "Axes", marks: Sequence[tuple[tuple[float, float], str, str]], line: Sequence[tuple[float, float]]
+) -> None:
+    """Write names beside points, each on the side where it is farthest from the line and from other names.
+
+    Args:
+        axis: The panel, whose limits are final.
+        marks: The place, the name and the colour of each point.
+        line: The corners of the line to keep away from.
+
+    >>> _, (axis,) = panels(1)
+    >>> name_points(axis, [((0.0, 0.0), "low", INK), ((1.0, 1.0), "high", INK)], [(0.0, 0.0), (1.0, 1.0)])
+    >>> [text.get_text() for text in axis.texts]
+    ['low', 'high']
+    """
+    from matplotlib.patheffects import withStroke
+
+    figure, spec = cast("Figure", axis.get_figure(root=True)), axis.get_subplotspec()
+    cells = (1, 1) if spec is None else (spec.get_gridspec().ncols, spec.get_gridspec().nrows)
+    # In points: a panel keeps about four fifths of its cell.
+    size = figure.get_size_inches() * 72 * 0.8 / cells
+    low, high = np.transpose([axis.get_xlim(), axis.get_ylim()])
+    corners = [(np.array(at) - low) / (high - low) * size for at in line]
+    steps = np.linspace(0.0, 1.0, 25)[:, None]
+    near = np.concatenate([a + steps * (b - a) for a, b in zip(corners, corners[1:] or corners, strict=False)])
+    cross = np.array([(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1)])
+    for at, name, colour in marks:
+        here, half = (np.array(at) - low) / (high - low) * size, np.array([0.29 * len(name), 0.5]) * SMALL
+        scored = []
+        for angle in np.arange(0.25, 2.25, 0.25) * np.pi:
+            box = here + np.array([np.cos(angle), np.sin(angle)]) * (half + 4) + cross * half
+            outside = np.maximum(0, np.maximum(-box, box - size)).max()
+            gap = np.sqrt(np.square(box[:, None] - near).sum(axis=-1)).min()
+            scored.append((float(gap - 3 * outside), float(angle)))
+        angle = max(scored)[1]
+        middle = here + np.array([np.cos(angle), np.sin(angle)]) * (half + 4)
+        near = np.concatenate([near, middle + cross * half])
+        axis.annotate(
+            name,
+            at,
+            xytext=tuple(middle - here),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=SMALL - 0.5,
+            color=colour,
+            path_effects=[withStroke(linewidth=2, foreground="white")],
+            zorder=5,
+        )
 
 
 def middle_range(values: NDArray[Any]) -> tuple[float, float]:

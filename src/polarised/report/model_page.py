@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from polarised._io import plain
 from polarised.metrics import correlation
+from polarised.metrics.redundancy import information_floor
 from polarised.regime._rules import picture
 from polarised.regime.classify import RULES
 from polarised.report.theme import strip
@@ -32,8 +33,6 @@ MOST_PAIRS = 12
 MOST_PIXELS = 1_500_000
 # The slider of the page, in steps of alpha from the first.
 ALPHA: dict[str, Any] = {"step": 0.005, "places": 99}
-# What the 20 bins of `mutual_information` leave of independent variables, times the number of inputs.
-FLOOR = 19**2 / 2
 
 
 def model(diagnosis: "Diagnosis") -> dict[str, Any]:
@@ -68,7 +67,7 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
         "variables": _variables(regime),
         "histograms": _histograms(encodings, sampled),
         "scores": table(diagnosis.scores),
-        "information_floor": FLOOR / len(encodings),
+        "information_floor": information_floor(len(encodings)),
         "correlations": {
             "variables": shown,
             "mean": _correlations(encodings.mean[:, shown]),

@@ -100,17 +100,18 @@ def be_more_active(material: Material) -> Drawings:
         The name of each figure with the figure.
     """
     for dataset, ending in material.datasets.items():
-        chosen = _with_a_mixed_variable(material, dataset)
-        encodings, regime = material.encodings(chosen), material.regime(chosen)
         table = material.table.filter(polars.col("dataset") == dataset)
-        yield f"figure_4_5_histograms{ending}", of_one_model(chosen, histograms_by_type(encodings, regime))
+        if material.done:
+            chosen = _with_a_mixed_variable(material, dataset)
+            encodings, regime = material.encodings(chosen), material.regime(chosen)
+            yield f"figure_4_5_histograms{ending}", of_one_model(chosen, histograms_by_type(encodings, regime))
+            yield f"figure_11_correlations{ending}", of_one_model(chosen, correlation_heatmap(encodings, regime))
         if "accuracy" in table["metric"]:
             yield f"figure_6_downstream{ending}", downstream_by_subset(table)
         yield f"figure_7_14_types{ending}", types_by_strength(table)
         for metric in METRICS:
             yield f"figure_8_15_17_{metric}{ending}", metric_over_passive(table, metric=metric)
             yield f"figure_9_10_18_{metric}{ending}", metric_by_subset(table, metric=metric)
-        yield f"figure_11_correlations{ending}", of_one_model(chosen, correlation_heatmap(encodings, regime))
 
 
 @register("gallery", title="learning dynamics", references=("Bonheme2023BeMoreActive",))
@@ -123,6 +124,8 @@ def learning_dynamics(material: Material) -> Drawings:
     Yields:
         The name of each figure with the figure.
     """
+    if not material.done:
+        return
     point = material.done[0]
     timeline = material.timeline(point)
     yield (
@@ -209,16 +212,19 @@ def decomposition_clustering(material: Material) -> Drawings:
     Yields:
         The name of each figure with the figure.
     """
-    for method, symbol in (("beta", "β"), ("alpha", "α")):
-        codes = {
-            f"{symbol} = {strength:g}": material.encodings(material.point(method, strength))
-            for strength in material.strengths(method)
-        }
-        yield f"figure_3_{method}", aggregate_posterior_density(codes, columns=len(codes), top=1.0)
-    plane = alpha_and_beta(material.table)
-    yield "alpha_beta", plane_of_strengths(plane, metrics=("overlap", "mmd", "exclusive_kl", "inclusive_kl"))
-    lines = material.table.filter(polars.col("method").is_in(["alpha", "beta"]))
-    yield "overlap", scores_against(lines, y="overlap", x=("mmd", "exclusive_kl"))
+    for dataset, ending in material.datasets.items():
+        for method, symbol in (("beta", "β"), ("alpha", "α")) if material.done else ():
+            codes = {
+                f"{symbol} = {strength:g}": material.encodings(material.point(method, strength, dataset=dataset))
+                for strength in material.strengths(method, dataset=dataset)
+            }
+            yield f"figure_3_{method}{ending}", aggregate_posterior_density(codes, columns=len(codes), top=1.0)
+        table = material.table.filter(polars.col("dataset") == dataset)
+        plane = alpha_and_beta(table)
+        metrics = ("overlap", "mmd", "exclusive_kl", "inclusive_kl")
+        yield f"alpha_beta{ending}", plane_of_strengths(plane, metrics=metrics)
+        lines = table.filter(polars.col("method").is_in(["alpha", "beta"]))
+        yield f"overlap{ending}", scores_against(lines, y="overlap", x=("mmd", "exclusive_kl"))
     yield "figure_6_prior", prior_density({"prior": plane_density("GaussianMixture", extent=2.0)}, extent=2.0)
 
 
@@ -261,7 +267,7 @@ def decomposition_sparsity(material: Material) -> Drawings:
     """
     yield "figure_4", sparsity_by_regularisation(material.table)
     for dataset, ending in material.datasets.items():
-        for method in material.methods(dataset):
+        for method in material.methods(dataset) if material.done else ():
             strengths = material.strengths(method, dataset=dataset)
             for strength in (strengths[0], strengths[-1]):
                 point = material.point(method, strength, dataset=dataset)
@@ -305,7 +311,7 @@ def rtc_vae(material: Material) -> Drawings:
         spread = latents_of_factors(material, dataset)
         if not spread.is_empty():
             yield f"disintegration{ending}", latents_by_factor(spread)
-        for method in [name for name in SHOWN if name in material.methods(dataset)]:
+        for method in [name for name in SHOWN if name in material.methods(dataset)] if material.done else ():
             point = material.point(method, SHOWN[method], dataset=dataset)
             yield from _of_model(material, point, f"{stem(method)}{ending}")
 
@@ -436,15 +442,14 @@ def polarised_ivae(material: Material) -> Drawings:
     Yields:
         The name of each figure with the figure.
     """
-    point = material.richest("iVAE", kinds=("active", "passive"))
-    encodings, regime = material.encodings(point), material.regime(point)
-    for number, (kind, of) in FIGURES.items():
-        if getattr(regime, kind):
-            yield (
-                f"figure_{number}_{kind}_{of}",
-                of_one_model(point, posterior_and_prior(encodings, regime, kind=kind, of=of)),
-            )
-    for method in material.methods():
+    if material.done:
+        point = material.richest("iVAE", kinds=("active", "passive"))
+        encodings, regime = material.encodings(point), material.regime(point)
+        for number, (kind, of) in FIGURES.items():
+            if getattr(regime, kind):
+                drawn = posterior_and_prior(encodings, regime, kind=kind, of=of)
+                yield f"figure_{number}_{kind}_{of}", of_one_model(point, drawn)
+    for method in material.methods() if material.done else ():
         own = material.richest(method, kinds=("active", "passive"))
         yield f"overview_{stem(method)}", of_one_model(own, overview(material.encodings(own), material.regime(own)))
     for rule in ("relative", "standard"):
@@ -463,6 +468,8 @@ def nonlinear_ica(material: Material) -> Drawings:
     """
     yield "mcc", scores_by_method(material.table, metric="mcc", label="MCC")
     yield "mcc_spearman", scores_by_method(material.table, metric="mcc_spearman", label="MCC, Spearman")
+    if not material.done:
+        return
     point = material.point("iVAE")
     yield "ivae_overview", of_one_model(point, overview(material.encodings(point), material.regime(point)))
 

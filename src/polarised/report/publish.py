@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from polarised import registry
 from polarised._io.files import contained, replacing
+from polarised._io.tables import read_table
+from polarised._io.text import parse_json
 from polarised.diagnosis import Pictures
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
@@ -37,11 +39,11 @@ if TYPE_CHECKING:
 __all__ = ["Drawings", "Material", "publish", "stem", "tables"]
 
 Format = Literal["svg", "pdf", "png"]
-NOTES = "notes.md"
+NOTES, README, RESULTS = "notes.md", "README.md", "results.parquet"
 CELLS = "Averages over seeds, ± their standard deviation; in brackets how many have the number where not all do."
 FIGURES = (
-    "Lines are averages over seeds, in their bands lie 95 % of the seeds. A faint mark is of fewer than half of the "
-    "seeds: only they have such variables."
+    "Lines are averages over seeds, in their bands lie 95 % of the seeds; small marks are single runs. A faint mark is "
+    "of fewer than half of the seeds: only they have such variables."
 )
 BOTH = ("mean", "sampled")
 REDUNDANCY = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
@@ -96,10 +98,10 @@ Drawings = Iterator[tuple[str, "Figure"]]
 
 @dataclass(frozen=True)
 class Material:
-    """A study's folder, read when asked for.
+    """A study's folder, read when asked for; of a published one there is the table, and no runs.
 
     Args:
-        root: The folder of the study.
+        root: The folder of the study, or one that `publish` wrote.
     """
 
     root: Path
@@ -112,18 +114,22 @@ class Material:
     @cached_property
     def table(self) -> polars.DataFrame:
         """The tidy table of the runs that are done, types by the rule of the study."""
+        if is_published(self.root):
+            return read_table(self.root / RESULTS)
         return results_of(self.study.points, self.root, rule=self.study.rule)
 
     @cached_property
     def done(self) -> list[Point]:
-        """The runs that are done."""
+        """The runs that are done; none of a published folder."""
+        if is_published(self.root):
+            return []
         return [point for point in self.study.points if is_done(point.run, self.root)]
 
     @cached_property
     def datasets(self) -> dict[str, str]:
         """The datasets of the runs that are done, and what the names of their figures end in: nothing for one alone."""
-        names = list(dict.fromkeys(str(point.labels["dataset"]) for point in self.done))
-        return {name: f"_{stem(name)}" if len(names) > 1 else "" for name in names}
+        names = self.table["dataset"].unique(maintain_order=True).to_list()
+        return {str(name): f"_{stem(str(name))}" if len(names) > 1 else "" for name in names}
 
     def methods(self, dataset: str | None = None) -> list[str]:
         """Return the methods that have a finished run.
@@ -134,7 +140,8 @@ class Material:
         Returns:
             The methods, in the order of the study.
         """
-        return list(dict.fromkeys(str(point.labels["method"]) for point in self._of(None, dataset)))
+        own = self.table if dataset is None else self.table.filter(polars.col("dataset") == dataset)
+        return [str(name) for name in own["method"].unique(maintain_order=True)]
 
     def point(self, method: str, strength: float | None = None, *, dataset: str | None = None) -> Point:
         """Return the first run of a method, at the strength nearest to the one wanted.
@@ -311,10 +318,11 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
     """Write the figures, ``results.parquet``, ``verdict.json`` and a README of a study's folder to `out`.
 
     A file ``notes.md`` in `out`, written by hand, is taken into the README. A study without figures of its own gets
-    those of any study. Return the README.
+    those of any study. Of a folder that was published before, without its runs, the figures that need the table alone
+    are drawn again, and nothing else is written.
 
     Args:
-        folder: The folder of the study.
+        folder: The folder of the study, or one that was published.
         out: The folder to write.
         formats: Formats of the figures.
 
@@ -326,21 +334,49 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
     """
     material, out = Material(Path(folder)), Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    entry = material.study.name if material.study.name in registry.names("gallery") else "any_study"
-    stems = []
-    for stem, figure in registry.build("gallery", entry, material):
+    known = material.root if is_published(material.root) else None
+    name = material.study.name if known is None else _published_study(known)
+    entry = name if name in registry.names("gallery") else "any_study"
+    drawn = []
+    for each, figure in registry.build("gallery", entry, material):
         # Some are named after methods, and those come from the study's own file.
-        save(figure, contained(out, stem, source=folder), formats=formats, small=True)
-        stems.append(stem)
+        save(figure, contained(out, each, source=folder), formats=formats, small=True)
+        drawn.append(each)
+    if known is not None:
+        return out / README
     found = verify(folder)
-    with replacing(out / "results.parquet") as temporary:
+    told = {**found.to_dict(), "study": name}
+    with replacing(out / RESULTS) as temporary:
         material.table.write_parquet(temporary)
     with replacing(out / PUBLISHED) as temporary:
-        temporary.write_text(json.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    with replacing(out / "README.md") as temporary:
+        temporary.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with replacing(out / README) as temporary:
         notes = (out / NOTES).read_text(encoding="utf-8").strip() if (out / NOTES).exists() else ""
-        temporary.write_text(_page(material, found, stems, notes), encoding="utf-8")
-    return out / "README.md"
+        temporary.write_text(_page(material, found, drawn, notes), encoding="utf-8")
+    return out / README
+
+
+def is_published(folder: Path) -> bool:
+    """Return whether a folder holds a study's table without its runs.
+
+    Args:
+        folder: A folder.
+
+    Returns:
+        Whether there is a table, and no study.
+    """
+    return (folder / RESULTS).is_file() and not (folder / "study.json").is_file()
+
+
+def _published_study(folder: Path) -> str:
+    """Return the study a published folder is of: as its verdicts say, else as it or the folder around it is called."""
+    known = parse_json((folder / PUBLISHED).read_bytes(), where=str(folder)) if (folder / PUBLISHED).is_file() else {}
+    names = [
+        known.get("study") if isinstance(known, dict) else None,
+        folder.resolve().name,
+        folder.resolve().parent.name,
+    ]
+    return next((str(name) for name in names if name in registry.names("gallery")), "any_study")
 
 
 def _page(material: Material, found: "Verification", stems: Sequence[str], notes: str) -> str:

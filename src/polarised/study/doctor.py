@@ -8,7 +8,7 @@ from typing import Literal
 from polarised._io.readers import read_npz
 from polarised._io.tables import read_table
 from polarised._io.text import parse_json, read_small
-from polarised.errors import ConfigError, DataError, PolarisedError
+from polarised.errors import ConfigError, MissingFileError, PolarisedError
 from polarised.study.leases import BusyError, held
 from polarised.study.measures import SCORE_COLUMNS
 from polarised.study.runner import FILE, read_study
@@ -74,7 +74,7 @@ def examine_folder(root: str | Path, *, repair: bool = False) -> Iterator[Findin
         raise ConfigError(f"expected a folder of this machine to look at, got {root}; copy it here first")
     root = Path(root)
     if not root.is_dir():
-        raise DataError(f"expected the folder of a study, {root} is none; check the path")
+        raise MissingFileError(f"expected the folder of a study, {root} is none; check the path")
     yield from _study_file(root, repair)
     for directory in sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink()):
         if any((directory / name).exists() for name in ("config.yaml", "done.json", "model.safetensors")):

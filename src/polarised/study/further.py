@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from polarised.models import VAE
 
 __all__ = [
+    "MeanCodes",
     "Measured",
     "axis_alignment",
     "encoder_overlap",
@@ -367,7 +368,7 @@ def axis_alignment(
     """
     if dataset.factor_space is None:
         raise DataError(f"axis_alignment needs a dataset with factors, {dataset.name} has none; leave it out")
-    codes = _Codes(vae, dataset)
+    codes = MeanCodes(vae, dataset)
     settings: dict[str, Any] = {
         "train_votes": votes,
         "test_votes": test_votes,
@@ -528,8 +529,13 @@ def transported(codes: NDArray[Any], degrees: float) -> NDArray[np.float64]:
     return np.sign(values) * norm.isf(t.sf(np.abs(values), degrees))
 
 
-class _Codes:
-    """The mean code of any combination of factors; an image is encoded when it is first asked for."""
+class MeanCodes:
+    """The mean code of any combination of factors; an image is encoded when it is first asked for.
+
+    Args:
+        vae: The trained model.
+        dataset: A dataset with a picture for every combination of factors.
+    """
 
     def __init__(self, vae: "VAE", dataset: Dataset) -> None:
         self.vae, self.dataset = vae, dataset
@@ -537,6 +543,7 @@ class _Codes:
         self.known = np.zeros(len(dataset), dtype=bool)
 
     def __call__(self, factors: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the codes (m, d) of combinations (m, F)."""
         from polarised.adapters import from_vae
 
         assert self.dataset.factor_space is not None

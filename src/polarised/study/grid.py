@@ -12,7 +12,8 @@
       smoke: {base: {training: {steps: 10}}, axes: {seed: 1}}
 
 The first axis is the slowest, so with `seed` first a part of the runs is a whole grid with fewer seeds. Lists under
-one axis name go hand in hand.
+one axis name go hand in hand. The axis `compatibility` sets what a paper says beside what its released code does: its
+label joins that of the dataset, so that tables, figures and verdicts keep the two apart.
 """
 
 import json
@@ -121,7 +122,7 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
         # Settings given by hand can make two points of the grid the same run; it is done once.
         if run.name not in names:
             names.add(run.name)
-            points.append(Point({**labels_of(run), **labels}, run))
+            points.append(Point(_labelled(run, labels), run))
     if not points:
         raise ConfigError(f"{name} has no run: an axis is empty; give every axis at least one value")
     return Study(
@@ -237,6 +238,13 @@ def _values(name: str, values: Any) -> Iterator[tuple[dict[str, Any], list[dict[
         raise ConfigError(
             f"expected the axis {name!r} as a count, a list, lists by setting or labelled blocks, got {values!r}"
         )
+
+
+def _labelled(run: Run, labels: Mapping[str, Any]) -> dict[str, Any]:
+    found = {**labels_of(run), **labels}
+    if "compatibility" in labels:
+        found["dataset"] = f"{found['dataset']}, {labels['compatibility']}"
+    return found
 
 
 def _merged(base: Any, change: Mapping[str, Any]) -> dict[str, Any]:

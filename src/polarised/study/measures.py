@@ -392,6 +392,11 @@ OVER_TRAINING = (
         "strongest |correlation| without passive variables",
         reading="The largest |correlation| with a variable that is not passive at the end of training.",
     ),
+    Output(
+        "passive_over_active_correlation",
+        "least |correlation| with passive minus largest with active variables",
+        reading="Averages over training; above 0 where every passive variable follows more than any active one.",
+    ),
 )
 registry.describe(*OVER_TRAINING)
 
@@ -473,6 +478,8 @@ def _numbers(timeline: Timeline) -> dict[str, NDArray[Any]]:
         _over(deviation, active),
         np.where(others, size[-1], -np.inf).max(axis=1),
         np.where(alive, size[-1], -np.inf).max(axis=1),
+        np.where(passive, size.mean(axis=0), np.inf).min(axis=1)
+        - np.where(active, size.mean(axis=0), -np.inf).max(axis=1),
     )
     return dict(zip((output.name for output in OVER_TRAINING), found, strict=True))
 

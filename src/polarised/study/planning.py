@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -73,6 +73,19 @@ class Power:
         size = "" if self.size is None else f", {self.size:.2g}"
         return f"{self.effect:.2g} standard deviations between seeds from the margin{size}"
 
+    @property
+    def short(self) -> str:
+        """The effect in a few letters, for a table that says what they mean.
+
+        >>> Power("DD-F2iso", "score", "mean", 34, 0.5, 0.05).short
+        '0.5 sd (0.05)'
+        """
+        if self.effect is None:
+            return "–"
+        if self.kind in ("sign", "share"):
+            return f"{self.effect:.0%}"
+        return f"{self.effect:.2g} sd" + ("" if self.size is None else f" ({self.size:.2g})")
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON types."""
         return asdict(self)
@@ -80,12 +93,16 @@ class Power:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a study by kind of run, what to expect of its runs, and what its seeds can decide."""
+    """The cost of a study by kind of run, what to expect of its runs, and what its seeds can decide.
+
+    `common` says what all kinds share; the name of each kind is what tells it from the others.
+    """
 
     costs: tuple[Cost, ...]
     title: str = ""
     outlook: str = ""
     powers: tuple[Power, ...] = ()
+    common: str = ""
 
     @property
     def runs(self) -> int:
@@ -122,9 +139,9 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     """
     import torch
 
-    groups: dict[str, list[Run]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[Run]] = {}
     for run in study.runs:
-        groups.setdefault(_kind(run), []).append(run)
+        groups.setdefault(tuple(_facts(run).items()), []).append(run)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -132,9 +149,13 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     finally:
         torch.set_num_threads(threads)
     steps = {kind: [run.training.steps for run in runs] for kind, runs in groups.items()}
-    costs = tuple(Cost(k, len(many), sum(many), max(many), *measured[k]) for k, many in steps.items())
+    common, labels = _labels([dict(kind) for kind in groups])
+    costs = tuple(
+        Cost(label, len(many), sum(many), max(many), *measured[kind])
+        for label, (kind, many) in zip(labels, steps.items(), strict=True)
+    )
     powers = decidable(chosen_claims(study.claims), study.points)
-    return Plan(costs, study.title, outlook_of_runs(study.runs), powers)
+    return Plan(costs, study.title, outlook_of_runs(study.runs), powers, common)
 
 
 def decidable(claims: Iterable[Claim], points: Iterable[Point]) -> tuple[Power, ...]:
@@ -165,26 +186,42 @@ def decidable(claims: Iterable[Claim], points: Iterable[Point]) -> tuple[Power, 
     return tuple(found)
 
 
-def _kind(run: Run) -> str:
-    """Return what the time of a step and of an evaluation depends on, in words."""
-    parts = [run.objective["name"], _spec(run.model["architecture"]), _spec(run.dataset)]
-    if (latents := run.model["latents"]) != 10:
-        parts.append(f"{latents} latents")
-    if (batch := run.training.batch_size) != 64:
-        parts.append(f"batches of {batch}")
-    if run.snapshots.every:
-        parts.append(f"snapshots.every={run.snapshots.every}")
-    return " · ".join(parts)
+def _facts(run: Run) -> dict[str, str]:
+    """Return what the time of a step and of an evaluation depends on, by name."""
+    facts = {"objective": str(run.objective["name"])}
+    for part, own in (("network", run.model["architecture"]), ("dataset", run.dataset)):
+        facts[part] = str(own["name"])
+        # Which draw of the data it is costs nothing.
+        facts |= {f"{part}.{key}": str(value) for key, value in own.items() if key not in ("name", "seed")}
+    return facts | {
+        "latents": str(run.model["latents"]),
+        "batch_size": str(run.training.batch_size),
+        "snapshots.every": str(run.snapshots.every),
+    }
 
 
-def _spec(part: Mapping[str, Any]) -> str:
-    """Return a part by its name and settings.
+def _labels(kinds: Sequence[Mapping[str, str]]) -> tuple[str, list[str]]:
+    """Return in words what all kinds of runs share, and of each what tells it from the others.
 
-    >>> _spec({"name": "mlp", "widths": [128, 128]}), _spec({"name": "dsprites"})
-    ('mlp(widths=[128, 128])', 'dsprites')
+    >>> _labels([{"objective": "ELBO", "network": "mlp", "latents": "5"}, {"objective": "BetaVAE", "network": "mlp"}])
+    ('mlp', ['ELBO, latents=5', 'BetaVAE'])
     """
-    settings = ", ".join(f"{key}={value}" for key, value in part.items() if key != "name")
-    return f"{part['name']}({settings})" if settings else str(part["name"])
+    names = list(dict.fromkeys(name for kind in kinds for name in kind))
+    differing = [name for name in names if len({kind.get(name) for kind in kinds}) > 1]
+    common = [kinds[0][name] for name in ("network", "dataset") if name in kinds[0] and name not in differing]
+    common += [
+        f"{kinds[0][name]} {words}"
+        for name, words in (("latents", "latents"), ("batch_size", "images a step"))
+        if name in kinds[0] and name not in differing
+    ]
+    told = []
+    for kind in kinds:
+        # The objective comes first; what is a name speaks for itself, a number needs its setting's name.
+        parts = [kind["objective"], *(kind[n] for n in ("network", "dataset") if n in differing and n in kind)]
+        settings = [n for n in differing if n in kind and n not in ("objective", "network", "dataset")]
+        parts += [f"{name.removeprefix('dataset.').removeprefix('network.')}={kind[name][:24]}" for name in settings]
+        told.append(", ".join(parts))
+    return ", ".join(common), told
 
 
 def _calibrated(run: Run, steps: int) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.text import parse_json
-from polarised.errors import ConfigError, DataError
+from polarised.errors import ConfigError, DataError, MissingFileError
 from polarised.regime.classify import RULES
 from polarised.study.config import Run
 from polarised.study.executors import Event
@@ -360,7 +360,9 @@ def _read(root: str | Path) -> dict[str, Any]:
     if text is None:
         here = is_address(root) or Path(root).exists()
         lack = f"{root} has no {FILE}" if here else f"{root} does not exist"
-        raise DataError(f"expected the folder of a study, {lack}; start one with polarised study NAME --out {root}")
+        raise MissingFileError(
+            f"expected the folder of a study, {lack}; start one with polarised study NAME --out {root}"
+        )
     return _parsed(text, root)
 
 

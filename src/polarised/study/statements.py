@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from polarised.data.dataset import Dataset
 from polarised.errors import DataError
-from polarised.metrics import correlation, mutual_information, mutual_information_matrix
+from polarised.metrics import correlation, mutual_information
 from polarised.random import stream
 from polarised.regime import Encodings, Regime, classify
 from polarised.regime.classify import RULES, Rule
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from polarised.models import VAE
     from polarised.regime.decoder import DecoderUse
 
-__all__ = ["critic_dependence", "variable_statements"]
+__all__ = ["SCHEMA", "Row", "variable_statements"]
 
 Array = NDArray[np.float64]
 Row = tuple[str | None, str, str | None, str, float, int | None]
@@ -102,51 +102,6 @@ def variable_statements(
                 if np.isfinite(value)
             ]
         rows += _of_types(rule, regime, encodings, codes, alpha, use)
-    return polars.DataFrame(rows, schema=SCHEMA, orient="row")
-
-
-@register(
-    "measure",
-    title="dependence of all variables at once",
-    outputs=(
-        Output("critic_total_correlation", "total correlation by a critic", unit="nats"),
-        Output("largest_pair_correlation", "largest correlation of a pair"),
-        Output("uncorrelated_dependent_pairs", "pairs that are uncorrelated and dependent"),
-    ),
-    references=("Kim2018", "Cheng2021"),
-)
-def critic_dependence(
-    vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, inputs: int = 2_000
-) -> polars.DataFrame:
-    """Measure total correlation by a held-out critic, and pairs that are dependent though uncorrelated.
-
-    A pair is uncorrelated below |r| = 0.1 and dependent above 0.05 nats of mutual information, less what shuffled
-    variables give [Cheng2021, figures 14 and 15].
-
-    Args:
-        vae: The trained model.
-        dataset: What it was trained on.
-        encodings: The encodings of the run.
-        seed: Seed of what is drawn.
-        inputs: Inputs to look at.
-
-    Returns:
-        Rows of the tidy table.
-    """
-    from polarised.metrics.estimators import density_ratio
-
-    rows: list[Row] = []
-    for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
-        some = codes[:inputs].astype(np.float64)
-        pairs = np.triu_indices(some.shape[1], 1)
-        size = np.abs(correlation(some))[pairs]
-        information = mutual_information_matrix(some, correction="permutation", seed=seed)[pairs]
-        found = {
-            "critic_total_correlation": density_ratio(some, seed=seed),
-            "largest_pair_correlation": float(size.max(initial=0.0)),
-            "uncorrelated_dependent_pairs": float(((size < 0.1) & (information > 0.05)).sum()),
-        }
-        rows += [(None, metric, representation, "full", value, None) for metric, value in found.items()]
     return polars.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

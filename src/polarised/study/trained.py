@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from polarised.adapters.published import literal, read_config
-from polarised.errors import DataError, PolarisedError
+from polarised.errors import DataError, MissingFileError, PolarisedError
 from polarised.study.config import Evaluation, Run, labels_of
 from polarised.study.grid import Point, Study
 from polarised.study.leases import locked
@@ -44,7 +44,7 @@ def measure_models(study: Study, folder: str | Path, root: str | Path, *, jobs: 
 
     folder = Path(folder)
     if not folder.is_dir():
-        raise DataError(f"expected a folder of trained models, {folder} is none")
+        raise MissingFileError(f"expected a folder of trained models, {folder} is none")
     if not study.points:
         raise DataError(f"expected a study with runs to take the evaluation from, {study.name} has none")
     evaluation = study.points[0].run.evaluation

@@ -9,9 +9,31 @@ from numpy.typing import NDArray
 from polarised.errors import DataError
 from polarised.regime import Encodings
 from polarised.registry import register
-from polarised.report.drawing import INK, SMALL, TEXT, band, clean, colour_bar, legend, panels, series, trail
-from polarised.report.figures.over_strength import by_method, chosen, repeated, strengths_of
-from polarised.report.theme import metric_name
+from polarised.report.drawing import (
+    INK,
+    MUTED,
+    SMALL,
+    TEXT,
+    band,
+    clean,
+    colour_bar,
+    legend,
+    name_points,
+    panels,
+    same_limits,
+    series,
+    trail,
+)
+from polarised.report.figures.over_strength import (
+    by_method,
+    chosen,
+    name_upright,
+    paired,
+    repeated,
+    shown_strength,
+    strengths_of,
+)
+from polarised.report.theme import Look, metric_name
 
 if TYPE_CHECKING:
     import polars
@@ -27,17 +49,14 @@ __all__ = [
 ]
 
 
-# Labels of curves that run close together stand on different sides of their points.
-OFFSETS = ((4, 4), (4, -10), (-4, 4), (-4, -10))
-
-
 @register("figure", title="reconstruction against a score", references=("Mathieu2019",), figures="2")
 def reconstruction_against_score(
     table: "polars.DataFrame", *, score: str = "factor_vae_score", symbols: Mapping[str, str] | None = None
 ) -> "Figure":
-    """Draw reconstruction against a disentanglement score: a curve for each prior, a point for each strength.
+    """Draw reconstruction against a disentanglement score: a panel for each prior, a point for each strength.
 
-    In the bands lie 95 % of the seeds. `symbols` are what the strength of a method is called at its points, such as ν.
+    Dots are single runs, the line joins their means, and the other priors are grey behind it; a prior tried at one
+    strength only is in every panel. `symbols` are what the strength of a method is called at its points, such as ν.
     [Mathieu2019, figure 2]
 
     Args:
@@ -53,35 +72,38 @@ def reconstruction_against_score(
         DataError: The table lacks columns, or has no rows to draw.
 
     >>> import polars
-    >>> run = {"method": "isotropic", "strength": 1.0, "representation": "mean", "variables": "full"}
+    >>> run = {"run": "a", "method": "isotropic", "strength": 1.0, "representation": "mean", "variables": "full"}
     >>> rows = [run | {"metric": "factor_vae_score", "value": 0.6}, run | {"metric": "reconstruction", "value": 20.0}]
     >>> figure = reconstruction_against_score(polars.DataFrame(rows), symbols={"isotropic": "β"})
     >>> [text.get_text() for text in figure.axes[0].texts]
     ['β 1']
     """
-    figure, (axis,) = panels(1, width=4.4, height=3.0)
-    across = by_method(_means(chosen(table, "reconstruction", variables="full")))
-    for i, (name, frame) in enumerate(by_method(_means(chosen(table, score, variables="full"))).items()):
-        if name not in across:
-            continue
-        look, symbol = series(i), (symbols or {}).get(str(frame["method"][0]), "")
-        losses = dict(zip(strengths_of(frame), repeated(across[name], strengths_of(frame)), strict=True))
-        strengths = [strength for strength, own in losses.items() if own.size]
-        points = trail(axis, [losses[s] for s in strengths], repeated(frame, strengths), look, label=name)
-        for strength, point in zip(strengths, points, strict=True):
-            text = f"{strength:g}" if isinstance(strength, int | float) else str(strength or "")
-            axis.annotate(
-                f"{symbol} {text}".strip(),
-                point,
-                xytext=OFFSETS[i % len(OFFSETS)],
-                textcoords="offset points",
-                horizontalalignment="left" if OFFSETS[i % len(OFFSETS)][0] > 0 else "right",
-                fontsize=SMALL - 1,
-                color=look.light,
-            )
-    axis.set_xlabel("reconstruction loss, nats")
-    axis.set_ylabel(metric_name(score))
-    legend(figure, [axis])
+    upright = _means(chosen(table, score, variables="full"))
+    runs, strengths = paired(upright, _means(chosen(table, "reconstruction", variables="full")))
+    symbol = {name: (symbols or {}).get(str(frame["method"][0]), "") for name, frame in by_method(upright).items()}
+    named = {name: [f"{symbol[name]} {shown_strength(s)}".strip() for s in own] for name, own in strengths.items()}
+    several = [name for name, own in runs.items() if len(own) > 1] or list(runs)
+    single = [name for name in runs if name not in several]
+    width = 2.5 if len(several) > 1 else 4.0
+    figure, axes = panels(len(several), columns=3, width=width, height=2.3 if len(several) > 1 else 2.8)
+    points = {}
+    for axis, name in zip(axes, several, strict=True):
+        look = series(list(runs).index(name))
+        others = [runs[other] for other in several if other != name]
+        points[name] = trail(axis, runs[name], look, behind=others)
+        for other in single:
+            points[other] = trail(axis, runs[other], Look(MUTED, MUTED, "", "■", "s"))
+        axis.set_title(name, fontsize=TEXT, color=look.light)
+        axis.set_xlabel("reconstruction loss, nats")
+    same_limits(axes)
+    for axis, name in zip(axes, several, strict=True):
+        colours = {name: series(list(runs).index(name)).light, **dict.fromkeys(single, MUTED)}
+        marks = [(at, text, colours[of]) for of in colours for at, text in zip(points[of], named[of], strict=True)]
+        name_points(axis, marks, points[name])
+    name_upright(axes[0], score)
+    grey = "; grey: the other priors" if len(several) > 1 else ""
+    also = "".join(f"; dark grey: {name}" for name in single)
+    figure.supxlabel(f"small marks: single runs{grey}{also}", fontsize=SMALL, color=MUTED)
     return figure
 
 

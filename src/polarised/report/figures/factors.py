@@ -9,13 +9,29 @@ from numpy.typing import NDArray
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
 from polarised.registry import register
-from polarised.report.drawing import FAINT, INK, MUTED, SMALL, TEXT, band, clean, legend, panels, series, trail
+from polarised.report.drawing import (
+    FAINT,
+    INK,
+    MUTED,
+    SMALL,
+    TEXT,
+    band,
+    clean,
+    legend,
+    name_points,
+    panels,
+    same_limits,
+    series,
+    trail,
+)
 from polarised.report.figures.over_strength import (
     by_method,
     chosen,
     name_upright,
-    order_of,
+    paired,
     repeated,
+    seeds_of,
+    shown_strength,
     strength_axis,
     strengths_of,
 )
@@ -254,15 +270,16 @@ def scores_against(
     x: tuple[str, ...] = ("reconstruction", "total_correlation"),
     representation: str = "mean",
 ) -> "Figure":
-    """Draw one score against others, then against strength: a line for each method, bands over seeds, dots single runs.
+    """Draw one score against others, then against strength: a row of panels for each, a column for each method.
 
-    A line joins the means at growing strengths. [Cheng2021, figures 10 and 11]
+    Dots are single runs, a line joins the means at growing strengths, whose first and last are named; the other methods
+    are grey behind it. Against strength, in the bands lie 95 % of the seeds. [Cheng2021, figures 10 and 11]
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
         y: The metric of the upright axis.
-        x: The metrics of the other axes, one panel for each.
+        x: The metrics of the other axes, one row of panels for each.
         representation: Whose scores.
 
     Returns:
@@ -277,28 +294,43 @@ def scores_against(
     >>> len(scores_against(polars.DataFrame(rows), x=("reconstruction",)).axes)
     2
     """
-    upright = by_method(_of(table, y, representation))
-    every = sorted({s for frame in upright.values() for s in strengths_of(frame) if s is not None}, key=order_of)
-    figure, axes = panels(len(x) + bool(every), columns=3)
-    for axis, name in zip(axes, x, strict=False):
-        across = by_method(_of(table, name, representation))
-        for i, (method, frame) in enumerate(upright.items()):
-            if method not in across:
-                continue
-            both = frame.join(across[method].select("run", across="value"), on="run")
-            look, strengths = series(i), strengths_of(both)
-            axis.scatter(both["across"], both["value"], s=7, c=look.light, marker=look.marker, alpha=0.35, linewidths=0)
-            aside = repeated(both.select("strength", value="across"), strengths)
-            trail(axis, aside, repeated(both, strengths), look, label=method)
-        axis.set_xlabel(metric_name(name))
-        axis.grid(True, axis="both", color=FAINT, linewidth=0.6)
-    if every:
-        for i, (method, frame) in enumerate(upright.items()):
-            own = [s for s in strengths_of(frame) if s is not None]
-            band(axes[-1], [every.index(s) for s in own], repeated(frame, own), series(i), label=method)
-        strength_axis(axes[-1], every, "")
-    name_upright(axes[0], y)
-    legend(figure, axes)
+    upright = _of(table, y, representation)
+    methods = by_method(upright)
+    looks = {name: series(i) for i, name in enumerate(methods)}
+    count, graded = len(methods), any(s is not None for frame in methods.values() for s in strengths_of(frame))
+    figure, axes = panels(count * (len(x) + graded), columns=count, width=max(1.7, 6.8 / max(count, 3)), height=1.75)
+    marks = []
+    for row, metric in enumerate(x):
+        runs, strengths = paired(upright, _of(table, metric, representation))
+        own = dict(zip(methods, axes[row * count : (row + 1) * count], strict=True))
+        for name, axis in own.items():
+            axis.set_xlabel(metric_name(metric))
+            axis.grid(True, axis="both", color=FAINT, linewidth=0.6)
+            if name in runs:
+                points = trail(axis, runs[name], looks[name], behind=[runs[k] for k in runs if k != name])
+                first_and_last = dict(zip(strengths[name], points, strict=True))
+                texts = [(first_and_last[s], shown_strength(s)) for s in strengths[name][:: max(1, len(points) - 1)]]
+                marks.append((axis, [(at, text, looks[name].light) for at, text in texts], points))
+        same_limits([own[name] for name in runs])
+    for axis, (name, frame) in zip(axes[len(x) * count :], methods.items(), strict=False):
+        own_strengths = strengths_of(frame)
+        band(axis, range(len(own_strengths)), repeated(frame, own_strengths), looks[name], seeds=seeds_of(frame))
+        strength_axis(axis, own_strengths, name)
+        axis.set_title("")
+    lows, highs = zip(*(axis.get_ylim() for axis in axes), strict=True)
+    for axis in axes:
+        axis.set_ylim(min(lows), max(highs))
+    for axis, named, points in marks:
+        name_points(axis, named, points)
+    for axis, name in zip(axes, methods, strict=False):
+        axis.set_title(name, fontsize=TEXT, color=looks[name].light)
+    for axis in axes[::count]:
+        name_upright(axis, y)
+    figure.supxlabel(
+        "numbers: first and last strength; small marks: single runs; grey: the other methods",
+        fontsize=SMALL,
+        color=MUTED,
+    )
     return figure
 
 

@@ -12,8 +12,8 @@ from polarised.regime import Regime
 from polarised.regime.dimensions import Fondue, OneShot
 from polarised.regime.forecast import Forecast
 from polarised.registry import register
-from polarised.report.drawing import INK, SMALL, TEXT, band, clean, legend, panels, series
-from polarised.report.theme import REPRESENTATIONS, SUBSET_LOOKS, SUBSETS, TYPES, metric_name, strength_name
+from polarised.report.drawing import GREY, INK, SMALL, TEXT, band, clean, legend, panels, series
+from polarised.report.theme import REPRESENTATIONS, SUBSETS, TYPES, metric_name, strength_name
 
 if TYPE_CHECKING:
     import polars
@@ -206,8 +206,9 @@ def metric_by_subset(
 def downstream_by_subset(
     table: "polars.DataFrame", *, metric: str = "accuracy", method: str | None = None, rule: Rule = "standard"
 ) -> "Figure":
-    """Draw the accuracy of predicting factors from subsets of variables, mean beside sampled, with random guessing.
+    """Draw the accuracy of predicting factors from subsets of variables, a panel for each method and subset.
 
+    Each panel has mean and sample beside random guessing; the means of all variables are grey behind a subset.
     [Bonheme2023BeMoreActive, figure 6]
 
     Args:
@@ -224,27 +225,36 @@ def downstream_by_subset(
         DataError: The table lacks columns, or has no rows to draw.
 
     >>> len(downstream_by_subset(_example(metric="accuracy")).axes)
-    2
+    1
     """
     import polars
 
     table = table if method is None else table.filter(polars.col("method") == method)
-    groups = by_method(chosen(table, metric, rule=rule))
-    figure, axes = panels(2 * len(groups), columns=2, width=3.3, height=2.3, share_y=True)
-    for row, (name, frame) in enumerate(groups.items()):
-        strengths = strengths_of(frame)
-        scored = frame["variables"].unique().to_list()
-        # What is left without passive variables is in every run; active with mixed only where there are both.
-        present = [v for v in SUBSETS if v in scored and not (v == "active_mixed" and "alive" in scored)]
-        for axis, representation in zip(axes[2 * row : 2 * row + 2], REPRESENTATIONS, strict=True):
-            for variables in present:
-                # A random guess has no representation.
-                own = {} if variables == "random" else {"representation": representation}
-                values = repeated(frame, strengths, variables=variables, **own)
-                look = SUBSET_LOOKS[variables]
-                band(axis, range(len(strengths)), values, look, label=SUBSETS[variables], seeds=seeds_of(frame))
-            strength_axis(axis, strengths, f"{name}: {representation} representation")
-        name_upright(axes[2 * row], metric)
+    frame = chosen(table, metric, rule=rule)
+    groups, scored = by_method(frame), frame["variables"].unique().to_list()
+    # What is left without passive variables is in every run; active with mixed only where there are both.
+    skipped = {"random", "active_mixed"} if "alive" in scored else {"random"}
+    subsets = [name for name in SUBSETS if name in scored and name not in skipped]
+    figure, axes = panels(
+        len(groups) * len(subsets), columns=len(subsets), width=max(1.15, 4.6 / len(subsets)), height=1.35, share_y=True
+    )
+    for row, (name, own) in enumerate(groups.items()):
+        strengths = strengths_of(own)
+        guess = [v.mean() if v.size else np.nan for v in repeated(own, strengths, variables="random")]
+        whole = [
+            v.mean() if v.size else np.nan for v in repeated(own, strengths, variables="full", representation="mean")
+        ]
+        for axis, variables in zip(axes[row * len(subsets) :], subsets, strict=False):
+            axis.plot(range(len(strengths)), guess, color=INK, linewidth=0.8, linestyle=":", label="random guess")
+            if variables != "full":
+                axis.plot(range(len(strengths)), whole, color=GREY, linewidth=1.0, label="mean, all variables")
+            _two_lines(axis, own, strengths, variables=variables)
+            strength_axis(axis, strengths, name)
+            axis.set_title(SUBSETS[variables] if row == 0 else "", fontsize=TEXT)
+            axis.tick_params(axis="x", labelsize=SMALL - 1.5)
+            # The name of the axis stands once, under the middle of its row.
+            axis.set_xlabel(strength_name(name) if variables == subsets[len(subsets) // 2] else "", fontsize=SMALL)
+        axes[row * len(subsets)].set_ylabel(f"{name}\n{metric_name(metric)}")
     # The scale is shared and a limit once set is kept, so it waits for the last row.
     axes[0].set_ylim(0, None)
     legend(figure, axes)
@@ -463,6 +473,29 @@ def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> V
     return [np.array(parts.get(strength, ()), dtype=np.float64) for strength in strengths]
 
 
+def paired(
+    upright: "polars.DataFrame", across: "polars.DataFrame"
+) -> tuple[dict[str, list[tuple[NDArray[Any], NDArray[Any]]]], dict[str, list[Any]]]:
+    """Return two measurements of the same runs by method, a pair of arrays for each strength, and the strengths.
+
+    Args:
+        upright: Rows of one metric.
+        across: Rows of the other metric, of the same runs.
+
+    Returns:
+        The values across and upwards at each strength of each method that has both, and its strengths.
+    """
+    both = upright.join(
+        across.select("run", across="value").unique("run"), on="run", how="inner", maintain_order="left"
+    )
+    pairs, strengths = {}, {}
+    for name, frame in by_method(both).items():
+        strengths[name] = strengths_of(frame)
+        aside = repeated(frame.with_columns(value="across"), strengths[name])
+        pairs[name] = list(zip(aside, repeated(frame, strengths[name]), strict=True))
+    return pairs, strengths
+
+
 def seeds_of(frame: "polars.DataFrame") -> int:
     """Return how many seeds a table has; 0 where it does not tell them apart.
 
@@ -485,6 +518,21 @@ def order_of(strength: Any) -> tuple[int, float, str]:
         A key for sorting.
     """
     return (0, float(strength), "") if isinstance(strength, int | float) else (1, 0.0, str(strength))
+
+
+def shown_strength(strength: Any) -> str:
+    """Return a strength as an axis shows it.
+
+    Args:
+        strength: A number, a name or None.
+
+    Returns:
+        A short text.
+
+    >>> shown_strength(4.0), shown_strength(None)
+    ('4', '–')
+    """
+    return "–" if strength is None else f"{strength:g}" if isinstance(strength, int | float) else str(strength)
 
 
 def _two_lines(axis: Any, frame: "polars.DataFrame", strengths: list[Any], **where: str) -> None:
@@ -513,8 +561,7 @@ def strength_axis(axis: Any, strengths: list[Any], title: str) -> None:
         strengths: The strengths, in order.
         title: The title of the panel.
     """
-    labels = ["–" if s is None else f"{s:g}" if isinstance(s, int | float) else str(s) for s in strengths]
-    axis.set_xticks(range(len(strengths)), labels)
+    axis.set_xticks(range(len(strengths)), [shown_strength(strength) for strength in strengths])
     axis.set_xlim(-0.6, len(strengths) - 0.4)
     axis.set_xlabel(strength_name(title), fontsize=TEXT)
     axis.set_title(title, fontsize=TEXT)

@@ -28,7 +28,7 @@ __all__ = [
     "samples",
 ]
 
-MOST_NUMBERS = 16
+MOST_NUMBERS = 12
 LARGEST_MARK = 4.5
 CORRELATIONS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 Parts = Literal["parameters", "samples"]
@@ -83,9 +83,9 @@ def posterior_and_prior(
 ) -> "Figure":
     """Draw the clearest variable of a type beside its own prior, as an iVAE learns it for each input.
 
-    "parameters": the mean μ, the variance σ and the prior's variance σ†, the two variances on one scale. "samples": of
-    an active variable z, the prior's z† and μ, of another z and z†, on one scale. A passive variable follows its prior,
-    an active one has a small variance and samples that are its means. [Bonheme2023iVAE, figures 1 to 4]
+    "parameters": the mean μ, the variance σ² and the prior's variance σ†², the two variances on one scale. "samples":
+    of an active variable z, the prior's z† and μ, of another z and z†, on one scale. A passive variable follows its
+    prior, an active one has a small variance and samples that are its means. [Bonheme2023iVAE, figures 1 to 4]
 
     Args:
         encodings: The encodings of the model.
@@ -112,8 +112,8 @@ def posterior_and_prior(
     if of == "parameters":
         shown = {
             "posterior mean μ": encodings.mean,
-            "posterior variance σ": encodings.variance,
-            "prior variance σ†": prior_variance,
+            "posterior variance σ²": encodings.variance,
+            "prior variance σ†²": prior_variance,
         }
         together = list(shown)[1:]
     else:

@@ -384,7 +384,9 @@ class Table:
 
     def __init__(self, table: polars.DataFrame) -> None:
         known = {"run", "seed", "method", "strength", "dataset", "representation", "variables", "metric", "value"}
-        axes = [c for c in table.columns if c not in known | {"variable", "rule"} and table[c].n_unique() > 1]
+        # The label of the axis `compatibility` is in the dataset's already.
+        known |= {"variable", "rule", "compatibility"}
+        axes = [c for c in table.columns if c not in known and table[c].n_unique() > 1]
         place = polars.concat_str(
             "dataset", *(polars.concat_str(polars.lit(f", {axis} "), polars.col(axis)) for axis in axes)
         )

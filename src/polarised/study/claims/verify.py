@@ -8,7 +8,7 @@ from typing import Any
 import polars
 
 from polarised._io.tables import read_table
-from polarised.errors import ConfigError, DataError
+from polarised.errors import ConfigError, DataError, MissingFileError
 from polarised.study.claims.check import Verdict, Verification, check_claims
 from polarised.study.claims.claim import PAPERS, Claim
 from polarised.study.claims.ledger import LEDGER, chosen_claims
@@ -17,7 +17,7 @@ from polarised.study.results import KINDS, LARGE, results_of
 from polarised.study.runner import FILE, read_study
 from polarised.study.storage import at_hand, is_address
 
-__all__ = ["PUBLISHED", "ledger_page", "published_under", "published_verdicts", "verify"]
+__all__ = ["PUBLISHED", "ledger_page", "published_under", "published_verdicts", "verify", "write_ledger"]
 
 PUBLISHED = "verdict.json"
 # A study of the four papers has some thousand verdicts of a few hundred bytes.
@@ -31,7 +31,7 @@ tested at each of them and reported by its worst, and six seeds are the fewest t
 ([how](explanation/verdicts.md)). "Holds in k of n" counts methods and datasets in the folders of
 [published results](results/README.md); laws are statements on arrays that a test keeps watch over.
 
-This page is generated: `python docs/reference/build.py`.
+This page is generated: `python -c "from polarised.study.claims.verify import write_ledger; write_ledger('docs')"`.
 """
 
 
@@ -55,7 +55,7 @@ def verify(results: str | Path, *, study: str | None = None, mixed: bool = False
     path = Path(results)
     whole = is_address(results) or path.is_dir()
     if not whole and not path.exists():
-        raise DataError(f"expected a study's folder or table of results, {results} does not exist")
+        raise MissingFileError(f"expected a study's folder or table of results, {results} does not exist")
     if study is None and not whole and not (path.parent / FILE).exists():
         raise DataError(
             f"expected to know whose claims to check on {path}, there is no {FILE} beside it; "
@@ -151,6 +151,20 @@ def ledger_page(published: Mapping[str, Verification]) -> str:
         parts.append(f"## {title}{f' [{key}]' if key else ''}\n")
         parts += [_entry(claim, published) for claim in own]
     return "\n".join(parts)
+
+
+def write_ledger(documentation: str | Path) -> Path:
+    """Write ``ledger.md`` in the folder of the documentation, with the verdicts published in its ``results``.
+
+    Args:
+        documentation: The folder.
+
+    Returns:
+        The page.
+    """
+    page = Path(documentation) / "ledger.md"
+    page.write_text(ledger_page(published_under(page.parent / "results")), encoding="utf-8")
+    return page
 
 
 def _overview() -> str:
