@@ -56,10 +56,10 @@ def ray_cluster(address: str | None = None) -> Iterator[Any]:
         # Ray warns of a change in how it hides GPUs from tasks that ask for none; this takes the new way.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         own: dict[str, Any] = {} if address else {"include_dashboard": False}
+        before = _handlers()
         try:
-            with _keeping_signals():
-                # Without an address Ray would join a cluster it finds on this machine or in its environment.
-                ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
+            # Without an address Ray would join a cluster it finds on this machine or in its environment.
+            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
         except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(
@@ -68,7 +68,8 @@ def ray_cluster(address: str | None = None) -> Iterator[Any]:
                 "here?"
             ) from error
         try:
-            yield ray
+            with _keeping_signals(before):
+                yield ray
         finally:
             ray.shutdown()
 
@@ -90,20 +91,43 @@ def _on_loopback(address: str | None) -> Iterator[None]:
         os.environ.pop(_LOOPBACK, None)
 
 
-@contextmanager
-def _keeping_signals() -> Iterator[None]:
-    """Keep our own ways of ending: Ray takes SIGTERM for itself and prints a stack of C++ when it comes."""
+def _handlers() -> dict[int, Any]:
+    """Return what this process does when it is asked to end; nothing where another thread would be asked."""
     if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+        return {}
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
+    return {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+
+
+@contextmanager
+def _keeping_signals(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Keep our own ways of ending: Ray takes SIGTERM for itself and prints a stack of C++ when it comes.
+
+    Ray also forgets which interrupt it was that came while it waited; the one that was heard is raised again.
+    """
+    heard: list[KeyboardInterrupt] = []
+
+    def hearing(handler: Callable[..., Any]) -> Callable[..., None]:
+        def hear(number: int, frame: Any) -> None:
+            try:
+                handler(number, frame)
+            except KeyboardInterrupt as interrupt:
+                heard.append(interrupt)
+                raise
+
+        return hear
+
+    for number, handler in handlers.items():
+        signal.signal(number, hearing(handler))
     try:
         yield
+    except KeyboardInterrupt as interrupt:
+        if heard and interrupt is not heard[-1]:
+            raise heard[-1] from None
+        raise
     finally:
-        for number, handler in before.items():
-            if handler is not None:
-                signal.signal(number, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True)

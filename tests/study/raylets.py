@@ -1,5 +1,6 @@
 """Real Ray clusters of several nodes on this machine, each node a process with an environment of its own."""
 
+import json
 import os
 import secrets
 import shutil
@@ -18,6 +19,25 @@ import polarised
 SOURCE = Path(polarised.__file__).parents[1]
 TESTS = Path(__file__).parents[1]
 STORE = 80 << 20
+
+
+# What `ray start` does, without its refusal to join others where a cluster serves one machine alone.
+NODE = """
+import json, signal, sys, time
+from ray._private.node import Node
+from ray._private.parameter import RayParams
+kind, address, port, cpus, store, folder = json.loads(sys.argv[1]), *sys.argv[2:]
+head = kind.pop("head")
+place = {"gcs_server_port": int(port), "temp_dir": folder, **kind} if head else {"gcs_address": address}
+parameters = RayParams(
+    node_ip_address="127.0.0.1", num_cpus=int(cpus), object_store_memory=int(store), min_worker_port=0,
+    max_worker_port=0, **place
+)
+parameters.update_if_absent(redis_password=None)
+node = Node(parameters, head=head, shutdown_at_exit=True, spawn_reaper=False)
+print("Ray runtime started", flush=True)
+signal.pause()
+"""
 
 
 class Raylets:
@@ -42,20 +62,15 @@ class Raylets:
         """Start a node and wait until it has joined; `path` is where it finds its code."""
         number = len(list(self.folder.glob("node*.txt")))
         said = self.folder / f"node{number}.txt"
-        code = "from ray.scripts.scripts import main; main()"
-        options = ["start", "--block", "--num-cpus", str(cpus), "--object-store-memory", str(STORE)]
-        options += ["--disable-usage-stats", "--node-ip-address", "127.0.0.1"]
-        if head:
-            port = self.address.rpartition(":")[2]
-            options += ["--head", "--port", port, "--include-dashboard=false", "--temp-dir", str(self.folder / "r")]
-        else:
-            options += ["--address", self.address]
+        kind = {"head": True, "include_dashboard": False} if head else {"head": False}
+        port = self.address.rpartition(":")[2]
+        asked = [json.dumps(kind), self.address, port, str(cpus), str(STORE), str(self.folder / "r")]
         mark = f"{self.mark}-{number}"
         places = os.pathsep.join(map(str, path or [SOURCE, TESTS]))
         environment = {**os.environ, **self.environment, "PYTHONPATH": places, "MARK": mark, **more}
         with said.open("w") as file:
             process = subprocess.Popen(
-                [sys.executable, "-c", code, *options],
+                [sys.executable, "-c", NODE, *asked],
                 env=environment,
                 stdout=file,
                 stderr=file,

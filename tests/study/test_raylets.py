@@ -40,9 +40,9 @@ def cluster() -> Iterator[Raylets]:
         yield found
 
 
-def on(cluster: Raylets, file: Path, root: Path, *more: str) -> "subprocess.Popen[bytes]":
+def on(cluster: Raylets, file: Path, root: Path, *more: str, **settings: str) -> "subprocess.Popen[bytes]":
     options = ("--executor", "ray", "--address", cluster.address, *more)
-    return start(file, root, *options, **{**cluster.environment, "MARK": ""})
+    return start(file, root, *options, **{**cluster.environment, "MARK": "", **settings})
 
 
 def test_nodes_that_cannot_do_the_runs_get_none_and_are_named(tmp_path: Path, cluster: Raylets) -> None:
@@ -145,16 +145,14 @@ def test_memory_that_runs_out_is_named_counted_and_kept_apart(tmp_path: Path) ->
     from ray._private.utils import get_used_memory
 
     threshold = (get_used_memory() + (2 << 30)) / get_system_memory()
-    config = study_config(runs=2, steps=8)
-    config["axes"]["strength"]["objective.grow_at"] = [1_000_000, 3]
-    file = write_study(tmp_path / "tiny.yaml", config)
+    file = write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=8, grow_at=3))
     with raylets() as small:
         small.add(head=True, RAY_memory_usage_threshold=f"{threshold:.4f}", RAY_memory_monitor_refresh_ms="100")
         said = finish(on(small, file, tmp_path / "runs", "--attempts", "2"), file, code=1)
     words = " ".join(said.split())
-    assert "1 of 2 runs done, 1 failed" in words
+    assert "0 of 1 run done, 1 failed" in words
     assert "it ran over the memory of its node and was killed by Ray; attempt 2 of 2 goes on" in words
-    failed = load_study(file).runs[1].name
+    failed = load_study(file).runs[0].name
     kept = (tmp_path / "runs" / failed / "failed.txt").read_text()
     assert kept.startswith("TrainingError: it ran over the memory of its node and was killed by Ray, 2 times")
     assert kept.count("begun at step") == 2
@@ -171,7 +169,8 @@ def test_a_runtime_environment_reaches_the_workers(tmp_path: Path, cluster: Rayl
     # Only with these variables does a worker find the objective.
     places = os.pathsep.join(map(str, (SOURCE, TESTS, tmp_path / "there")))
     environment.write_text(f"env_vars: {{PYTHONPATH: '{places}'}}\n")
-    said = finish(on(cluster, file, tmp_path / "runs", "--runtime-env", str(environment)), file)
+    process = on(cluster, file, tmp_path / "runs", "--runtime-env", str(environment), PYTHONPATH=places)
+    said = finish(process, file)
     assert "1 of 1 run done, 0 failed" in " ".join(said.split())
     assert "runtime_env" not in (tmp_path / "runs" / "study.json").read_text()
 
@@ -201,6 +200,8 @@ def test_clusters_listen_on_loopback_alone(tmp_path: Path, cluster: Raylets) -> 
     finally:
         process.terminate()
         process.wait(timeout=60)
+        if process.stdout is not None:
+            process.stdout.close()
         time.sleep(1)
         for pid in own.processes():
             os.kill(pid, signal.SIGKILL)

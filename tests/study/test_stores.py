@@ -1,4 +1,4 @@
-"""Results at an S3 store on loopback: two drivers, separate scratch, nodes that vanish; and encodings that lie there."""
+"""An S3 store on loopback: two drivers with separate scratch, one that vanishes, and encodings that lie there."""
 
 import json
 import os
@@ -46,6 +46,8 @@ def store() -> Iterator[str]:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",
+        # The objective of the tests is code that a study's list names.
+        "POLARISED_TRUST": "study",
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in given.items():
@@ -177,12 +179,13 @@ def test_of_many_who_want_a_run_one_gets_it(tmp_path: Path, store: str) -> None:
 def test_a_store_that_overwrites_is_noticed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import s3fs
 
-    whole = s3fs.S3FileSystem.pipe_file
+    whole = s3fs.S3FileSystem._pipe_file
 
-    def heedless(self: Any, path: str, value: bytes, **_: Any) -> None:
-        whole(self, path, value)
+    async def heedless(self: Any, path: str, value: bytes, **_: Any) -> None:
+        await whole(self, path, value)
 
-    monkeypatch.setattr(s3fs.S3FileSystem, "pipe_file", heedless)
+    monkeypatch.setattr(s3fs.S3FileSystem, "_pipe_file", heedless)
+    s3fs.S3FileSystem.clear_instance_cache()
     monkeypatch.setattr(leases, "SETTLING", 0.2)
     address = f"{store}/heedless"
     assert not creates_exclusively(address)
@@ -191,15 +194,21 @@ def test_a_store_that_overwrites_is_noticed(store: str, monkeypatch: pytest.Monk
     with claimed(address, "list"), pytest.raises(BusyError), claimed(address, "list", patience=0.5):
         pass
     creates_exclusively.cache_clear()
+    s3fs.S3FileSystem.clear_instance_cache()
 
 
 def test_whoever_slept_through_its_lease_stops(tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT", 0.2)
     address = f"{store}/slept"
     other = Lease("0" * 16, "elsewhere", 7, "0", time.time(), time.time())
-    with pytest.raises(BusyError, match="process 7 of elsewhere"), leased(address, "run", step=lambda: 0):
-        write_text(address, "run/.lease.json", json.dumps(other.__dict__))
-        time.sleep(30)
+
+    def sleep_too_long() -> None:
+        with leased(address, "run", step=lambda: 0):
+            write_text(address, "run/.lease.json", json.dumps(other.__dict__))
+            time.sleep(30)
+
+    with pytest.raises(BusyError, match="process 7 of elsewhere"):
+        sleep_too_long()
     found = read_lease(address, "run")
     assert found is not None
     assert found.owner == other.owner
