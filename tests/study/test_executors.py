@@ -1,7 +1,11 @@
+import json
 import os
+import shutil
 import signal
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,12 +13,16 @@ from typing import Any
 import polars
 import pytest
 from polars.testing import assert_frame_equal
+from typer.testing import CliRunner
 
+from polarised.cli import app
 from polarised.cluster import Node
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, DataError
+from polarised.study import verify
 from polarised.study.config import Run
 from polarised.study.executors import Event, local, ray
 from polarised.study.grid import Study, load_study
+from polarised.study.leases import LEASE, Lease
 from polarised.study.results import COLUMNS, collect, results_of
 from polarised.study.runner import conduct, run_states
 from study.workshop import notes, study_config, until, workers_of, write_study
@@ -255,3 +263,44 @@ def test_what_no_node_can_do_is_refused_at_once(
     given(Cluster())
     with pytest.raises(ConfigError, match=words):
         list(ray([Run.from_config({"training": {"device": device}})], "nowhere", **asked))
+
+
+def test_runs_made_by_different_code_are_no_table_unless_told(tmp_path: Path, calm: tuple[Study, Path]) -> None:
+    root = shutil.copytree(calm[1], tmp_path / "runs")
+    path = root / calm[0].runs[0].name / "done.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "code": "0123456789ab"}))
+    with pytest.raises(DataError, match=r"one version of the code in .*, got .*1 by 0123456789ab"):
+        collect(root)
+    assert polars.read_parquet(collect(root, mixed=True))["run"].n_unique() == 2
+    with pytest.raises(DataError, match="one version of the code"):
+        verify(root, study="learning_dynamics")
+    assert verify(root, study="learning_dynamics", mixed=True).to_dict()
+    words = CliRunner().invoke(app, ["study", "verify", str(root), "--study", "learning_dynamics", "--mixed"])
+    assert words.exit_code == 0
+
+
+def test_a_share_leaves_a_run_to_an_owner_who_is_alive_and_takes_it_from_one_who_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polarised.study.executors.PAUSE", 0.2)
+    study = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=6)))
+    (run,) = study.runs
+    (tmp_path / run.name).mkdir()
+    now = time.time()
+    lease = Lease("x", "node7", 1, "0", now, now, 0, 0)
+
+    def write(lease: Lease) -> None:
+        (tmp_path / run.name / LEASE).write_text(json.dumps(lease.__dict__))
+
+    write(lease)
+    states = []
+    for event in local(study.runs, str(tmp_path), jobs=1, patient=False):
+        states.append(event.state)
+        if states.count("busy") == 2:
+            # It shows that it is alive.
+            write(replace(lease, heartbeat=now + 10))
+    assert states.count("busy") >= 3
+    assert "done" not in states
+    write(replace(lease, heartbeat=now - 118))
+    # Two seconds later it has run out.
+    assert [event.state for event in local(study.runs, str(tmp_path), jobs=1, patient=False)][-1] == "done"

@@ -126,6 +126,17 @@ def test_the_executor_is_remembered(tmp_path: Path) -> None:
     assert read_executor(tmp_path / "runs") == chosen
 
 
+def test_what_ray_is_to_set_up_is_never_taken_from_a_folder(tmp_path: Path) -> None:
+    study = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1)))
+    enrol(study, tmp_path, executor={"name": "ray", "runtime_env": {"pip": ["mine"]}, "memory": 2.0})
+    text = (tmp_path / "study.json").read_text()
+    assert "mine" not in text
+    record = json.loads(text)
+    record["executor"]["runtime_env"] = {"pip": ["somebody-elses"]}
+    (tmp_path / "study.json").write_text(json.dumps(record))
+    assert read_executor(tmp_path) == {"name": "ray", "memory": 2.0}
+
+
 def test_an_address_is_a_place_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
