@@ -13,6 +13,7 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -40,6 +41,15 @@ SECTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("reference/",),
     ),
     "Project": (("project/changelog.md", "project/contributing.md", "glossary.md"), ("project/", "")),
+}
+
+# Folders whose names people write otherwise.
+NAMES = {
+    "api": "Interface",
+    "be_more_active": "Be More Active!",
+    "nonlinear_ica": "Nonlinear ICA",
+    "polarised_ivae": "Polarised iVAE",
+    "rtc_vae": "RTC-VAE",
 }
 
 
@@ -97,6 +107,7 @@ def generated() -> Iterator[tuple[str, str | bytes]]:
     yield "reference/bibliography.md", pages.references()
     for name, path in ROOT_PAGES.items():
         yield path, (pages.ROOT / name).read_text(encoding="utf-8")
+    yield "glossary.md", pages.glossary()
     for path in sorted((pages.ROOT / "docs" / "notebooks").glob("*.ipynb")):
         text, pictures = pages.notebook(path)
         yield f"notebooks/{path.stem}.md", text
@@ -142,7 +153,16 @@ def nested(paths: list[str]) -> list[Any]:
 
 def title_of(folder: str) -> str:
     """A folder's name as people read it."""
-    return "Interface" if folder == "api" else folder.replace("_", " ").capitalize()
+    return NAMES.get(folder, folder.replace("_", " ").capitalize())
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Refuse a site that lacks a public name, leaves a citation without a work, or asks another server for anything."""
+    site = Path(config.site_dir)
+    faults = [fault for page in site.rglob("*.html") for fault in pages.faults(page, site)]
+    faults += [f"no page shows {name}" for name in pages.undocumented(site)]
+    if faults:
+        raise PluginError("\n".join(faults))
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

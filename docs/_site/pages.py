@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from examples import example_of
+
 from polarised import registry
 from polarised.bibliography import bibliography
 
@@ -47,6 +49,8 @@ def interface() -> Iterator[tuple[str, str]]:
             value = getattr(loaded, name)
             if callable(value):
                 lines += [f"::: {module}.{name}", ""]
+                if ">>>" not in (inspect.getdoc(value) or "") and (shown := example_of(name)):
+                    lines += ["**Example:**", "", "```pycon", shown, "```", ""]
             else:
                 lines += [f"## `{name}` {{#{module}.{name}}}", "", constant(value), ""]
         yield f"reference/api/{module}.md", "\n".join(lines)
@@ -141,11 +145,23 @@ def command_line() -> str:
 
     command = get_command(app)
     made = get_docs_for_click(obj=command, ctx=command.make_context("polarised", [], resilient_parsing=True))
+    # Rich marks and escapes for HTML, where this is Markdown; lists cut what a line of a terminal cannot hold.
+    made = re.sub(r"\[bold\](.*?)\[/bold\]", r"`\1`", made)
     made = re.sub(r'<span style="font-weight: bold">(.*?)</span>', r"`\1`", made, flags=re.DOTALL)
-    # Typer escapes for HTML even inside code, where Markdown escapes once more.
     made = re.sub(r"`[^`\n]+`", lambda found: html.unescape(found[0]), made)
+    summaries = dict(summarised(command))
+    made = re.sub(
+        r"^\* `([\w-]+)`: .*\.\.\.$", lambda found: f"* `{found[1]}`: {summaries[found[1]]}", made, flags=re.M
+    )
     head = ["# The command line", "", "`polarised COMMAND --help` shows the same on screen.", ""]
     return "\n".join(head) + made.partition("\n")[2]
+
+
+def summarised(command: Any) -> Iterator[tuple[str, str]]:
+    """Names and first paragraphs of a command's commands, and of theirs."""
+    for name, each in getattr(command, "commands", {}).items():
+        yield name, " ".join((each.help or "").split("\n\n")[0].split())
+        yield from summarised(each)
 
 
 def references() -> str:
@@ -165,6 +181,34 @@ def described(entry: str) -> str:
     named = people[0] if len(people) == 1 else ", ".join(people[:-1]) + f" and {people[-1]}"
     place = field.get("journal") or field.get("booktitle") or field.get("publisher") or field.get("howpublished", "")
     return f"{named}: *{field.get('title', '')}*. {place}{', ' if place else ''}{field.get('year', '')}."
+
+
+def glossary() -> str:
+    """The glossary of CONTRIBUTING as a page of its own."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return "# Glossary\n" + text.partition("## Glossary\n")[2].partition("\n## ")[0]
+
+
+def faults(page: Path, site: Path) -> list[str]:
+    """What is wrong with a built page: citations that lead nowhere, anything fetched from another server."""
+    text = page.read_text(encoding="utf-8")
+    where = page.relative_to(site)
+    # Menus repeat headings without their links.
+    words = re.sub(r"<(code|pre)\b.*?</\1>", "", text.partition("<article")[2], flags=re.DOTALL)
+    found = [f"{where} cites [{key}] without a link" for key in CITATION.findall(words) if key in bibliography()]
+    loaded = re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="(https?:[^"]+)"', text)
+    loaded += re.findall(r'<link[^>]*rel="stylesheet"[^>]*href="(https?:[^"]+)"', text)
+    return found + [f"{where} loads {address}" for address in loaded]
+
+
+def undocumented(site: Path) -> list[str]:
+    """Public names without a heading of their own on the page of their module."""
+    lacking = []
+    for module in MODULES:
+        page = site / "reference" / "api" / f"{module}.html"
+        text = page.read_text(encoding="utf-8") if page.exists() else ""
+        lacking += [f"{module}.{name}" for name in public_names(module) if f'id="{module}.{name}"' not in text]
+    return lacking
 
 
 def notebook(path: Path) -> tuple[str, dict[str, bytes]]:

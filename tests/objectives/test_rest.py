@@ -3,10 +3,22 @@
 import pytest
 import torch
 
+from polarised import registry
 from polarised.models.distributions import DiagonalGaussian
 from polarised.models.likelihoods import Gaussian
 from polarised.models.priors import Anisotropic, GaussianMixture, Sparse, StandardNormal, StudentT
-from polarised.objectives import DIPVAE, ELBO, RTCVAE, AnnealedVAE, BetaTCVAE, BetaVAE, Decomposition, Step
+from polarised.objectives import (
+    DIPVAE,
+    ELBO,
+    IVAE,
+    RTCVAE,
+    AnnealedVAE,
+    BetaTCVAE,
+    BetaVAE,
+    Decomposition,
+    FactorVAE,
+    Step,
+)
 
 
 def rested(objective, prior, *, start=0.3, steps=600, batch=64, critic=None):
@@ -48,6 +60,9 @@ def rested(objective, prior, *, start=0.3, steps=600, batch=64, critic=None):
         DIPVAE(variant="II", lambda_od=5.0),
         BetaTCVAE(beta=8.0),
         BetaTCVAE(beta=8.0, estimator="mss1"),
+        IVAE(),
+        Decomposition(alpha=10.0, divergence="inclusive_kl"),
+        Decomposition(alpha=0.0, beta=3.0),
     ],
     ids=repr,
 )
@@ -66,6 +81,19 @@ def test_a_penalty_on_the_variance_has_a_rest_of_its_own(variances):
     rest = objective.rest_variance(prior)[0]
     torch.testing.assert_close(rest, 1 / (1 / torch.tensor(variances) + 4), rtol=1e-5, atol=0.0)
     torch.testing.assert_close(rested(objective, prior, critic=critic), rest, rtol=0.05, atol=0.0)
+
+
+@pytest.mark.parametrize("record", registry.records("objective"), ids=lambda record: record.name)
+def test_every_objective_derives_where_it_rests(record):
+    assert "An unused variable rests" in " ".join((record.call.__doc__ or "").split())
+
+
+def test_a_critic_that_sees_no_dependence_leaves_it_to_the_rate():
+    objective, prior, critic = FactorVAE(gamma=100.0), StandardNormal(2), torch.nn.Linear(2, 2)
+    with torch.no_grad():
+        critic.weight.zero_(), critic.bias.zero_()
+    torch.testing.assert_close(objective.rest_variance(prior), torch.ones(1, 2))
+    torch.testing.assert_close(rested(objective, prior, critic=critic), torch.ones(2), rtol=0.05, atol=0.0)
 
 
 def test_a_capacity_holds_it_nowhere():

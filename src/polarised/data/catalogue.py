@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.files import replacing
-from polarised.data.cache import Progress, Source, data_folder, find, obtain, reporting
+from polarised.data.cache import Progress, Source, data_folder, find, obtain, reporting, verified_earlier
 from polarised.data.dataset import Dataset, FactorSpace
 from polarised.errors import DataError
 from polarised.random import stream
@@ -43,6 +43,8 @@ class Description:
         files: The names of the files it is read from.
         folder: Where they are looked for.
         pages: Where they can be had.
+        verified: Whether the files it was decoded from are the published ones: "as published", "same content" (only the
+            compression differs) or "not verified"; empty before it is decoded, and where there are no files.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Description:
     files: tuple[str, ...] = ()
     folder: str = ""
     pages: tuple[str, ...] = ()
+    verified: str = ""
 
 
 def describe() -> list[Description]:
@@ -114,6 +117,7 @@ def _described(known: Record) -> Description:
         files=tuple(Path(source.file).name for source in sources),
         folder=", ".join(str(data_folder() / place) for place in sorted({Path(s.file).parent for s in sources})),
         pages=tuple(dict.fromkeys(source.page for source in sources if source.page)),
+        verified=verified_earlier(known.name) if sources else "",
     )
 
 

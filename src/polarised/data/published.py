@@ -402,6 +402,15 @@ FASHION_MD5 = {
 }
 
 
+# Of what the files hold: Debian's package has them without the name in the header of gzip.
+FASHION_CONTENT = {
+    "train-images-idx3-ubyte.gz": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+    "train-labels-idx1-ubyte.gz": "9018921c3c673c538a1fc5bad174d6f9",
+    "t10k-images-idx3-ubyte.gz": "8181f5470baa50b63fa0f6fddb340f0a",
+    "t10k-labels-idx1-ubyte.gz": "15d484375f8d13e6eb1aabb0c3f46965",
+}
+
+
 MNIST_PAGE = "https://yann.lecun.com/exdb/mnist/"
 
 
@@ -434,7 +443,13 @@ MNIST_FILES = tuple(
 
 
 FASHION_FILES = tuple(
-    Source(f"fashion_mnist/{name}", tuple(folder + name for folder in FASHION_FOLDERS), FASHION_PAGE, md5=digest)
+    Source(
+        f"fashion_mnist/{name}",
+        tuple(folder + name for folder in FASHION_FOLDERS),
+        FASHION_PAGE,
+        md5=digest,
+        content=f"md5:{FASHION_CONTENT[name]}",
+    )
     for name, digest in FASHION_MD5.items()
 )
 

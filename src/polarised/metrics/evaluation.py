@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
+    "beyond_doubt",
     "compare",
     "evaluate",
     "prior_scale",
@@ -271,12 +272,16 @@ def compare(
     for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
         matrix = covariance(codes) if covariances is None else covariances[representation]
         information = mutual_information_matrix(codes[:, binned])
+        # Where a type is missing, two names stand for one set: its eigenvalues are the largest part of the work.
+        known: dict[frozenset[int], dict[str, float]] = {}
         for variables, indices in scored_of.items():
-            block, own = np.ix_(indices, indices), np.flatnonzero(np.isin(binned, indices))
-            shared = information[np.ix_(own, own)]
-            scored = _redundancy(matrix[block], shared) if len(indices) > 1 else _alone(len(indices))
-            if len(indices) > 1 and len(own) < 2:
-                del scored["mutual_information"]
+            if (scored := known.get(frozenset(indices))) is None:
+                block, own = np.ix_(indices, indices), np.flatnonzero(np.isin(binned, indices))
+                shared = information[np.ix_(own, own)]
+                scored = _redundancy(matrix[block], shared) if len(indices) > 1 else _alone(len(indices))
+                if len(indices) > 1 and len(own) < 2:
+                    del scored["mutual_information"]
+                known[frozenset(indices)] = scored
             rows += [(metric, representation, variables, value) for metric, value in scored.items()]
     schema: dict[str, Any] = {
         "metric": pl.String,
@@ -307,12 +312,34 @@ def without_passive_by_standard(encodings: Encodings, regime: Regime) -> tuple[f
     """
     standard = regime.types_at(regime.alpha, rule="standard")
     kept = [j for j, kind in enumerate(standard) if kind != "passive"]
-    if kept == regime.alive or len(kept) < 2:
+    return None if kept == regime.alive else _correlations_of(encodings, kept)
+
+
+def beyond_doubt(encodings: Encodings, regime: Regime) -> tuple[float, float] | None:
+    """Return the total correlation of mean and sample of the variables that are used beyond doubt, in nats.
+
+    Args:
+        encodings: The encodings of the model.
+        regime: The types of the same variables.
+
+    Returns:
+        The total correlation of mean and sample; None where nothing is doubtful, or fewer than two are left.
+
+    >>> from polarised.regime import classify
+    >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
+    >>> beyond_doubt(encodings, classify(encodings)) is None
+    True
+    """
+    return None if regime.dependable == regime.alive else _correlations_of(encodings, regime.dependable)
+
+
+def _correlations_of(encodings: Encodings, variables: Sequence[int]) -> tuple[float, float] | None:
+    if len(variables) < 2:
         return None
-    block = np.ix_(kept, kept)
-    mean = covariance(encodings.mean)
-    sampled = mean + np.diag(encodings.variance.mean(axis=0, dtype=np.float64))
-    return total_correlation_from_covariance(mean[block]), total_correlation_from_covariance(sampled[block])
+    kept = encodings.keep(variables)
+    mean = covariance(kept.mean)
+    sampled = mean + np.diag(kept.variance.mean(axis=0, dtype=np.float64))
+    return total_correlation_from_covariance(mean), total_correlation_from_covariance(sampled)
 
 
 FROM_COVARIANCE: Mapping[str, Callable[[Floats], float]] = {

@@ -126,7 +126,7 @@ class GECO(Objective):
     The value of C is the moving average, its gradient that of the batch. The paper leaves nu C unbounded; here C is
     divided by kappa^2 and held in [-1, 1] in the update of lambda, and lambda stays below `cap` where one is given: a
     target out of reach would drive it up for ever, and the rate with it. At the optimum 1 / (2 lambda) is the decoder
-    variance the constraint amounts to.
+    variance the constraint amounts to. An unused variable rests at the prior: its rate alone is left, weighed by 1.
 
     Args:
         kappa: The distance that is allowed: kappa^2 is summed over the values of an image.
@@ -207,7 +207,7 @@ class SigmaVAE(Objective):
 
     loss = D/2 log(2 pi s) + E|x - E[x|z]|^2 / 2s + w rate, s = E|x - E[x|z]|^2 / D  [Rybkin2021, eq. 5]
 
-    At that s the gradient is that of D/2 log s alone.
+    At that s the gradient is that of D/2 log s alone. An unused variable rests at the prior: its rate alone is left.
 
     Args:
         sigma: Whether s is the best for each batch, or trained beside the weights; then it is that of the likelihood

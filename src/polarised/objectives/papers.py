@@ -59,6 +59,8 @@ class ELBO(Objective):
 
     loss = distortion + rate  [Kingma2014, eq. 3]
 
+    An unused variable rests at the prior: (s/s_p + m^2/s_p - 1 - log s/s_p)/2 is left of its loss, least at s_p and 0.
+
     >>> ELBO()
     ELBO()
     """
@@ -82,6 +84,8 @@ class BetaVAE(Objective):
     """Weigh the rate by beta.
 
     loss = distortion + beta rate  [Higgins2017, eq. 4]
+
+    An unused variable rests at the prior, as under `ELBO`: beta is a factor of all that is left of its loss.
 
     Args:
         beta: The weight of the rate.

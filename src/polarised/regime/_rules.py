@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised.regime._moments import TWO
-from polarised.regime.decoder import DecoderUse
+from polarised.regime.decoder import ERRORS, DecoderUse
 from polarised.regime.evidence import Evidence, Statistics
 
 if TYPE_CHECKING:
@@ -147,10 +147,12 @@ class Use:
 
     def doubtful(self, statistics: Statistics) -> Mask:
         """Where a variable lies too near the threshold, or what tells of its use does not agree."""
-        if self.decoder is not None:
-            return self.decoder.doubtful
         level, _, noise = self._scaled(statistics)
         wide = (level >= AT_REST) & (self.below <= EXCEPTIONS)
+        if self.decoder is not None:
+            # As wide as at rest, and read for less than it carries: what training has not settled, or a remnant.
+            remnant = self.held & wide & self.decoder.used & _gives_too_little(self.decoder, statistics)
+            return self.decoder.doubtful | remnant
         # As wide as at rest though its mean moves; or narrower for some inputs though it is all noise.
         parting = np.where(wide, noise < NOISE, (noise >= NOISE) & self.on_for_some)
         nowhere = (noise >= HALF_NOISE) & (noise < NOISE)
@@ -171,6 +173,14 @@ class Use:
         narrow = np.maximum(AT_REST - level, below - EXCEPTIONS)
         telling = np.where(self.on_for_some, 1.0, NOISE - noise)
         return np.asarray(np.where(self.held, np.minimum(narrow, telling), NOISE - noise))
+
+
+def _gives_too_little(decoder: DecoderUse, statistics: Statistics) -> Mask:
+    """Where the decoder loses less, beyond two standard errors, than the information a variable carries.
+
+    At an optimum it loses at least as much: sharing one posterior among all inputs would save that rate.
+    """
+    return np.asarray(decoder.permuted + ERRORS * decoder.permuted_error < statistics.information)
 
 
 def _share_a_variance(statistics: Statistics) -> Mask:

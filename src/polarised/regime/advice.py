@@ -122,8 +122,10 @@ def _decoder(regime: "Regime", j: int) -> str:
 def _doubt(regime: "Regime", j: int) -> str:
     if j not in regime.doubtful:
         return ""
-    if regime.decoder is not None:
+    if regime.decoder is not None and regime.decoder.doubtful[j]:
         return f"; doubtful, {regime.decoder.threshold:.2g} nats decide"
+    if regime.decoder is not None:
+        return f"; doubtful, it rests and carries {_short(regime.statistics.information[j])} nats for that"
     if regime.types[j] == "passive":
         return "; doubtful, its mean moves: the decoder would tell"
     return "; doubtful, unused variables can look so: the decoder would tell"
@@ -173,11 +175,20 @@ def headline(regime: "Regime") -> str:
     return f"{counts[0].upper()}{counts[1:]}{doubt}."
 
 
-def advice(regime: "Regime", scores: "polars.DataFrame", standard: Pair | None = None) -> list[str]:
+def advice(
+    regime: "Regime", scores: "polars.DataFrame", standard: Pair | None = None, dependable: Pair | None = None
+) -> list[str]:
     """Return what to do about a model, a sentence each: what to use, what to drop, what to mistrust and why.
 
-    `scores` are those of `compare`, `standard` the total correlation of mean and sample without what the standard rule
-    calls passive, where that is another set of variables.
+    Args:
+        regime: The types.
+        scores: Those of `compare`.
+        standard: The total correlation of mean and sample without what the standard rule calls passive, where that is
+            another set of variables.
+        dependable: That of the variables that are used beyond doubt, where some are doubtful.
+
+    Returns:
+        The sentences.
 
     >>> from polarised.metrics.evaluation import compare
     >>> from polarised.regime import Encodings, classify
@@ -197,7 +208,7 @@ def advice(regime: "Regime", scores: "polars.DataFrame", standard: Pair | None =
         )
     elif regime.alive and not constant:
         said.append(_what_to_use(regime))
-        said += _mean_or_sample(regime, scores) + _about_mixed(regime)
+        said += _mean_or_sample(regime, scores, dependable) + _about_mixed(regime)
     elif not regime.prior_driven and not regime.doubtful:
         said.append(
             "As it is, the sample is noise and the means hardly move. Start from fresh weights with the decoder "
@@ -221,7 +232,7 @@ def _what_to_use(regime: "Regime") -> str:
     return f"{use}; {listed(regime.droppable)} {are} passive: drop {them}."
 
 
-def _mean_or_sample(regime: "Regime", scores: "polars.DataFrame") -> list[str]:
+def _mean_or_sample(regime: "Regime", scores: "polars.DataFrame", dependable: Pair | None) -> list[str]:
     """Say how correlated mean and sample are, with and without passive variables, and why they part if they do."""
     pairs = _correlations(scores)
     total = len(regime.types)
@@ -239,6 +250,9 @@ def _mean_or_sample(regime: "Regime", scores: "polars.DataFrame") -> list[str]:
     few = f" With so few inputs {total} independent variables would show about {floor:.2g}." if floor >= 0.1 else ""
     if lasting is None or _agree(lasting):
         return [f"{said}{'' if regime.passive else ': mean and sample agree'}.{few}"]
+    if dependable is not None and _agree(dependable):
+        doubtful = [j for j in regime.alive if j in regime.doubtful]
+        return [f"{said}; without the doubtful {_variables(doubtful)} too it is {_against(dependable)}.{few}"]
     if not regime.mixed:
         reason = "the means are nearly dependent, which even the little noise of active variables hides"
     elif len(regime.active) < 2 or ("active" in pairs and _agree(pairs["active"])):
@@ -340,9 +354,14 @@ def _doubts(regime: "Regime") -> list[str]:
         ]
     use = regime.decoder
     losses = ", ".join(f"{use.permuted[j]:.2f} ± {use.permuted_error[j]:.2f}" for j in regime.doubtful[:8])
+    near = [j for j in regime.doubtful if use.doubtful[j]]
+    reasons = [f"too near the {use.threshold:.2g} that decide"] if near else []
+    if len(near) < len(regime.doubtful):
+        reasons.append("less than is paid for what is as wide as an unused variable")
+    more = "look at more inputs" if near else "train on at a falling learning rate"
     return [
         f"Whether {_variables(regime.doubtful)} {are} used is doubtful: exchanging {them} costs the decoder {losses} "
-        f"nats, too near the {use.threshold:.2g} that decide. Keep {them}, or look at more inputs."
+        f"nats, {' or '.join(reasons)}. Keep {them}, or {more}."
     ]
 
 

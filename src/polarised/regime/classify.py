@@ -7,8 +7,8 @@ posterior variance itself and so presumes the prior N(0, I). The first two do no
 the decoder are rescaled together, which leaves the model the same.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -69,7 +69,9 @@ def classify(
         active    used, and E[r] <= alpha r0, Var[r] <= alpha r0^2, or nu <= alpha
         mixed     used otherwise: on for some inputs, or weak for all
 
-    A variable within two standard errors of the threshold, or on whose rest E[r] and nu do not agree, is `doubtful`.
+    A variable within two standard errors of the threshold is `doubtful`, and one on which the evidence parts: without a
+    decoder where E[r] and nu do not agree, with one where the variable is as wide as at rest and the decoder loses
+    less without it than the information it carries, -1/2 log nu, which no optimum has.
     ``rule="relative"``, with s = (mean - prior mean)^2 / prior variance, is
 
         passive   |E[r] - 1| <= alpha,  Var[r] <= alpha,  E[s] <= alpha
@@ -288,6 +290,11 @@ class Regime:
         return sorted(self.active + self.mixed)
 
     @property
+    def dependable(self) -> list[int]:
+        """Variables that are used beyond doubt: neither passive nor doubtful."""
+        return [j for j in self.alive if j not in self.doubtful]
+
+    @property
     def droppable(self) -> list[int]:
         """Variables that are passive beyond doubt: neither doubtful nor fragile nor driven by the prior."""
         kept = {*self.doubtful, *self.fragile, *self.prior_driven}
@@ -333,13 +340,30 @@ class Regime:
         >>> regime.types_at(0.2, rule="standard")
         ('active', 'passive')
         """
+        (types,) = self.types_along([alpha], rule=rule)
+        return tuple(str(TYPES[t]) for t in types)
+
+    def types_along(self, alphas: Sequence[float], *, rule: Rule | None = None) -> Iterator[NDArray[np.int64]]:
+        """Yield the types at one alpha after another, as places in active, mixed, passive; see `types_at`.
+
+        Args:
+            alphas: The thresholds.
+            rule: The rule; that of this regime if not given.
+
+        Yields:
+            The types (d,), 0 active, 1 mixed, 2 passive.
+
+        Raises:
+            ConfigError: If an alpha is not between 0 and 0.5 or there is no such rule.
+        """
         rule = rule or self.rule
-        _check_rule(alpha, rule)
-        if rule == "used":
-            slacks = Use.of(self.evidence, self.decoder, self.rest_ratio, alpha).slacks(self.statistics)
-        else:
-            slacks = Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift)
-        return tuple(str(TYPES[t]) for t in slacks.types())
+        use = Use.of(self.evidence, self.decoder, self.rest_ratio, self.alpha) if rule == "used" else None
+        for alpha in alphas:
+            _check_rule(alpha, rule)
+            if use is not None:
+                yield replace(use, alpha=alpha).slacks(self.statistics).types()
+            else:
+                yield Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift).types()
 
     def table(self) -> "polars.DataFrame":
         """Return a row for each variable: type and every piece of evidence."""

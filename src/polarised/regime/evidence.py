@@ -71,6 +71,15 @@ class Statistics:
         return np.where(total > 0, self.variance_mean / np.where(total > 0, total, 1.0), 1.0)
 
     @property
+    def information(self) -> Array:
+        """1/2 log(1 + Var(mean) / E[variance]), what a Gaussian variable of this noise share tells of the input, nats.
+
+        The rest of `kl` sets all inputs alike apart from the prior.
+        """
+        with np.errstate(divide="ignore"):
+            return -0.5 * np.log(self.noise_share)
+
+    @property
     def polarity(self) -> Array:
         """Var[r] / (m (1 - m)), m = E[r] in [0, 1]: 0 = alike for every input, 1 = each input on or off."""
         level = np.clip(self.ratio_mean, 0.0, 1.0)

@@ -379,9 +379,21 @@ def _published_study(folder: Path) -> str:
     return next((str(name) for name in names if name in registry.names("gallery")), "any_study")
 
 
+# What stands above a page as long as runs on it were typed before the decoder was asked.
+EARLIER = (
+    "> **Typed by the earlier rule.** The types on this page compare the posterior with the prior alone; since then an "
+    "unused variable is told by the decoder and by where the objective lets it rest (docs/explanation/types.md). "
+    'Counts of active, mixed and passive variables and scores "without passive variables" will change when the study '
+    "is run again; scores of the whole code will not."
+)
+
+
 def _page(material: Material, found: "Verification", stems: Sequence[str], notes: str) -> str:
     study = material.study
-    parts = [f"# {study.title}", study.about]
+    parts = [f"# {study.title}"]
+    if any(not (material.root / point.run.name / "decoder_use.parquet").exists() for point in material.done):
+        parts.append(EARLIER)
+    parts.append(study.about)
     if found.verdicts:
         parts.append(f"Verdicts: {found.headline}.")
     parts.append(_provenance(material))

@@ -12,8 +12,9 @@
       smoke: {base: {training: {steps: 10}}, axes: {seed: 1}}
 
 The first axis is the slowest, so with `seed` first a part of the runs is a whole grid with fewer seeds. Lists under
-one axis name go hand in hand. The axis `compatibility` sets what a paper says beside what its released code does: its
-label joins that of the dataset, so that tables, figures and verdicts keep the two apart.
+one axis name go hand in hand; a block that a scale sets to null is left out there. The axis `compatibility` sets what a
+paper says beside what its released code does: its label joins that of the dataset, so that tables, figures and verdicts
+keep the two apart.
 """
 
 import json
@@ -221,6 +222,8 @@ def _values(name: str, values: Any) -> Iterator[tuple[dict[str, Any], list[dict[
         values = list(range(values))
     if isinstance(values, list):
         values = {name: values}
+    if isinstance(values, Mapping):
+        values = {label: block for label, block in values.items() if block is not None}
     if isinstance(values, Mapping) and values and all(isinstance(block, Mapping) for block in values.values()):
         for label, block in values.items():
             own = {key: value for key, value in block.items() if key != "axes"}

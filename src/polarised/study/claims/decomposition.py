@@ -4,15 +4,26 @@ import math
 
 from polarised.study.claims.claim import DIRECTION, Claim, Law, Statistic, count
 from polarised.study.claims.decisions import above, below, between, within
-from polarised.study.claims.expressions import STRENGTH, at, deviation, largest, method_of, number, rank, read_off, size
+from polarised.study.claims.expressions import (
+    STRENGTH,
+    at,
+    deviation,
+    largest,
+    method_of,
+    number,
+    rank,
+    read_off,
+    size,
+    total,
+)
 
 __all__ = ["CLAIMS"]
 
 VOTES = "seven standard errors of the votes, half a standard deviation between seeds"
 QUARTER = "a quarter of the way from a Gaussian code (0.23) to the sparse prior's own draws (0.69)"
 LOG_FOUR = math.log(4.0)
-# The paper has γ = 0.9; the study of this library 0.8, as the released code.
-SPARSE, DENSE, HEAVIER = "γ 0.8, β 1", "γ 0, β 1", "γ 0.8, β 5"
+# The paper has γ = 0.9, the released code 0.8.
+SPARSE, DENSE, HEAVIER = ("γ 0.8, β 1", "γ 0.9, β 1"), "γ 0, β 1", ("γ 0.8, β 5", "γ 0.9, β 5")
 
 SCORE = number("factor_vae_score", "mean")
 LOSS = number("reconstruction", "mean")
@@ -21,7 +32,7 @@ MMD = number("mmd")
 MATCH = 0.0 - number("exclusive_kl")
 GAUSSIAN_SCORE = method_of("isotropic", at(SCORE, 1.0))
 GAUSSIAN_LOSS = method_of("isotropic", at(LOSS, 1.0))
-COST_OF_BETA = method_of(HEAVIER, at(LOSS, 0.0)) - at(LOSS, 0.0)
+COST_OF_BETA = total(*(method_of(heavier, at(LOSS, 0.0)) for heavier in HEAVIER)) - at(LOSS, 0.0)
 RANGE_OF_OVERLAP = size(at(number("overlap"), "most") - at(number("overlap"), "least"))
 RANGE_OF_MATCH = size(at(number("inclusive_kl"), "most") - at(number("inclusive_kl"), "least"))
 
@@ -688,7 +699,7 @@ CLAIMS = (
                 strengths=above(0.0),
             ),
         ),
-        methods=(SPARSE,),
+        methods=SPARSE,
         note=(
             "Shown on CelebA at γ = 0.9. σ₀² = 0.05 in the text, σ₀ = 0.05 in appendix and code: ceilings of 0.387 "
             "and 0.690."
@@ -705,7 +716,7 @@ CLAIMS = (
                 "Hoyer sparsity minus that at α = 0", HOYER - at(HOYER, 0.0), above(0.1), QUARTER, strengths=above(0.0)
             ),
         ),
-        methods=(SPARSE,),
+        methods=SPARSE,
     ),
     Claim(
         id="DD-F4C1",
@@ -728,7 +739,7 @@ CLAIMS = (
                 strengths=above(0.0),
             ),
         ),
-        methods=(SPARSE,),
+        methods=SPARSE,
     ),
     Claim(
         id="DD-F4C2",
@@ -752,7 +763,7 @@ CLAIMS = (
                 kind="median",
             ),
         ),
-        methods=(SPARSE,),
+        methods=SPARSE,
         note="The values of β are not printed; ours are 1 and 5.",
     ),
     Claim(
@@ -776,7 +787,7 @@ CLAIMS = (
                 kind="median",
             ),
         ),
-        methods=(SPARSE,),
+        methods=SPARSE,
     ),
     Claim(
         id="DD-F4Rb",
@@ -787,7 +798,7 @@ CLAIMS = (
         statistics=(
             Statistic("rank correlation of α and MMD", rank(STRENGTH, MMD), below(0.0), DIRECTION, kind="sign"),
         ),
-        methods=(SPARSE, DENSE),
+        methods=(*SPARSE, DENSE),
         note="The kernel is printed unsquared, the code squares it.",
     ),
     Claim(
