@@ -4,13 +4,12 @@ import functools
 import hashlib
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -171,57 +170,52 @@ def check_request(ray: Any, *, num_cpus: float, num_gpus: float, memory: float =
 
 def check_nodes(
     ray: Any,
+    probe: Callable[..., Mapping[str, str]],
     *,
-    root: str = "",
-    device: str = "cpu",
+    arguments: Callable[[Mapping[str, Any]], tuple[Any, ...]] = lambda _: (),
+    own: Mapping[str, str] | None = None,
     runtime_env: Mapping[str, Any] | None = None,
-    mixed: bool = False,
     seconds: float = SECONDS_TO_PROBE,
 ) -> list[Node]:
-    """Ask every node for its code, its view of the results and its device; say why it cannot be used, if so.
+    """Ask every node what it has, and say why it cannot be used, if so.
 
     Args:
         ray: The connected module.
-        root: The folder or address of the results; nothing where there are none.
-        device: What is trained on, ``cpu`` or ``cuda``.
+        probe: A function made by `shipped` that returns what `code_here` does, and ``problem`` where there is one.
+        arguments: Gives what the probe is called with on a node, as Ray describes it.
+        own: What a node must have; nothing where it may have other code.
         runtime_env: What Ray sets up for a task.
-        mixed: Whether a node may have other code.
         seconds: How long a node may take to answer.
 
     Returns:
         Every living node.
-
-    Raises:
-        ConfigError: If this machine itself cannot write the results.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     options: dict[str, Any] = {"num_cpus": 0, "max_retries": 0}
     if runtime_env:
         options["runtime_env"] = dict(runtime_env)
-    probe = ray.remote(**options)(shipped(_PROBE, "probe"))
+    task = ray.remote(**options)(probe)
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
-    with _token_at(root) as token:
-        asked = {
-            name: probe.options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
-                root, token, device if nodes[name]["Resources"].get("GPU", 0) else "cpu"
-            )
-            for name in nodes
-        }
-        answered, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=seconds)
-        own = {} if mixed else code_here()
-        found = []
-        for name, reference in asked.items():
-            host = str(nodes[name].get("NodeManagerHostname", name))
-            if reference not in answered:
-                ray.cancel(reference, force=True)
-                found.append(Node(name, host, f"it did not answer within {seconds:.0f} s"))
-                continue
-            try:
-                told = ray.get(reference)
-            except Exception as error:
-                told = {"problem": " ".join(str(error).split())[:300]}
-            found.append(Node(name, host, told.get("problem") or difference(own, told)))
+    asked = {
+        name: task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
+            *arguments(nodes[name])
+        )
+        for name in nodes
+    }
+    answered, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=seconds)
+    found = []
+    for name, reference in asked.items():
+        host = str(nodes[name].get("NodeManagerHostname", name))
+        if reference not in answered:
+            ray.cancel(reference, force=True)
+            found.append(Node(name, host, f"it did not answer within {seconds:.0f} s"))
+            continue
+        try:
+            told = ray.get(reference)
+        except Exception as error:
+            told = {"problem": " ".join(str(error).split())[:300]}
+        found.append(Node(name, host, told.get("problem") or difference(own or {}, told)))
     return found
 
 
@@ -242,79 +236,6 @@ def shipped(source: str, name: str) -> Callable[..., Any]:
     exec(source, namespace)
     function: Callable[..., Any] = namespace[name]
     return function
-
-
-_PROBE = """
-def probe(root, token, device):
-    try:
-        from polarised.cluster import look_around
-        return look_around(root, token, device)
-    except Exception as error:
-        return {"problem": f"it cannot load polarised: {type(error).__name__}: {error}"}
-"""
-
-
-def look_around(root: str, token: str, device: str) -> dict[str, str]:
-    """Return what a node has: its code, and a problem where it does not see the results or has no such device.
-
-    Args:
-        root: The folder or address of the results; nothing where there are none.
-        token: A file that whoever asks has put there.
-        device: What is to be trained on.
-
-    Returns:
-        The versions and digest of `code_here`, and ``problem`` where there is one.
-    """
-    found = dict(code_here())
-    try:
-        if root and not _sees(root, token):
-            found["problem"] = f"it does not see {root} as this machine does; use a shared folder or an address"
-    except Exception as error:
-        found["problem"] = f"it cannot read {root}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    if device == "cuda" and not found.get("problem"):
-        import torch
-
-        if not torch.cuda.is_available():
-            found["problem"] = f"its GPUs cannot be used by torch {torch.__version__}"
-    return found
-
-
-@contextmanager
-def _token_at(root: str) -> Iterator[str]:
-    """Put a small file where the results go for as long as nodes are asked whether they see it."""
-    token = f".seen-{secrets.token_hex(8)}"
-    if not root:
-        yield token
-        return
-    if "://" in root:
-        import fsspec
-
-        system, base = fsspec.core.url_to_fs(root, use_listings_cache=False)
-        system.makedirs(base, exist_ok=True)
-        path = f"{base}/{token}"
-        system.pipe_file(path, b"")
-        try:
-            yield token
-        finally:
-            with suppress(Exception):
-                system.rm_file(path)
-        return
-    file = Path(root) / token
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch()
-    try:
-        yield token
-    finally:
-        file.unlink(missing_ok=True)
-
-
-def _sees(root: str, token: str) -> bool:
-    if "://" in root:
-        import fsspec
-
-        system, base = fsspec.core.url_to_fs(root, use_listings_cache=False)
-        return bool(system.exists(f"{base}/{token}"))
-    return (Path(root) / token).exists() and os.access(root, os.W_OK)
 
 
 def difference(own: Mapping[str, str], told: Mapping[str, str]) -> str:

@@ -191,7 +191,7 @@ def test_a_store_that_overwrites_is_noticed(store: str, monkeypatch: pytest.Monk
     assert not creates_exclusively(address)
     with leased(address, "run", step=lambda: 0), pytest.raises(BusyError), leased(address, "run", step=lambda: 0):
         pass
-    with claimed(address, "list"), pytest.raises(BusyError), claimed(address, "list", patience=0.5):
+    with claimed(address), pytest.raises(BusyError), claimed(address, patience=0.5):
         pass
     creates_exclusively.cache_clear()
     s3fs.S3FileSystem.clear_instance_cache()

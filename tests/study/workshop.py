@@ -65,7 +65,7 @@ def notes(path: Path) -> list[tuple[int, int]]:
     return [(int(tag), int(step)) for tag, step, _ in map(str.split, path.read_text().splitlines())]
 
 
-def until(condition: Callable[[], object], *, seconds: float = 120) -> None:
+def until(condition: Callable[[], object], *, seconds: float = 300) -> None:
     """Wait for something to become true; fail when it does not."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -25,7 +25,7 @@ from polarised.registry import register
 from polarised.study.config import Run
 from polarised.study.leases import HEARTBEAT, Lease, read_lease, release
 from polarised.study.storage import DiskFullError
-from polarised.study.worker import Outcome, State, give_up, work
+from polarised.study.worker import Outcome, State, give_up, showing, work
 
 __all__ = ["local", "ray"]
 
@@ -204,7 +204,7 @@ def ray(
         options["runtime_env"] = dict(runtime_env)
     with ray_cluster(address) as cluster:
         check_request(cluster, num_cpus=num_cpus, num_gpus=num_gpus, memory=memory)
-        nodes = check_nodes(cluster, root=root, device=device, runtime_env=runtime_env, mixed=mixed)
+        nodes = _asked(cluster, root, device, runtime_env, None if mixed else code_here())
         unfit = _named_unfit(nodes)
         if len(unfit) == len(nodes):
             first = nodes[0].problem if nodes else "nothing"
@@ -237,6 +237,20 @@ def ray(
                     yield Event(outcome.state, run, outcome.reason, outcome.seconds, host, max(1, losses[run.name]))
         finally:
             flight.stop()
+
+
+def _asked(
+    cluster: Any, root: str, device: str, runtime_env: Mapping[str, Any] | None, own: dict[str, str] | None
+) -> list[Node]:
+    """Ask every node for its code, its view of the results and, where it has GPUs, whether they can be used."""
+    with showing(root) as token:
+        return check_nodes(
+            cluster,
+            shipped(_PROBE, "probe"),
+            arguments=lambda node: (root, token, device if node["Resources"].get("GPU") else "cpu"),
+            own=own,
+            runtime_env=runtime_env,
+        )
 
 
 class _Flight:
@@ -322,6 +336,14 @@ class _Flight:
                 self._cluster.cancel(reference, force=True)
 
 
+_PROBE = """
+def probe(root, token, device):
+    try:
+        from polarised.study.worker import look_around
+        return look_around(root, token, device)
+    except Exception as error:
+        return {"problem": f"it cannot load polarised: {type(error).__name__}: {error}"}
+"""
 # By value, so that a node without the package can say so; on one with other code nothing of it is run.
 _TASK = """
 def task(config, root, command, code):

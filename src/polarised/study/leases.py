@@ -225,12 +225,11 @@ def leased(
 
 
 @contextmanager
-def claimed(root: str, name: str, *, patience: float = 60.0) -> Iterator[None]:
-    """Hold a name at an address for a short block, as a lock of a folder would, so that a list can be read and written.
+def claimed(root: str, *, patience: float = 60.0) -> Iterator[None]:
+    """Hold an address for a short block, as a lock of a folder would, so that its list can be read and written.
 
     Args:
         root: The address.
-        name: What is claimed, such as the name of a file.
         patience: Seconds to wait for others who hold it.
 
     Raises:
@@ -239,7 +238,7 @@ def claimed(root: str, name: str, *, patience: float = 60.0) -> Iterator[None]:
     mine, deadline = _own(0), time.monotonic() + patience
     while True:
         try:
-            _take(root, f".{name}", mine)
+            _take(root, "", mine)
             break
         except BusyError:
             if time.monotonic() > deadline:
@@ -249,7 +248,7 @@ def claimed(root: str, name: str, *, patience: float = 60.0) -> Iterator[None]:
     try:
         yield
     finally:
-        release(root, f".{name}", mine.owner)
+        release(root, "", mine.owner)
 
 
 def release(root: str | Path, name: str, owner: str) -> None:
@@ -273,7 +272,12 @@ def _own(step: int) -> Lease:
 
 
 def _path(name: str) -> str:
-    return f"{name}/{LEASE}"
+    return _beside(name, LEASE)
+
+
+def _beside(name: str, file: str) -> str:
+    """Return where a file of a run lies, or, without a run, of the study itself."""
+    return f"{name}/{file}" if name else file
 
 
 def _take(root: str | Path, name: str, mine: Lease) -> None:
@@ -297,7 +301,7 @@ def _take(root: str | Path, name: str, mine: Lease) -> None:
 
 def _take_over(root: str | Path, name: str, before: Lease, mine: Lease) -> None:
     """Replace a lease that ran out: of several who see it, the first to create a file named after it."""
-    will = f"{name}/.after-{_letters(before.owner)}.json"
+    will = _beside(name, f".after-{_letters(before.owner)}.json")
     if not _create(root, will, mine):
         # One who died in this very moment must not stand in the way for ever.
         text = read_text(root, will)
@@ -405,4 +409,6 @@ def _write(root: str | Path, name: str, lease: Lease) -> None:
 
 def _busy(root: str | Path, name: str, holder: Lease | None) -> BusyError:
     who = "somebody else" if holder is None else f"process {holder.process} of {holder.host}"
-    return BusyError(f"{who} works on {name} at {root}; its lease ends {WINDOW:.0f} s after its last renewal")
+    return BusyError(
+        f"{who} works on {name or 'the list of runs'} at {root}; its lease ends {WINDOW:.0f} s after its last renewal"
+    )

@@ -221,7 +221,7 @@ def enrol(
     of another study, or of another scale, is refused: the numbers of the two would be averaged.
     """
     if is_address(root):
-        with claimed(str(root), FILE):
+        with claimed(str(root)):
             text = read_text(str(root), FILE)
             known = {} if text is None else _parsed(text, root)
             write_text(str(root), FILE, json.dumps(_record(study, known, root, executor, models)))

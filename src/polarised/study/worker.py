@@ -6,6 +6,7 @@ is worked on goes into its ``log.txt``, whose last lines are kept with a failure
 
 import hashlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from polarised._io.files import private_folder
+from polarised.cluster import code_here
 from polarised.study.config import Run
 from polarised.study.leases import BusyError, held, leased
 from polarised.study.stages import checkpoint_step, execute, is_done
@@ -36,7 +38,7 @@ from polarised.study.storage import (
     write_text,
 )
 
-__all__ = ["LOG", "Outcome", "State", "give_up", "last_lines", "work", "work_at"]
+__all__ = ["LOG", "Outcome", "State", "give_up", "last_lines", "look_around", "showing", "work", "work_at"]
 
 LOG = "log.txt"
 LINES = 20
@@ -103,6 +105,55 @@ def _stoppable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def showing(root: str) -> Iterator[str]:
+    """Put a small file where the results go for as long as nodes are asked whether they see it.
+
+    Args:
+        root: The folder or address of a study.
+
+    Yields:
+        Its name.
+    """
+    token = f".seen-{secrets.token_hex(8)}"
+    if is_address(root):
+        write_text(root, token, "")
+    else:
+        Path(root).mkdir(parents=True, exist_ok=True)
+        (Path(root) / token).touch()
+    try:
+        yield token
+    finally:
+        with suppress(Exception):
+            remove(root, token)
+
+
+def look_around(root: str, token: str, device: str) -> dict[str, str]:
+    """Return what this machine has: its code, and a problem where it does not see the results or has no such device.
+
+    Args:
+        root: The folder or address of a study.
+        token: A file that whoever asks has put there (`showing`).
+        device: What is to be trained on.
+
+    Returns:
+        The versions and digest of `code_here`, and ``problem`` where there is one.
+    """
+    found = dict(code_here())
+    try:
+        seen = read_text(root, token) is not None and (is_address(root) or os.access(root, os.W_OK))
+        if not seen:
+            found["problem"] = f"it does not see {root} as this machine does; use a shared folder or an address"
+    except Exception as error:
+        found["problem"] = f"it cannot read {root}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    if device == "cuda" and "problem" not in found:
+        import torch
+
+        if not torch.cuda.is_available():
+            found["problem"] = f"its GPUs cannot be used by torch {torch.__version__}"
+    return found
 
 
 def give_up(run: Run, root: str, reason: str) -> Outcome:
