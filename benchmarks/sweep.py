@@ -129,9 +129,8 @@ def compare(other: Path, rounds: int, steps: int) -> None:
     for place, method in enumerate(METHODS):
         least = {name: min(times[place][0] for times in found[name]) for name in versions}
         share = sorted(times[place][1] for times in found["this"])[rounds // 2]
-        print(
-            f"{method:36s} {least['other']:7.2f} {least['this']:7.2f} {least['other'] / least['this']:7.2f} {share:9.0%}"
-        )
+        ratio = least["other"] / least["this"]
+        print(f"{method:36s} {least['other']:7.2f} {least['this']:7.2f} {ratio:7.2f} {share:9.0%}")
         whole = {name: whole[name] + least[name] for name in versions}
     print(f"{'all five':36s} {whole['other']:7.2f} {whole['this']:7.2f} {whole['other'] / whole['this']:7.2f}")
 
