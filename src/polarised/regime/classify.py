@@ -7,8 +7,8 @@ posterior variance itself and so presumes the prior N(0, I). The first two do no
 the decoder are rescaled together, which leaves the model the same.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -340,13 +340,30 @@ class Regime:
         >>> regime.types_at(0.2, rule="standard")
         ('active', 'passive')
         """
+        (types,) = self.types_along([alpha], rule=rule)
+        return tuple(str(TYPES[t]) for t in types)
+
+    def types_along(self, alphas: Sequence[float], *, rule: Rule | None = None) -> Iterator[NDArray[np.int64]]:
+        """Yield the types at one alpha after another, as places in active, mixed, passive; see `types_at`.
+
+        Args:
+            alphas: The thresholds.
+            rule: The rule; that of this regime if not given.
+
+        Yields:
+            The types (d,), 0 active, 1 mixed, 2 passive.
+
+        Raises:
+            ConfigError: If an alpha is not between 0 and 0.5 or there is no such rule.
+        """
         rule = rule or self.rule
-        _check_rule(alpha, rule)
-        if rule == "used":
-            slacks = Use.of(self.evidence, self.decoder, self.rest_ratio, alpha).slacks(self.statistics)
-        else:
-            slacks = Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift)
-        return tuple(str(TYPES[t]) for t in slacks.types())
+        use = Use.of(self.evidence, self.decoder, self.rest_ratio, self.alpha) if rule == "used" else None
+        for alpha in alphas:
+            _check_rule(alpha, rule)
+            if use is not None:
+                yield replace(use, alpha=alpha).slacks(self.statistics).types()
+            else:
+                yield Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift).types()
 
     def table(self) -> "polars.DataFrame":
         """Return a row for each variable: type and every piece of evidence."""
