@@ -98,12 +98,11 @@ def catalogue() -> str:
     for kind in registry.KINDS:
         place = f"`{registry.SECTIONS[kind]}:` of a config." if kind in registry.SECTIONS else ""
         lines += [f"## {kind.capitalize()}", "", place, ""]
-        lines += ["| name | title | what it is | settings | references |", "|---|---|---|---|---|"]
-        lines += [
-            f"| `{each.name}` | {cell(each.title)} | {cell(sentence(each.call))} | {settings(each.call)} | "
-            f"{' '.join(f'[{key}]' for key in each.reference_keys)} |"
-            for each in registry.records(kind)
-        ]
+        lines += ["| name | title | what it is | settings |", "|---|---|---|---|"]
+        for each in registry.records(kind):
+            told = sentence(each.call)
+            works = " ".join(f"[{key}]" for key in each.reference_keys if key not in told)
+            lines.append(f"| `{each.name}` | {cell(each.title)} | {cell(told)} {works} | {settings(each.call)} |")
         lines.append("")
     return "\n".join(lines)
 

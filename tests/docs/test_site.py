@@ -56,6 +56,18 @@ def test_pages_are_made_from_the_code():
     assert pages.glossary().count("\n| ") > 30
 
 
+GALLERY = ROOT / "docs" / "gallery"
+
+
+@pytest.mark.parametrize("page", sorted((GALLERY / "pages").glob("*.html")), ids=lambda page: page.stem)
+def test_pages_of_the_gallery_stand_alone(page):
+    text = page.read_text(encoding="utf-8")
+    assert 50_000 < len(text) < 2_000_000
+    assert not re.search(r"<(?:script|img|link|iframe)[^>]*(?:src|href)=[\"']?https?:", text)
+    assert f"(pages/{page.name})" in (GALLERY / "README.md").read_text(encoding="utf-8")
+    assert "/work/" not in text
+
+
 def test_examples_of_docstrings_become_code():
     assert pages.fenced("Say.\n\n>>> 1 + 1\n2\n\nMore.").split("\n")[2:6] == ["", "```pycon", ">>> 1 + 1", "2"]
     text = "```python\n>>> 1\n1\n```"

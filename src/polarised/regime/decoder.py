@@ -125,7 +125,8 @@ class DecoderUse:
         if missing := [name for name in ("variable", *columns, "distortion") if name not in table.columns]:
             raise DataError(f"expected a table of a decoder's use, it lacks {', '.join(missing)}; measure it anew")
         if not table.height or not all(
-            table.schema[name].is_numeric() for name in ("variable", *columns, "distortion")
+            table.schema[name].is_numeric() and not table[name].null_count()
+            for name in ("variable", *columns, "distortion")
         ):
             raise DataError(
                 "expected numbers of every variable in a table of a decoder's use, got others; measure it anew"
@@ -135,7 +136,7 @@ class DecoderUse:
         return cls(level, error, again, again_error, examples, float(rows["distortion"][0]))
 
 
-def measure_decoder_use(batches: Iterable[CodedBatch], *, seed: int = 0) -> DecoderUse:
+def measure_decoder_use(batches: Iterable[CodedBatch], *, redraw: bool = True, seed: int = 0) -> DecoderUse:
     """Measure how much a decoder relies on each variable, on as many batches as it takes to tell.
 
     rise_j = E[-log p(x|z with z_j of another input) + log p(x|z)]. A variable is measured on until its rise is two
@@ -144,6 +145,7 @@ def measure_decoder_use(batches: Iterable[CodedBatch], *, seed: int = 0) -> Deco
 
     Args:
         batches: Different inputs in turn; at least 500 in the first are wise. Redrawing is measured on that one.
+        redraw: Whether to measure redrawing at all; it decides nothing and takes half the time. NaN if not.
         seed: Whose code each input gets.
 
     Returns:
@@ -179,6 +181,8 @@ def measure_decoder_use(batches: Iterable[CodedBatch], *, seed: int = 0) -> Deco
             other = np.empty(inputs, dtype=np.int64)
             other[order] = np.roll(order, 1)
             rises[j].append(_exchanged(batch, j, batch.codes[other, j]) - own)
+        if not redrawn and not redraw:
+            redrawn = [np.full(inputs, np.nan)] * latents
         if not redrawn:
             redrawn = [_exchanged(batch, j, batch.prior_codes[:, j]) - own for j in range(latents)]
         seen += inputs
