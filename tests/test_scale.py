@@ -24,8 +24,11 @@ def encode(x):
     mean = x @ weights
     return {{"mean": mean.reshape(-1, *{shape}), "logvar": width.expand_as(mean).reshape(-1, *{shape})}}
 
+def read(z):
+    return torch.as_tensor(z).reshape(len(z), -1) @ back
+
 started = time.process_time()
-found = po.diagnose(encode, torch.from_numpy(inputs), axis={axis}, decode=lambda z: z.reshape(len(z), -1) @ back)
+found = po.diagnose(encode, torch.from_numpy(inputs), axis={axis}, decode=read)
 page = found.report("page.html")
 print(json.dumps({{
     "seconds": time.process_time() - started,
@@ -43,7 +46,7 @@ import numpy as np
 import polarised as po
 
 draw = np.random.default_rng(0)
-before = {}
+before = {{}}
 
 def batches():
     for i in range({batches}):
