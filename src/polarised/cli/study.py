@@ -57,6 +57,9 @@ Cpus = Annotated[float | None, typer.Option(help="Processors a run takes under R
 Gpus = Annotated[float | None, typer.Option(help="GPUs a run takes under Ray (0).", min=0)]
 Memory = Annotated[float | None, typer.Option(help="Gigabytes a run takes under Ray (not said).", min=0)]
 Attempts = Annotated[int | None, typer.Option(help="How often a lost run is started again before it fails (3).", min=1)]
+RuntimeEnv = Annotated[
+    Path | None, typer.Option(help="A YAML file with Ray's runtime_env for every task: pip, env_vars, working_dir, ...")
+]
 Mixed = Annotated[bool, typer.Option("--mixed", help="Give runs also to nodes of a Ray cluster with other code.")]
 
 
@@ -81,6 +84,7 @@ def run(
     memory: Memory = None,
     attempts: Attempts = None,
     mixed: Mixed = False,
+    runtime_env: RuntimeEnv = None,
     out: Annotated[str | None, typer.Option(help="Folder or fsspec address of the results.")] = None,
     models: Annotated[Path | None, typer.Option(help="Measure the trained models of this folder instead.")] = None,
     shard: Annotated[str | None, typer.Option(help="Do one share of the runs and end, e.g. 2/8 in a queue.")] = None,
@@ -104,7 +108,17 @@ def run(
         scale=scale,
         settings=settings or [],
         out=out,
-        executor=_executor(executor, jobs, address, cpus, gpus, memory=memory, attempts=attempts, mixed=mixed),
+        executor=_executor(
+            executor,
+            jobs,
+            address,
+            cpus,
+            gpus,
+            memory=memory,
+            attempts=attempts,
+            mixed=mixed,
+            runtime_env=runtime_env,
+        ),
         models=models,
         shard=shard,
         jobs=jobs,
@@ -256,6 +270,7 @@ def retry(
     memory: Memory = None,
     attempts: Attempts = None,
     mixed: Mixed = False,
+    runtime_env: RuntimeEnv = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -268,7 +283,18 @@ def retry(
 
     before = read_executor(folder)
     name = executor or before["name"]
-    chosen = _executor(name, jobs, address, cpus, gpus, memory=memory, attempts=attempts, mixed=mixed, before=before)
+    chosen = _executor(
+        name,
+        jobs,
+        address,
+        cpus,
+        gpus,
+        memory=memory,
+        attempts=attempts,
+        mixed=mixed,
+        runtime_env=runtime_env,
+        before=before,
+    )
     if chosen["name"] == "ray" and address is None:
         typer.echo(
             "A Ray cluster is started on this machine: the address of another is never taken from a folder; "
@@ -338,6 +364,7 @@ def verify(
     results: Annotated[str, typer.Argument(help="A study's folder or fsspec address, or its results.parquet.")],
     study: Annotated[str | None, typer.Option(help="The study whose claims to check; none: the folder's.")] = None,
     every: Annotated[bool, typer.Option("--all", help="List every verdict with its numbers.")] = False,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
     json: Json = False,
 ) -> None:
     """Check the papers' claims on the results: confirmed, refuted, undecided or not testable, by paper and method.
@@ -347,7 +374,7 @@ def verify(
     from polarised.study import verify as verified
     from polarised.study.claims.check import WORDS, titled
 
-    found = verified(results, study=study)
+    found = verified(results, study=study, mixed=mixed)
     if json:
         print_json(found.to_dict())
         return
@@ -405,17 +432,27 @@ def _executor(
     memory: float | None,
     attempts: int | None,
     mixed: bool,
+    runtime_env: Path | None,
     before: Any = None,
 ) -> dict[str, Any]:
     """Return the executor a user asks for; what is not said is as `before`, if that was the same one."""
     from polarised.errors import ConfigError
+    from polarised.study.config import read_config
 
-    given = {"jobs": jobs or None, "attempts": attempts, "address": address, "num_cpus": cpus, "num_gpus": gpus}
+    given: dict[str, Any] = {
+        "jobs": jobs or None,
+        "attempts": attempts,
+        "address": address,
+        "num_cpus": cpus,
+        "num_gpus": gpus,
+    }
     given |= {"memory": memory, "mixed": mixed or None}
+    given["runtime_env"] = None if runtime_env is None else read_config(runtime_env)
     chosen = {key: value for key, value in given.items() if value is not None}
     if name == "local" and (set(chosen) - {"jobs", "attempts"}):
         raise ConfigError(
-            "expected --address, --cpus, --gpus, --memory and --mixed together with --executor ray, got them with local"
+            "expected --address, --cpus, --gpus, --memory, --mixed and --runtime-env together with --executor ray, got "
+            "them with local"
         )
     same = before is not None and before["name"] == name
     return {**(before if same else {"name": name}), **chosen}
@@ -457,11 +494,10 @@ def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
 
 def _page(root: str, results: str | None) -> Path | None:
     """Write the page of a study that lies on this machine and has results."""
-    import polars
-
+    from polarised._io.tables import table_about
     from polarised.report import write
     from polarised.study.storage import is_address
 
-    if results is None or is_address(root) or not polars.scan_parquet(results, glob=False).head(1).collect().height:
+    if results is None or is_address(root) or not table_about(results)[1]:
         return None
     return write([root])

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polarised.errors import ConfigError, DataError
 from polarised.random import stream
+from polarised.regime._moments import TwoStates
 from polarised.regime._rules import Slacks, Use, follows_prior
 from polarised.regime.advice import reasons, regime_html
 from polarised.regime.decoder import DecoderUse
@@ -322,6 +323,17 @@ class Regime:
             decoder=self.decoder,
             rest_ratio=self.rest_ratio,
         )
+
+    @cached_property
+    def two_states(self) -> TwoStates:
+        """The two states of each variable, on for some inputs and off for the others; read from the evidence once."""
+        return self.evidence.two_states()
+
+    @cached_property
+    def rarely(self) -> NDArray[np.float64]:
+        """The share of inputs for which a variable is far narrower than at rest, a fifth of it; read once."""
+        rest = np.ones(len(self.types)) if self.rest_ratio is None else np.nan_to_num(self.rest_ratio, nan=1.0)
+        return self.evidence.share_below(0.2 * rest)
 
     def types_at(self, alpha: float, *, rule: Rule | None = None) -> tuple[str, ...]:
         """Return the types on the same evidence at another alpha, or under another rule, without their certainty.

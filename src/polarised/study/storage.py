@@ -1,16 +1,17 @@
 """Where results live: a folder, or an address such as ``s3://bucket/study`` that fsspec understands."""
 
 import errno
+import shutil
 import tempfile
 import traceback
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
+from polarised._io.addresses import is_address, open_filesystem
 from polarised._io.files import contained, replacing
 from polarised._io.text import read_small
-from polarised.errors import ConfigError, DataError, PolarisedError
+from polarised.errors import DataError, PolarisedError
 
 __all__ = [
     "DiskFullError",
@@ -31,6 +32,7 @@ __all__ = [
 
 FAILED = "failed.txt"
 LARGEST = 1 << 28
+LARGEST_COPY = 1 << 32
 
 
 class DiskFullError(PolarisedError, OSError):
@@ -89,15 +91,6 @@ def reason(directory: Path) -> str | None:
         return None
 
 
-def is_address(root: str | Path) -> bool:
-    """Return whether a place is an address rather than a folder.
-
-    >>> is_address("s3://bucket/study"), is_address("runs/study")
-    (True, False)
-    """
-    return "://" in str(root)
-
-
 @contextmanager
 def at_hand(root: str | Path, *, only: Collection[str] | None = None, without: Collection[str] = ()) -> Iterator[Path]:
     """Give a folder of this machine with the files of a place: itself, or for this block a copy of an address.
@@ -133,16 +126,35 @@ def fetch(
     Where the list of the address has one name that leads out of the folder, nothing of it is copied.
     """
     system, base = open_filesystem(root)
-    found = [
-        path
-        for path in system.find(f"{base}/{name}".rstrip("/"))
+    sizes = {
+        path: int(about.get("size") or 0)
+        for path, about in system.find(f"{base}/{name}".rstrip("/"), detail=True).items()
         if (only is None or Path(path).name in only) and Path(path).name not in without
-    ]
+    }
+    found = list(sizes)
+    _check_room(root, sizes, folder)
     targets = [contained(folder, path.removeprefix(base).lstrip("/"), source=root) for path in found]
     for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
-    if found:
-        system.get(found, [str(target) for target in targets])
+    try:
+        if found:
+            system.get(found, [str(target) for target in targets])
+    except FileNotFoundError:
+        # Leases and checkpoints come and go while others work there.
+        for path, target in zip(found, targets, strict=True):
+            with suppress(FileNotFoundError):
+                system.get_file(path, str(target))
+
+
+def _check_room(root: str, sizes: Mapping[str, int], folder: Path) -> None:
+    """Refuse an address that would fill this disk: a small archive may unpack to any size."""
+    room = shutil.disk_usage(folder).free // 2
+    largest = max(sizes, key=sizes.__getitem__, default="")
+    if sizes and (sizes[largest] > LARGEST_COPY or sum(sizes.values()) > room):
+        raise DataError(
+            f"expected files of at most {LARGEST_COPY >> 30} GiB, and of {room >> 20:,} MiB together, at {root}, it "
+            f"lists {sum(sizes.values()) >> 20:,} MiB, of which {Path(largest).name} has {sizes[largest] >> 20:,}"
+        )
 
 
 def read_text(root: str | Path, name: str) -> str | None:
@@ -188,18 +200,5 @@ def remove(root: str | Path, name: str) -> None:
         (Path(root) / name).unlink(missing_ok=True)
         return
     system, base = open_filesystem(str(root))
-    if system.exists(f"{base}/{name}"):
-        system.rm(f"{base}/{name}")
-
-
-def open_filesystem(root: str) -> tuple[Any, str]:
-    """Return the file system of an address and the path on it."""
-    try:
-        import fsspec
-    except ImportError as error:
-        raise ConfigError(f"results at {root} need fsspec: pip install 'polarised[ray]', or give a folder") from error
-    try:
-        system, base = fsspec.core.url_to_fs(root)
-    except (ImportError, ValueError) as error:
-        raise ConfigError(f"expected an address fsspec can open, got {root}: {error}") from error
-    return system, base.rstrip("/")
+    with suppress(FileNotFoundError):
+        system.rm_file(f"{base}/{name}")

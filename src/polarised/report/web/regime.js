@@ -46,7 +46,7 @@ function spectrum(host, everyone, label) {
 
 function drawVerdict() {
   const counts = TYPES.map((type) => types.filter((own) => own === type).length);
-  find("#counts").replaceChildren(...TYPES.map((type, i) => html("li", { class: `count ${type}` }, html("b", {}, String(counts[i])), badge(type))));
+  find("#counts").replaceChildren(...TYPES.map((type, i) => html("li", { class: `count ${type}` }, html("b", {}, counts[i].toLocaleString("en")), badge(type))));
   find("#count-note").textContent = asMade() ? "" : `Counted at α = ${number(state.alpha)} by the ${state.rule} rule, as set below; the text is of α = ${number(model.alpha)}, ${model.rule} rule.`;
   const items = ranked(variables.keys()).map((j) => ({ ...variables[j], own: types[j] }));
   spectrum(find("#spectrum"), items, `Information of each variable: ${items.slice(0, DATA.many).map((v) => `${v.variable} ${v.own} ${number(v.kl)} nats`).join(", ")}`);
@@ -114,7 +114,15 @@ function drawCrowd(drawing, points) {
 
 function setUpAlpha() {
   const slider = find("#alpha"), rules = all("#rule button");
-  slider.addEventListener("input", () => { state.alpha = slider.valueAsNumber; tell(); });
+  let pause = 0;
+  slider.addEventListener("input", () => {
+    state.alpha = slider.valueAsNumber;
+    // Thousands of variables are typed again when the slider rests.
+    if (variables.length <= 10 * DATA.many) return tell();
+    showAlpha();
+    clearTimeout(pause);
+    pause = setTimeout(tell, 120);
+  });
   for (const button of rules) button.addEventListener("click", () => { state.rule = button.value; tell(); });
   find("#as-made").addEventListener("click", () => { state.alpha = model.alpha; state.rule = model.rule; tell(); });
   function tell() { showAlpha(); retype(); }
