@@ -81,7 +81,10 @@ def run(
     attempts: Attempts = None,
     mixed: Mixed = False,
     out: Annotated[str | None, typer.Option(help="Folder or fsspec address of the results.")] = None,
-    models: Annotated[Path | None, typer.Option(help="Measure the trained models of this folder instead.")] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(help="Measure trained models instead: a folder, or a text file of paths and https addresses."),
+    ] = None,
     shard: Annotated[str | None, typer.Option(help="Do one share of the runs and end, e.g. 2/8 in a queue.")] = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -93,8 +96,6 @@ def run(
     from polarised.errors import ConfigError
     from polarised.study import run as do
 
-    if models is not None and executor != "local":
-        raise ConfigError(f"expected --models with --executor local, got {executor}; nothing is trained")
     if shard is not None and (models is not None or executor != "local"):
         raise ConfigError("expected --shard with --executor local and without --models: the queue deals it out")
     silent = quiet or json

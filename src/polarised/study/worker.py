@@ -67,6 +67,12 @@ def _do(config: dict[str, Any], root: str, command: str) -> Outcome:
         # Each worker would repeat what the objective says about the same setting of every run.
         warnings.simplefilter("ignore")
         try:
+            if "archive" in config:
+                # Imported here: it builds on what this module has.
+                from polarised.study.trained import Archive, measure_archive
+
+                measure_archive(Archive.from_config(config), root)
+                return Outcome("done", "", time.monotonic() - began)
             run = Run.from_config(config)
             # Left over are only runs that had not failed, so another command at the same place did this one meanwhile.
             if (told := read_text(root, f"{run.name}/{FAILED}")) is not None:

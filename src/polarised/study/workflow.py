@@ -4,6 +4,7 @@ Every function returns a typed result; the command line prints these results and
 """
 
 import shlex
+import statistics
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from polarised._io.files import contained
+from polarised._io.files import contained, replacing
 from polarised.bibliography import cite_specs, entry_of, specs_of_config
 from polarised.errors import ConfigError
 from polarised.study.config import Run, overridden, read_config
@@ -31,8 +32,7 @@ from polarised.study.runner import (
     run_states,
 )
 from polarised.study.stages import execute, load_run
-from polarised.study.storage import is_address
-from polarised.study.trained import measure_models
+from polarised.study.trained import measure_models, stored_scores
 
 __all__ = [
     "STATES",
@@ -156,7 +156,8 @@ def run(
         settings: ``key=value`` for every run, or for an axis (``axes.seed=2``).
         out: The folder or fsspec address of the results; ``runs/NAME-SCALE`` if None.
         executor: ``local``, ``ray``, or a mapping with its settings.
-        models: A folder of trained models to measure instead of training any.
+        models: A folder of trained models, a text file that lists them (paths and https addresses), or one of them: to
+            measure instead of training any. Each is fetched, measured and, if it was fetched, deleted.
         shard: One share of the runs, such as ``2/8``, for a job of a queue: it is done, nobody else's run is waited
             for, and the table is left to whoever collects when every share is done.
         jobs: Models to measure at a time; 0 is one a core. Training takes the executor's own setting.
@@ -181,7 +182,7 @@ def run(
     kind = "models" if models is not None else study.scale
     root = str(out) if out else str(contained("runs", "-".join(filter(None, (study.name, kind))), source=name))
     if models is not None:
-        return _measure(study, models, root, jobs, tell)
+        return _measure(study, models, root, _jobs_of(executor, jobs), tell)
     share = None if shard is None else Shard.parse(shard)
     return _conduct(study, root, executor, again=False, progress=progress, tell=tell, share=share)
 
@@ -212,7 +213,7 @@ def retry(
     """
     study, models = read_study(folder), read_models(folder)
     if models is not None:
-        return _measure(study, models, str(folder), jobs, tell)
+        return _measure(study, models, str(folder), _jobs_of(executor or read_executor(folder), jobs), tell)
     return _conduct(study, str(folder), executor or read_executor(folder), again=True, progress=progress, tell=tell)
 
 
@@ -417,17 +418,36 @@ def _conduct(
 
 
 def _measure(
-    study: Study, models: str | Path, root: str, jobs: int, tell: Callable[[str], None] | None
+    study: Study,
+    models: str | Path,
+    root: str,
+    executor: str | Mapping[str, Any],
+    tell: Callable[[str], None] | None,
 ) -> StudyOutcome:
-    if is_address(root):
-        raise ConfigError(f"expected a folder of this machine for the results of trained models, got {root}")
+    command = shlex.join(["polarised", *sys.argv[1:]])
     reasons = []
-    for path, why in measure_models(study, models, root, jobs=jobs or -1):
+    for address, why in measure_models(study, models, root, executor=executor, command=command):
         reasons.append(why)
         if tell is not None:
-            tell(f"failed {path.name}: {why}" if why else f"measured {path.name}")
+            name = Path(address).name
+            tell(f"failed {name}: {why}" if why else f"measured {name}")
     failed = sum(map(bool, reasons))
-    return StudyOutcome(root, len(reasons), len(reasons) - failed, failed, str(collect(root)), measured=True)
+    results = collect(root)
+    stored = stored_scores(root)
+    if not stored.is_empty():
+        name = results.name.replace("results", "stored")
+        with replacing(results.with_name(name)) as temporary:
+            stored.write_parquet(temporary)
+        if tell is not None and (sizes := stored["difference"].abs().drop_nulls().to_list()):
+            median = statistics.median(sizes)
+            tell(f"{len(sizes):,} scores of the archives beside ours in {name}: the median difference is {median:.2g}")
+    return StudyOutcome(root, len(reasons), len(reasons) - failed, failed, str(results), measured=True)
+
+
+def _jobs_of(executor: str | Mapping[str, Any], jobs: int) -> str | Mapping[str, Any]:
+    """Give an executor that says nothing of it the number of models to measure at a time."""
+    spec = {"name": executor} if isinstance(executor, str) else dict(executor)
+    return {**spec, "jobs": jobs} if jobs and not spec.get("jobs") else spec
 
 
 def counted(count: int, thing: str) -> str:
