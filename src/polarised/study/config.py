@@ -4,7 +4,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, cast
@@ -18,6 +18,7 @@ __all__ = [
     "Run",
     "SnapshotSettings",
     "Training",
+    "check_devices",
     "overridden",
     "read_config",
     "read_evaluation",
@@ -227,6 +228,37 @@ class Run:
 
             chosen["settling"] = _differing(chosen["settling"], Settling())
         return chosen
+
+
+def check_devices(devices: Iterable[str]) -> None:
+    """Refuse devices that this machine does not have: one sentence instead of one failure for each run.
+
+    Args:
+        devices: Devices as torch names them, such as cpu, cuda or cuda:1.
+
+    Raises:
+        ConfigError: A device is not here.
+
+    >>> check_devices(["cpu"])
+    """
+    wanted = sorted({device for device in devices if not device.startswith("cpu")})
+    if not wanted:
+        return
+    import torch
+
+    for device in wanted:
+        kind, _, number = device.partition(":")
+        backend = {"cuda": torch.cuda, "mps": torch.backends.mps}.get(kind)
+        if backend is None:
+            raise ConfigError(f"expected training.device as cpu, cuda, cuda:N or mps, got {device!r}")
+        if not backend.is_available():
+            raise ConfigError(
+                f"expected a device {device} for training.device, this machine has none; train on cpu, or on a cluster "
+                "that has one (executor ray)"
+            )
+        count = torch.cuda.device_count() if kind == "cuda" else 1
+        if number and not (number.isdigit() and int(number) < count):
+            raise ConfigError(f"expected training.device up to {kind}:{count - 1}, got {device!r}")
 
 
 def read_config(path: str | Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 from polarised.cluster import check_nodes, check_request, ray_cluster
 from polarised.errors import ConfigError
 from polarised.registry import register
-from polarised.study.config import Run
+from polarised.study.config import Run, check_devices
 from polarised.study.storage import DiskFullError
 from polarised.study.worker import Outcome, State, give_up, work
 
@@ -71,6 +71,7 @@ def local(
     """
     if jobs < 0 or attempts < 1:
         raise ConfigError(f"expected jobs from 0 (every core) and attempts from 1, got {jobs} and {attempts}")
+    check_devices(run.training.device for run in runs)
     waiting, losses = deque(runs), Counter[str]()
     free = deque(_Worker() for _ in range(min(jobs or os.cpu_count() or 1, len(runs))))
     at_work: dict[Future[Outcome], tuple[_Worker, Run]] = {}

@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -53,6 +53,7 @@ __all__ = [
     "measure_models",
     "published_point",
     "read_archives",
+    "shared_settings",
     "stored_scores",
 ]
 
@@ -378,6 +379,27 @@ def archive_settings(root: str | Path) -> dict[str, dict[str, Any]]:
                 about = {key: record.get(key) for key in ("address", "sha256", "settings")}
                 found[Run.from_config(record["run"]).name] = about
     return found
+
+
+def shared_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings that all archives have alike, and the names of those in which they differ.
+
+    Args:
+        settings: The settings of each archive.
+
+    Returns:
+        The settings all share, and the other names in order.
+
+    >>> shared_settings([{"beta": 8, "seed": 0}, {"beta": 8, "seed": 1}])
+    ({'beta': 8}, ['seed'])
+    """
+    names = dict.fromkeys(name for own in settings for name in own)
+    shared = {
+        name: settings[0][name]
+        for name in names
+        if all(name in own and own[name] == settings[0].get(name) for own in settings)
+    }
+    return shared, [name for name in names if name not in shared]
 
 
 def stored_scores(root: str | Path) -> polars.DataFrame:

@@ -18,7 +18,7 @@ from polarised.errors import ConfigError
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.grid import Study, load_study, study_scales
 from polarised.study.outlook import outlook
-from polarised.study.planning import Plan
+from polarised.study.planning import Plan, plan_models
 from polarised.study.planning import plan as calibrate
 from polarised.study.results import collect
 from polarised.study.runner import (
@@ -32,7 +32,7 @@ from polarised.study.runner import (
     run_states,
 )
 from polarised.study.stages import execute, load_run
-from polarised.study.trained import measure_models, stored_scores
+from polarised.study.trained import measure_models, read_archives, stored_scores
 
 __all__ = [
     "STATES",
@@ -175,10 +175,7 @@ def run(
     >>> run("learning_dynamics", scale="smoke", settings=["training.steps=20"], out=folder, progress=False).failed
     0
     """
-    # Trained models are measured as the paper did, not as a scale for small machines would.
-    if models is not None and scale is None and "paper" in study_scales(name):
-        scale = "paper"
-    study = load_study(name, scale=scale, settings=settings)
+    study = load_study(name, scale=_scale_of(name, scale, models), settings=settings)
     kind = "models" if models is not None else study.scale
     root = str(out) if out else str(contained("runs", "-".join(filter(None, (study.name, kind))), source=name))
     if models is not None:
@@ -217,21 +214,31 @@ def retry(
     return _conduct(study, str(folder), executor or read_executor(folder), again=True, progress=progress, tell=tell)
 
 
-def plan(name: str | Path, *, scale: str | None = None, settings: Sequence[str] = ()) -> Plan:
+def plan(
+    name: str | Path,
+    *,
+    scale: str | None = None,
+    settings: Sequence[str] = (),
+    models: str | Path | None = None,
+) -> Plan:
     """Return what a study will cost, from a short calibration on this machine; nothing is started.
 
     Args:
         name: A study that comes with the library, or a YAML file.
         scale: One of the study's scales; its own choice if None.
         settings: ``key=value`` for every run or an axis.
+        models: A folder or list of trained models to measure instead of training any, see `run`.
 
     Returns:
-        Runs, steps and core-hours by kind of run.
+        Runs, steps, core-hours and GPU-hours by kind of run.
 
     Raises:
-        ConfigError: If the study, its scale or a setting is wrong.
+        ConfigError: If the study, its scale or a setting is wrong, or a device it names is not here.
     """
-    return calibrate(load_study(name, scale=scale, settings=settings))
+    study = load_study(name, scale=_scale_of(name, scale, models), settings=settings)
+    if models is None:
+        return calibrate(study)
+    return plan_models(study, len(read_archives(models, study.points[0].run.evaluation)))
 
 
 def status(folder: str | Path) -> StudyStatus:
@@ -442,6 +449,11 @@ def _measure(
             median = statistics.median(sizes)
             tell(f"{len(sizes):,} scores of the archives beside ours in {name}: the median difference is {median:.2g}")
     return StudyOutcome(root, len(reasons), len(reasons) - failed, failed, str(results), measured=True)
+
+
+def _scale_of(name: str | Path, scale: str | None, models: str | Path | None) -> str | None:
+    """Return the scale that was asked for; trained models are measured as the paper did, not as on small machines."""
+    return "paper" if models is not None and scale is None and "paper" in study_scales(name) else scale
 
 
 def _jobs_of(executor: str | Mapping[str, Any], jobs: int) -> str | Mapping[str, Any]:
