@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 EXTRAS := train,lightning,ray,dev
 
-.PHONY: demo test test-all fuzz check bench docs dist install clean
+.PHONY: demo test test-all fuzz check check-js bench docs dist install clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("polarised needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=...") if sys.version_info < (3, 11) else None'
@@ -37,6 +37,10 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/check_install.py
+
+# Needs Node 20 and npm; the linter is installed beside the tests of the scripts, nowhere else.
+check-js:
+	cd tests/report/web && npm install --silent --no-audit --no-fund --no-package-lock && npm run --silent lint && npm test --silent
 
 bench: $(READY)
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done

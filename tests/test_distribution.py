@@ -1,7 +1,10 @@
 """What is published: the wheel and the sdist work where they land, and what is said of the version agrees."""
 
 import re
+import subprocess
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,8 +25,6 @@ def test_wheel_and_sdist_work_in_a_fresh_environment(tmp_path, capsys):
 
 
 def test_a_file_that_the_wheel_lacks_is_found(tmp_path):
-    import zipfile
-
     with zipfile.ZipFile(tmp_path / "some.whl", "w") as wheel:
         wheel.writestr("polarised/__init__.py", "")
     lacking = check_distribution.missing(tmp_path / "some.whl")
@@ -43,6 +44,12 @@ def test_version_changelog_and_citation_agree():
     # Between releases the package is ahead of the newest one, never behind.
     numbers = [int(part) for part in re.findall(r"\d+", polarised.__version__)[:3]]
     assert numbers >= [int(part) for part in newest.split(".")]
+
+
+def test_the_citation_has_its_form():
+    command = [Path(sys.executable).parent / "check-jsonschema", "--builtin-schema", "vendor.citation-file-format"]
+    told = subprocess.run([*command, ROOT / "CITATION.cff"], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout
 
 
 def test_the_version_is_written_once():

@@ -43,6 +43,15 @@ SECTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Project": (("project/changelog.md", "project/contributing.md", "glossary.md"), ("project/", "")),
 }
 
+# Folders whose names people write otherwise.
+NAMES = {
+    "api": "Interface",
+    "be_more_active": "Be More Active!",
+    "nonlinear_ica": "Nonlinear ICA",
+    "polarised_ivae": "Polarised iVAE",
+    "rtc_vae": "RTC-VAE",
+}
+
 
 class _Citations(InlineProcessor):
     """`[Key, eq. 3]` as links to the bibliography, wherever it is written."""
@@ -144,7 +153,7 @@ def nested(paths: list[str]) -> list[Any]:
 
 def title_of(folder: str) -> str:
     """A folder's name as people read it."""
-    return "Interface" if folder == "api" else folder.replace("_", " ").capitalize()
+    return NAMES.get(folder, folder.replace("_", " ").capitalize())
 
 
 def on_post_build(config: MkDocsConfig) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from examples import example_of
+
 from polarised import registry
 from polarised.bibliography import bibliography
 
@@ -47,6 +49,8 @@ def interface() -> Iterator[tuple[str, str]]:
             value = getattr(loaded, name)
             if callable(value):
                 lines += [f"::: {module}.{name}", ""]
+                if ">>>" not in (inspect.getdoc(value) or "") and (shown := example_of(name)):
+                    lines += ["**Example:**", "", "```pycon", shown, "```", ""]
             else:
                 lines += [f"## `{name}` {{#{module}.{name}}}", "", constant(value), ""]
         yield f"reference/api/{module}.md", "\n".join(lines)
@@ -94,12 +98,11 @@ def catalogue() -> str:
     for kind in registry.KINDS:
         place = f"`{registry.SECTIONS[kind]}:` of a config." if kind in registry.SECTIONS else ""
         lines += [f"## {kind.capitalize()}", "", place, ""]
-        lines += ["| name | title | what it is | settings | references |", "|---|---|---|---|---|"]
-        lines += [
-            f"| `{each.name}` | {cell(each.title)} | {cell(sentence(each.call))} | {settings(each.call)} | "
-            f"{' '.join(f'[{key}]' for key in each.reference_keys)} |"
-            for each in registry.records(kind)
-        ]
+        lines += ["| name | title | what it is | settings |", "|---|---|---|---|"]
+        for each in registry.records(kind):
+            told = sentence(each.call)
+            works = " ".join(f"[{key}]" for key in each.reference_keys if key not in told)
+            lines.append(f"| `{each.name}` | {cell(each.title)} | {cell(told)} {works} | {settings(each.call)} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -141,11 +144,23 @@ def command_line() -> str:
 
     command = get_command(app)
     made = get_docs_for_click(obj=command, ctx=command.make_context("polarised", [], resilient_parsing=True))
+    # Rich marks and escapes for HTML, where this is Markdown; lists cut what a line of a terminal cannot hold.
+    made = re.sub(r"\[bold\](.*?)\[/bold\]", r"`\1`", made)
     made = re.sub(r'<span style="font-weight: bold">(.*?)</span>', r"`\1`", made, flags=re.DOTALL)
-    # Typer escapes for HTML even inside code, where Markdown escapes once more.
     made = re.sub(r"`[^`\n]+`", lambda found: html.unescape(found[0]), made)
+    summaries = dict(summarised(command))
+    made = re.sub(
+        r"^\* `([\w-]+)`: .*\.\.\.$", lambda found: f"* `{found[1]}`: {summaries[found[1]]}", made, flags=re.M
+    )
     head = ["# The command line", "", "`polarised COMMAND --help` shows the same on screen.", ""]
     return "\n".join(head) + made.partition("\n")[2]
+
+
+def summarised(command: Any) -> Iterator[tuple[str, str]]:
+    """Names and first paragraphs of a command's commands, and of theirs."""
+    for name, each in getattr(command, "commands", {}).items():
+        yield name, " ".join((each.help or "").split("\n\n")[0].split())
+        yield from summarised(each)
 
 
 def references() -> str:

@@ -50,6 +50,7 @@ from polarised.objectives import GECO, BetaVAE, Objective
 from polarised.random import seed_for
 from polarised.regime import Encodings
 from polarised.regime.forecast import Forecast, Reduction, forecast
+from polarised.schemas import stamp
 from polarised.study.outlook import forecast_run, forecast_settings
 from polarised.study.stages import dataset_of, load_run
 from polarised.training import train
@@ -154,7 +155,7 @@ class Cure:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but models as plain numbers, lists and texts."""
-        return {
+        values = {
             "cause": self.cause,
             "because": CAUSES[self.cause],
             "evidence": asdict(self.evidence),
@@ -166,6 +167,7 @@ class Cure:
             "recipe": dict(self.recipe),
             "refusal": self.refusal,
         }
+        return stamp("cure", values)
 
     def __str__(self) -> str:
         lines = [f"Cause: {CAUSES[self.cause]}.", f"Before: {self.before or 'not finite'}"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarised.diagnosis import Diagnosis
+from polarised.schemas import stamp
 
 if TYPE_CHECKING:
     from polarised.pruning import PruningReport
@@ -32,7 +33,7 @@ class Demonstration:
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis, the pruning and the paths as plain JSON types."""
         return {
-            **self.diagnosis.to_dict(),
+            **stamp("demonstration", {k: v for k, v in self.diagnosis.to_dict().items() if k != "schema"}),
             "directory": str(self.directory),
             "page": str(self.page),
             "pruning": None if self.pruning is None else asdict(self.pruning),

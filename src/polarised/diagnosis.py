@@ -7,10 +7,10 @@ One path for whatever people have: a target is resolved to evidence, a sample of
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from polarised._io import plain
 from polarised.adapters.arrays import ScaleKind
@@ -22,11 +22,13 @@ from polarised.bibliography import bibtex
 from polarised.errors import ConfigError, DataError, suggesting_keywords
 from polarised.metrics.evaluation import MOST_BINNED, beyond_doubt, compare, without_passive_by_standard
 from polarised.random import stream
-from polarised.regime.advice import advice, headline
+from polarised.regime.advice import advice, headline, listed
 from polarised.regime.classify import Regime, Rule, other_rules, sensitivity
 from polarised.regime.decoder import DecoderUse, Pictures
 from polarised.regime.encodings import Axis, Encodings
+from polarised.registry import record
 from polarised.resolving import Found, Request, resolve
+from polarised.schemas import stamp
 from polarised.shards import WHOLE
 
 if TYPE_CHECKING:
@@ -34,14 +36,31 @@ if TYPE_CHECKING:
 
     from polarised.objectives import Objective
 
-__all__ = ["Diagnosis", "Pictures", "annotate", "build_diagnosis", "diagnose"]
+__all__ = ["Diagnosis", "Pictures", "Recommendation", "annotate", "build_diagnosis", "diagnose"]
 
+# What dropping passive means may cost in accuracy before it is advised against.
+WORTH = 0.003
 # Whose rule decides the types: cited where no run says more.
 RULES: dict[Rule, str] = {
     "used": "Bonheme2023BeMoreActive",
     "relative": "Bonheme2023iVAE",
     "standard": "Bonheme2023BeMoreActive",
 }
+
+
+class Recommendation(NamedTuple):
+    """What to take as the code of an input, to predict from it.
+
+    Args:
+        representation: "mean", which on labelled models was never behind the sample (docs/results/mean_or_sample.md).
+        variables: The variables to use.
+        accuracy: Accuracy of predicting the factors from the means of all variables, and of those that are not dropped
+            as passive, by linear discriminants on rows left out; None without factors or passive variables.
+    """
+
+    representation: Literal["mean", "sampled"]
+    variables: tuple[int, ...]
+    accuracy: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +88,7 @@ class Diagnosis:
         provenance: How the numbers were made.
         groups: The variables of each group of latents, where a model has several.
         reading: What was taken as what.
+        recommended: The representation and the variables to use.
     """
 
     name: str
@@ -88,6 +108,7 @@ class Diagnosis:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     reading: str = ""
+    recommended: Recommendation = field(default_factory=lambda: Recommendation("mean", ()))
 
     def __str__(self) -> str:
         import polars
@@ -151,20 +172,22 @@ class Diagnosis:
         Returns:
             The file.
         """
-        from importlib import import_module
-
-        # The page lies above the diagnosis in the layers; this is the one step up, taken only on request.
-        written: Path = import_module("polarised.report").write_report(self, path)
+        # The page lies above the diagnosis in the layers: this is the one step up, and the registry knows who takes it.
+        written: Path = record("page", "report").call(self, path)
         return written
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers and sentences as plain JSON types, with "inf", "-inf" and "nan" for what JSON lacks."""
         regime = self.regime
-        return {
+        values = {
             "name": self.name,
             "headline": self.headline,
             "reading": self.reading,
             "advice": list(self.advice),
+            "recommended": {
+                "representation": self.recommended.representation,
+                "variables": list(self.recommended.variables),
+            },
             "inputs": regime.inputs,
             "rule": regime.rule,
             "alpha": regime.alpha,
@@ -185,6 +208,7 @@ class Diagnosis:
             "sensitivity": None if self.sensitivity is None else _records(self.sensitivity),
             "provenance": dict(self.provenance),
         }
+        return stamp("diagnosis", values)
 
 
 @suggesting_keywords
@@ -390,6 +414,9 @@ def build_diagnosis(
         remarks.append(f"Redundancy was measured among {compared:,} of the {len(regime.types):,} variables.")
     if found.remark is not None:
         remarks = [*found.remark(regime), *remarks]
+    recommended = _recommend(found, regime)
+    if recommended.accuracy is not None and len(recommended.variables) == len(regime.types):
+        remarks.insert(0, _kept_to_predict(recommended.accuracy, regime))
     groups = found.groups if len(found.groups) > 1 else {}
     words = [headline(regime), *(_group_headline(each, of, regime) for each, of in groups.items())]
     table = found.decoder_use
@@ -419,7 +446,58 @@ def build_diagnosis(
         provenance=found.provenance,
         groups=groups,
         reading=found.reading,
+        recommended=recommended,
     )
+
+
+def _recommend(found: Found, regime: Regime) -> Recommendation:
+    """Recommend the means without what is passive beyond doubt, unless known factors say that it costs accuracy."""
+    everything = tuple(range(len(regime.types)))
+    dropped = set(regime.droppable)
+    kept = tuple(j for j in everything if j not in dropped) or everything
+    encodings = found.encodings
+    if encodings.factors is None or len(kept) == len(everything) or len(everything) > MOST_BINNED:
+        return Recommendation("mean", kept)
+    rows = np.arange(len(encodings))
+    if encodings.repeats > 1 or len(rows) < 100:
+        return Recommendation("mean", kept)
+    rows = stream(0, "rows to predict").permutation(rows)[:10_000]
+    codes, factors = encodings.mean[rows].astype(np.float64), encodings.factors[rows].reshape(len(rows), -1)
+    whole, part = (_told_by_discriminants(codes[:, of], factors) for of in (everything, kept))
+    lost = whole - part
+    # A difference of the same rows by chance is none.
+    costs = lost.mean() > max(WORTH, 2 * lost.std() / np.sqrt(len(lost)))
+    return Recommendation("mean", everything if costs else kept, (float(whole.mean()), float(part.mean())))
+
+
+def _kept_to_predict(accuracy: tuple[float, float], regime: Regime) -> str:
+    one = len(regime.droppable) == 1
+    return (
+        f"To predict the factors keep the {'mean' if one else 'means'} of {listed(regime.droppable)} too: without "
+        f"{'it' if one else 'them'} the accuracy falls from {accuracy[0]:.3f} to {accuracy[1]:.3f}, for the mean of a "
+        "passive variable can be a faint copy of what the input is."
+    )
+
+
+def _told_by_discriminants(codes: NDArray[np.float64], factors: NDArray[Any]) -> NDArray[np.float64]:
+    """Return for each row what share of its factors linear discriminants of the other half of the rows tell."""
+    scale = codes.std(axis=0)
+    codes = (codes - codes.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    halves = np.arange(len(codes)) % 2
+    right = np.zeros((len(codes), factors.shape[1]))
+    for i, column in enumerate(factors.T):
+        classes, index = np.unique(column, return_inverse=True)
+        for half in (0, 1):
+            seen, unseen = halves == half, halves != half
+            counts = np.bincount(index[seen], minlength=len(classes)).astype(np.float64)
+            sums = np.zeros((len(classes), codes.shape[1]))
+            np.add.at(sums, index[seen], codes[seen])
+            centres = sums / np.maximum(counts, 1)[:, None]
+            within = np.cov(codes[seen] - centres[index[seen]], rowvar=False).reshape(codes.shape[1], -1)
+            weights = np.linalg.solve(within + 1e-6 * np.eye(len(within)), centres.T)
+            offset = np.log(np.maximum(counts, 1e-9) / counts.sum()) - 0.5 * (centres * weights.T).sum(axis=1)
+            right[unseen, i] = (codes[unseen] @ weights + offset).argmax(axis=1) == index[unseen]
+    return np.asarray(right.mean(axis=1))
 
 
 def _scores(found: Found, regime: Regime, seed: int) -> "polars.DataFrame":
@@ -431,8 +509,13 @@ def _scores(found: Found, regime: Regime, seed: int) -> "polars.DataFrame":
         chosen = totals.compared
         regime_of_chosen = replace(regime, types=tuple(regime.types[j] for j in chosen))
         return compare(encodings.keep(chosen), regime_of_chosen, covariances=totals.covariances(regime), seed=seed)
-    every = regime.rows > len(encodings) and not found.groups
-    return compare(encodings, regime, covariances=totals.covariances(regime) if every else None, seed=seed)
+    return compare(encodings, regime, covariances=_covariances(found, regime), seed=seed)
+
+
+def _covariances(found: Found, regime: Regime) -> "dict[str, NDArray[Any]] | None":
+    """Return the covariances over every input, where the encodings are a sample or the variables many."""
+    sampled = regime.rows > min(len(found.encodings), 10_000) or len(regime.types) > MOST_BINNED
+    return found.totals.covariances(regime) if sampled and not found.groups else None
 
 
 def _thinned(encodings: Encodings, seed: int) -> Encodings:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polarised._io import plain
 from polarised.adapters.published import read_state, write_state
 from polarised.adapters.targets import images_named, open_target
 from polarised.diagnosis import diagnose
@@ -27,6 +28,7 @@ from polarised.random import seed_for
 from polarised.regime import Encodings
 from polarised.regime.classify import Rule
 from polarised.registry import nearest
+from polarised.schemas import stamp
 
 __all__ = [
     "PrunedModel",
@@ -262,7 +264,8 @@ class PrunedModel:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the model as plain JSON types; pairs are before and after."""
-        return {**asdict(self.report), "passive_but_kept": list(self.doubtful), "accuracy": self.accuracy}
+        proof = plain(asdict(self.report))
+        return stamp("pruning", {**proof, "passive_but_kept": list(self.doubtful), "accuracy": plain(self.accuracy)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,6 +295,11 @@ class PrunedWeights:
         """
         write_state(dict(self.weights), Path(path))
         return Path(path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the weights as plain JSON types; pairs are before and after."""
+        lists = {"keep": list(self.keep), "dropped": list(self.dropped), "parameters": list(self.parameters)}
+        return stamp("pruned_weights", lists)
 
 
 def prune_model(

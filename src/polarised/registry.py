@@ -76,6 +76,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "report.figures.decomposition",
     ),
     "gallery": ("report.papers",),
+    "page": ("report.page",),
 }
 """Every kind of entry and the modules its entries are written in."""
 

@@ -265,7 +265,7 @@ def _of_stream(coded: Iterable[CodedInputs], model: Model, request: Request) -> 
             for each, chunks in zip(totals, batch.chunks, strict=True):
                 each.update(chunks[0], numbers, places=places)
         if model.decode is not None and len(totals) == 1 and not _remembers_enough(kept):
-            kept += _remembered(batch)
+            kept += remembered_of(batch)
     if first is None:
         raise DataError("expected at least one batch, got none")
     if len(totals) > 1:
@@ -287,7 +287,7 @@ def _remembers_enough(kept: Sequence[Remembered]) -> bool:
     return sum(len(each.inputs) for each in kept) >= _REMEMBERED or held > _REMEMBERED_BYTES
 
 
-def _remembered(batch: CodedInputs) -> list[Remembered]:
+def remembered_of(batch: CodedInputs) -> list[Remembered]:
     """Return a batch to ask the decoder about, where its inputs are an array and its prior is the same for all."""
     group, chunk = batch.groups[0], batch.chunks[0][0]
     if group.kind is None or not hasattr(batch.inputs, "shape"):

@@ -94,7 +94,7 @@ def test_a_diffusers_autoencoder_has_channels_as_variables(autoencoder):
         posterior = autoencoder.eval().encode(torch.from_numpy(images)).latent_dist
     np.testing.assert_allclose(encodings.mean[:64], posterior.mean[0].flatten(1).T, atol=1e-5)
     np.testing.assert_allclose(encodings.variance[:64], posterior.var[0].flatten(1).T, rtol=1e-4)
-    assert from_diffusers(autoencoder, images, positions="variables").mean.shape == (5, 4 * 8 * 8)
+    assert from_diffusers(autoencoder, images, axis=(1, 2, 3)).mean.shape == (5, 4 * 8 * 8)
     assert len(classify(encodings).types) == 4
     assert classify(encodings).inputs == 5
     halves = torch.tensor(images, dtype=torch.bfloat16, requires_grad=True)

@@ -51,7 +51,7 @@ def test_prune_goes_by_the_types_that_diagnose_gives(finished, tmp_path):
     assert (diagnosed["active"], diagnosed["passive"]) == ([0], [1, 2])
     report = json.loads(run("prune", finished, "--out", tmp_path / "small.safetensors", "--examples", 50, "--json"))
     assert report["dropped"] == [1]
-    assert report["passive but kept"] == [2]
+    assert report["passive_but_kept"] == [2]
     assert load_vae(tmp_path / "small.safetensors").latents == 3
 
 
@@ -98,5 +98,5 @@ def test_noise_about_a_value_of_its_own_can_be_dropped(tmp_path):
     )
     report = json.loads(run("prune", tmp_path / "model.safetensors", *options))
     assert report["dropped"] == [1]
-    before, after = report["reconstruction from means (nats)"]
+    before, after = report["distortion"]
     assert after == pytest.approx(before, abs=1e-3)

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 
@@ -76,9 +77,11 @@ def test_every_block_runs_in_a_fresh_clone_and_environment(tmp_path):
     outside["PIP_CONSTRAINT"] = str(clone / "constraints.txt")
     python = []
     for language, block in BLOCKS:
+        begun = time.monotonic()
         if language == "sh":
             commands = "\n".join(line for line in block.splitlines() if not line.startswith("make test"))
             run(["bash", "-ec", commands], clone, **outside)
         elif language == "python":
             python.append(block)
             run(["python", "-c", "\n".join(python)], clone, **outside)
+        print(f"{time.monotonic() - begun:6.1f} s  {block.splitlines()[0]}")

@@ -33,3 +33,13 @@ def test_tables_arrays_and_schemas_come_back():
     assert frame.equals(table)
     assert schema == table.schema
     np.testing.assert_array_equal(back, array)
+
+
+def test_relative_paths_are_meant_from_where_the_asking_process_is_now(tmp_path, monkeypatch):
+    from polarised._io.tables import read_table
+
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        polars.DataFrame({"a": [name]}).write_parquet(tmp_path / name / "table.parquet")
+        monkeypatch.chdir(tmp_path / name)
+        assert read_table(Path("table.parquet"), columns={})["a"].to_list() == [name]

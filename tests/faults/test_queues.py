@@ -106,7 +106,8 @@ def test_looking_at_a_study_writes_nothing(tmp_path: Path) -> None:
     assert not [path for path, writes in opened if writes]
 
 
-def test_the_owner_of_a_run_is_shown_while_it_works(tmp_path: Path) -> None:
+def test_the_owner_of_a_run_is_shown_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "WATCH", 0.05)
     config = study_config(runs=1, steps=4)
     config["base"]["objective"] = {"name": "BetaVAE"}
     config["axes"] = {"seed": 1}

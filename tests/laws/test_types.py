@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from polarised import Encodings, Regime, classify
-from polarised.regime.decoder import CodedBatch, measure_decoder_use
+from polarised.regime.decoder import CodedBatch, DecoderUse, measure_decoder_use
 
 N = 3000
 # By column: active, at the prior, at rest at a variance of its own, on for a part, parked on a mean, weak for all.
@@ -93,3 +93,21 @@ def test_a_remnant_at_rest_is_doubtful_until_the_decoder_reads_it_for_what_it_ca
     assert remnant.dependable == [0]
     assert used.doubtful == []
     assert used.dependable == [0, 1]
+
+
+def test_certainty_covers_what_the_decoder_is_not_sure_of() -> None:
+    mean, variance = model()
+    zero = np.zeros(6)
+    settled, open_ = (
+        classify(
+            Encodings(mean, variance=variance, rest_ratio=RESTS),
+            decoder=DecoderUse(np.array([30.0, 0.0, 0.0, 12.0, 0.0, 0.3]), error, zero, error, np.full(6, 500), 20.0),
+        )
+        for error in (np.full(6, 0.01), np.array([1.0, 0.01, 0.01, 1.0, 0.01, 0.2]))
+    )
+    assert settled.types == open_.types == KINDS
+    assert settled.confidence.min() > 0.99
+    # 0.3 nats are one standard error above the 0.1 that decide: one draw in six is below.
+    assert open_.confidence[5] == pytest.approx(0.84, abs=0.04)
+    assert open_.confidence[:5].min() > 0.99
+    assert open_.doubtful == open_.fragile == [5]

@@ -184,6 +184,18 @@ def test_an_echo_of_one_carrier_does_not_undo_a_disintegration() -> None:
         metrics.disintegration(z, factor, used=[5])
 
 
+@pytest.mark.parametrize(("classes", "rows", "error"), [(2, 300, 0.02), (4, 900, 0.01)])
+def test_the_error_of_histograms_is_what_the_documentation_says(classes: int, rows: int, error: float) -> None:
+    generator = np.random.default_rng(0)
+    sources = generator.normal(size=(rows, 3))
+    mixing = np.eye(3, 6) + 0.3 * generator.normal(size=(3, 6))
+    z = np.tanh(sources) @ mixing + 0.2 * generator.normal(size=(rows, 6))
+    factors = (sources > 0).astype(int) if classes == 2 else np.digitize(sources, [-0.7, 0, 0.7])
+    exact, quick = (metrics.dci(z, factors, trees=trees)[:3] for trees in ("exact", "histogram"))
+    assert quick == pytest.approx(exact, abs=error)
+    assert quick != exact
+
+
 def test_trees_are_exact_for_binary_factors_and_few_rows() -> None:
     generator = np.random.default_rng(3)
     z = generator.normal(size=(1800, 3))

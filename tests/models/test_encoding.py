@@ -10,6 +10,7 @@ from polarised.models import build_vae
 from polarised.models.likelihoods import Bernoulli, ContinuousBernoulli, Gaussian, Laplace
 from polarised.regime import Encodings
 from polarised.regime.decoder import CodedBatch, measure_decoder_use
+from polarised.training.history import Snapshots
 
 DATA = dsprites(size=32)
 MODEL = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 3}
@@ -79,6 +80,33 @@ def test_decoder_use_finds_the_variables_the_decoder_reads(vae):
     assert use["redrawn"][1] == pytest.approx(0.0, abs=1e-9)
     assert abs(use["permuted"][0]) > 10 * abs(use["permuted"][2])
     assert use.equals(decoder_use(vae, DATA, examples=200, most=200).table())
+
+
+def test_redrawing_can_be_left_out_and_decides_nothing(vae):
+    whole, part = (decoder_use(vae, DATA, examples=100, most=100, redraw=redraw) for redraw in (True, False))
+    np.testing.assert_array_equal(part.permuted, whole.permuted)
+    assert np.isfinite(whole.redrawn).all()
+    assert np.isnan(part.redrawn).all()
+    encodings = from_vae(vae, DATA, examples=100)
+    first, second = (classify(encodings, decoder=use) for use in (whole, part))
+    assert first.types == second.types
+    assert first.doubtful == second.doubtful
+
+
+def test_snapshots_and_a_diagnosis_decide_alike(vae):
+    """A variable the encoder makes sharp and no decoder reads is passive for both."""
+    with torch.no_grad():
+        vae.encoder.mean_head.weight *= 5
+        vae.encoder.log_variance_head.bias -= 6.0
+        vae.decoder.input.weight[:, 1] = 0.0
+    snapshots = Snapshots(DATA, examples=600)
+    snapshots(0, vae)
+    alone = Snapshots(DATA, examples=600, ask_decoder=False)
+    alone(0, vae)
+    told = classify(from_vae(vae, DATA, examples=600), decoder=decoder_use(vae, DATA))
+    assert snapshots.timeline.types == [told.types]
+    assert told.types[1] == "passive"
+    assert alone.timeline.types[0][1] == "active"
 
 
 def test_traversals_move_one_variable_from_the_first_code(vae):

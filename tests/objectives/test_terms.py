@@ -141,17 +141,42 @@ def test_mmd_in_parts_is_that_of_all_at_once(per_variable, monkeypatch):
     """Value and gradient to the last bit, while no more than a few rows of kernels are held."""
     generator, found = torch.Generator().manual_seed(0), []
     samples = torch.randn(2, 12, 5, generator=generator)
-    held = []
+    held, largest = [], []
     divide = torch.Tensor.__truediv__
     monkeypatch.setattr(torch.Tensor, "__truediv__", lambda a, b: held.append(b.numel()) or divide(a, b))
     for at_once in (2**20, 300):
+        held.clear()
         monkeypatch.setattr("polarised.objectives.terms._AT_ONCE", at_once)
         first = samples[0].clone().requires_grad_()
         value = mmd(first, samples[1], per_variable=per_variable)
         found.append((value.detach(), torch.autograd.grad(value, first)[0]))
+        largest.append(max(held))
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-    assert held[0] == 24 * 24 * (5 if per_variable else 1) * len(SCALES)
-    assert max(held[1:]) <= 300 * len(SCALES)
+    # The kernels of the joint are taken width by width.
+    assert largest[0] == 24 * 24 * (5 * len(SCALES) if per_variable else 1)
+    assert largest[1] <= 300 * (len(SCALES) if per_variable else 1)
+
+
+@pytest.mark.parametrize("distance", ["squared", "printed"])
+@pytest.mark.parametrize("sizes", [(64, 64, 10), (17, 9, 4), (5, 40, 1)])
+def test_mmd_and_its_gradient_are_the_plain_formula_to_the_last_bit(sizes, distance):
+    n, m, d = sizes
+    generator = torch.Generator().manual_seed(n)
+    samples = [torch.randn(count, d, generator=generator).requires_grad_() for count in (n, m)]
+    both = torch.cat(samples)
+    squared = ((both[:, None] - both[None]) ** 2).sum(2, keepdim=True)
+    if distance == "printed":
+        squared = squared.clamp_min(torch.finfo(squared.dtype).tiny).sqrt()
+    widths = torch.tensor(SCALES) * 2 * d
+    kernel = (widths / (widths + squared[..., None])).sum((2, 3))
+    weights = torch.full((n + m, n + m), 1 / (n * (n - 1)))
+    weights[n:, n:] = 1 / (m * (m - 1))
+    weights[:n, n:] = weights[n:, :n] = -1 / (n * m)
+    plain = (kernel * weights.fill_diagonal_(0)).sum()
+    ours = mmd(*samples, distance=distance)
+    assert torch.equal(ours, plain)
+    for own, other in zip(*(torch.autograd.grad(value, samples) for value in (ours, plain)), strict=True):
+        assert torch.equal(own, other)
 
 
 def test_mmd_of_samples_of_unequal_size_is_the_plain_double_sum():

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars
@@ -204,6 +205,13 @@ def guest_figure(table: polars.DataFrame, *, metric: str = "guest_measure") -> F
 def guest_study(material):
     """Draw the figure of the guest's study."""
     yield "guest_figure", guest_figure(material.table)
+
+
+@register("page")
+def guest_page(subject, path, *, title: str = "") -> Path:
+    """Write the headline of a diagnosis and nothing else."""
+    Path(path).write_text(title + subject.headline)
+    return Path(path)
 
 
 class GuestModel:

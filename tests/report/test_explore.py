@@ -148,3 +148,41 @@ def test_names_stay_text_on_the_page(server: ExploreServer) -> None:
 def test_a_taken_port_is_said(server: ExploreServer) -> None:
     with pytest.raises(DataError, match="free port"):
         ExploreServer(server.exploration, port=server.server_port)
+
+
+def test_a_model_of_others_is_explored_through_its_decoder() -> None:
+    import torch
+
+    from polarised.report.explore import explore_model
+
+    class Foreign(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.into, self.out = torch.nn.Linear(64, 4), torch.nn.Linear(2, 64)
+
+        def encode(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            mean, log_variance = self.into(x.flatten(1)).chunk(2, dim=1)
+            return mean, log_variance - 2
+
+        def decode(self, z: torch.Tensor) -> torch.Tensor:
+            return torch.sigmoid(self.out(z)).reshape(-1, 1, 8, 8)
+
+    torch.manual_seed(0)
+    network = Foreign()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    images = np.random.default_rng(0).random((50, 1, 8, 8), dtype=np.float32)
+    images.flat[:2] = 0.0, 1.0
+    made = explore_model(network, images, scale_kind="log_variance", inputs=40)
+    with torch.inference_mode():
+        mean, _ = network.encode(torch.from_numpy(images[:40]))
+        drawn = network.decode(torch.tensor([[0.5, -1.0]]))[0].numpy()
+    np.testing.assert_allclose(made.points, mean.numpy(), atol=1e-5)
+    np.testing.assert_allclose(made.live.decode([0.5, -1.0]), drawn, atol=1e-5)
+    answer = json.loads(made.encoded("7"))
+    np.testing.assert_allclose(answer["mean"], mean[7].numpy(), atol=1e-5)
+    assert made.page().startswith("<!doctype html>")
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    with pytest.raises(DataError, match="2 finite numbers"):
+        made.live.decode([0.5])
+    with pytest.raises(DataError, match="decoder"):
+        explore_model(network.encode, images, scale_kind="log_variance")

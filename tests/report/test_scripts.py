@@ -1,6 +1,7 @@
 """The scripts of the pages, run by Node without a browser: what they compute and say comes from the library."""
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -16,16 +17,35 @@ from polarised.regime.classify import RULES
 from polarised.report import write_report
 from polarised.report.model_page import ALPHA
 
+WEB = Path(__file__).parent / "web"
+ROOT = Path(__file__).parents[2]
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="no Node on this machine to run the scripts of the page")
 
 
 def run(page: Path, expression: str) -> dict[str, Any]:
-    command = [str(NODE), str(Path(__file__).with_name("page_in_node.js")), str(page), expression]
+    command = [str(NODE), str(WEB / "page.js"), str(page), expression]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
+
+
+def test_the_scripts_pass_their_own_tests() -> None:
+    done = subprocess.run([str(NODE), "--test"], cwd=WEB, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout
+    # Tests that were not found would pass too.
+    assert int(re.findall(r"^# pass (\d+)", done.stdout, flags=re.MULTILINE)[0]) >= 16
+
+
+def test_the_scripts_pass_the_linter() -> None:
+    linter = WEB / "node_modules" / ".bin" / "eslint"
+    if not linter.exists():
+        pytest.skip("no linter here: make check-js installs it")
+    program = [str(linter), "--config", str(WEB / "eslint.config.js"), "--max-warnings", "0"]
+    folders = ["src/polarised/report/web", "tests/report/web"]
+    done = subprocess.run([*program, *folders], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_page_types_as_the_library_does_at_every_place_of_the_slider(diagnosis: Diagnosis, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, wasserstein_distance
 
-from polarised import Encodings
+from polarised import Encodings, diagnose
 from polarised.errors import DataError
 from polarised.theory import (
     correlation_gap,
@@ -45,6 +45,16 @@ def test_distances_are_those_of_many_draws():
         assert found.prior_wasserstein[j] == pytest.approx(wasserstein_distance(z, prior) / scale, abs=0.01)
         spread = z.std()
         assert found.mean_wasserstein[j] == pytest.approx(wasserstein_distance(z, mean) / spread, abs=0.015)
+
+
+def test_a_diagnosis_shows_the_statements_on_request():
+    encodings = made()
+    diagnosis = diagnose(encodings)
+    table, told = diagnosis.table(theory=True), statements(encodings)
+    added = [name for name in told.columns if name != "variable"]
+    assert {"noise_ks", "prior_ks", "mean_wasserstein"} <= set(added)
+    assert table.select(added).equals(told.select(added))
+    assert table.drop(added).equals(diagnosis.table())
 
 
 def test_the_statements_tell_the_types_apart():

@@ -1,6 +1,7 @@
 """Files at the rim: names that stay inside a folder, folders of ours alone, whole writes, and archives read by name."""
 
 import os
+import re
 import secrets
 import stat
 import tempfile
@@ -136,13 +137,22 @@ def replacing(path: str | Path) -> Iterator[Path]:
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(path)
-    except OSError as error:
-        if error.filename == str(temporary):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
+    except Exception as error:
+        if (told := _of_system(error, temporary)) is None:
+            raise
+        raise OSError(told, os.strerror(told), str(path)) from error
     finally:
-        with suppress(FileNotFoundError, NotADirectoryError):
+        # On a read-only mount not even what is not there can be removed.
+        with suppress(OSError):
             temporary.unlink()
+
+
+def _of_system(error: Exception, temporary: Path) -> int | None:
+    """Return the system's number of a failure to write a file, which libraries in Rust tell only in words."""
+    if isinstance(error, OSError):
+        return error.errno if error.filename in (None, str(temporary)) else None
+    told = re.search(r"\(os error (\d+)\)", str(error))
+    return int(told[1]) if told else None
 
 
 @contextmanager

@@ -212,7 +212,7 @@ def call_apart(budget: Budget, kind: str, function: Callable[P, T], *args: P.arg
     with _TURN:
         child = _child()
         try:
-            told, result = child.ask((function, args, options, budget.held), budget.seconds)
+            told, result = child.ask((function, args, options, budget.held, _here()), budget.seconds)
         except TimeoutError:
             child.end()
             raise _refusal(budget, kind, f"it takes longer than {budget.seconds:.0f} s to read") from None
@@ -229,6 +229,14 @@ def call_apart(budget: Budget, kind: str, function: Callable[P, T], *args: P.arg
     if told == "refused":
         raise DataError(result)
     raise _refusal(budget, kind, result)
+
+
+def _here() -> str:
+    """Return the current folder, from which relative paths are meant, wherever the child was started."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
 
 
 def _refusal(budget: Budget, kind: str, came: str) -> DataError:
@@ -338,9 +346,11 @@ def serve() -> None:
     os.dup2(nothing, 1)
     questions, prepared = sys.stdin.buffer, set[str]()
     while len(header := questions.read(_HEADER.size)) == _HEADER.size:
-        function, args, options, held = pickle.loads(questions.read(_HEADER.unpack(header)[0]))
+        function, args, options, held, folder = pickle.loads(questions.read(_HEADER.unpack(header)[0]))
         module = function.__module__
         try:
+            if folder:
+                os.chdir(folder)
             if module not in prepared:
                 prepared.add(module)
                 getattr(sys.modules[module], "prepare", _nothing)()

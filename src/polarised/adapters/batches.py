@@ -135,6 +135,7 @@ def pixel_fit(
     """
     if not _is_array(inputs) or np.ndim(inputs) < 2:
         return _as_it_is
+    inputs = inputs.detach() if hasattr(inputs, "detach") else inputs
     aim = pixel_range or known or (0.0, 1.0)
     if named:
         return partial(_rescaled, before=(0.0, 1.0), after=aim)

@@ -15,7 +15,7 @@ from polarised.random import stream
 from polarised.regime.decoder import FEW, CodedBatch, DecoderUse, Pictures, measure_decoder_use
 from polarised.regime.encodings import Axis, as_array, as_table, from_table
 
-__all__ = ["Decoder", "Remembered", "decoder_of"]
+__all__ = ["Decoder", "Remembered", "decoder_of", "pictures_like"]
 
 Array = NDArray[Any]
 Likelihood = Callable[[Any, Any], Any]
@@ -90,19 +90,22 @@ class Decoder:
         with untouched(*self.things):
             shown = self._drawn(remembered.mean[:originals])
             walks = self._drawn(from_table(moved.reshape(-1, latents), remembered.mean.shape[1:], axis))
-        low, high = _range(remembered.inputs)
-
-        def as_pictures(images: Array) -> NDArray[np.float32]:
-            scaled = (images.reshape(len(images), *remembered.inputs.shape[1:]) - low) / (high - low)
-            return np.clip(_channels_first(scaled, shape), 0, 1).astype(np.float32)
-
-        traversals = as_pictures(walks)
+        traversals = pictures_like(walks, remembered.inputs)
         return Pictures(
-            as_pictures(remembered.inputs[:originals]),
-            as_pictures(shown),
+            pictures_like(remembered.inputs[:originals], remembered.inputs),
+            pictures_like(shown, remembered.inputs),
             traversals.reshape(latents, steps, *traversals.shape[1:]),
             values,
         )
+
+    def drawn(self, codes: Array, inputs: Array) -> NDArray[np.float32]:
+        """Return the pictures of some codes (n, ...), in the range of the inputs brought to [0, 1].
+
+        Raises:
+            DataError: If the inputs are no pictures.
+        """
+        with untouched(*self.things):
+            return pictures_like(self._drawn(codes), inputs)
 
     def _drawn(self, codes: Array) -> Array:
         parts = [self.draw(self.decode(codes[i : i + _AT_ONCE])) for i in range(0, len(codes), _AT_ONCE)]
@@ -215,6 +218,20 @@ def decoder_of(
         f"likelihood is not known{'; its outputs were taken for logits' if logits else ''}."
     )
     return Decoder(decode, squared_error, draw, assumed, model.things)
+
+
+def pictures_like(values: Array, inputs: Array) -> NDArray[np.float32]:
+    """Return values of the inputs' shape as pictures (n, channels, height, width) in [0, 1], by the inputs' range.
+
+    Raises:
+        DataError: If the inputs are no pictures.
+    """
+    shape = _picture_shape(inputs.shape[1:])
+    if shape is None:
+        raise DataError(f"expected inputs that are pictures, got shape {inputs.shape[1:]}")
+    low, high = _range(inputs)
+    scaled = (values.reshape(len(values), *inputs.shape[1:]) - low) / (high - low)
+    return np.clip(_channels_first(scaled, shape), 0, 1).astype(np.float32)
 
 
 def _values(output: Any) -> Array:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -116,9 +116,6 @@ def cure(
         print_json({**found.to_dict(), "directory": str(folder), "page": None if page is None else str(page)})
 
 
-ENCODINGS = "largest change of a kept encoding"
-
-
 def prune(
     target: Annotated[Path, typer.Argument(help="A run directory, a model file, or a folder of a published model.")],
     out: Annotated[Path, typer.Option(help="Where to write the smaller model (.safetensors).")] = Path(
@@ -190,10 +187,7 @@ def prune(
         kept, dropped, pairs = proof.keep, proof.dropped, _pairs(found)
         found.save(out)
     if json:
-        told: dict[str, Any] = {"kept": list(kept), "dropped": list(dropped), **pairs}
-        if found is not None:
-            told |= {"passive but kept": list(found.doubtful), ENCODINGS: found.report.encodings}
-        print_json({**told, "model": out})
+        print_json({**(cut if found is None else found).to_dict(), "model": str(out)})
         return
     screen.print(f"[bold]{_count(kept, 'kept')}; {_count(dropped, 'dropped')}[/bold]")
     if found is not None and found.doubtful:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json
+from polarised.schemas import stamp
 
 if TYPE_CHECKING:
     from polarised.data import Description
@@ -44,7 +45,8 @@ def list_datasets(as_json: Json = False) -> None:
     from polarised.data.cache import data_folder
 
     if as_json:
-        print_json({"folder": str(data_folder()), "datasets": [asdict(about) for about in describe()]})
+        known = [asdict(about) for about in describe()]
+        print_json(stamp("datasets", {"folder": str(data_folder()), "datasets": known}))
         return
     _print_table(describe(), str(data_folder()))
 
@@ -68,7 +70,7 @@ def prepare(
     with _progress(quiet or as_json) as progress:
         dataset = prepare_dataset(_spec(name, settings), progress=progress, mirror=mirror)
     if as_json:
-        print_json({"name": name, "images": len(dataset), "shape": list(dataset.shape)})
+        print_json(stamp("dataset", {"name": name, "images": len(dataset), "shape": list(dataset.shape)}))
     elif not quiet:
         typer.echo(f"{name} is ready: {len(dataset):,} of shape {' × '.join(map(str, dataset.shape))}")
 
@@ -96,7 +98,7 @@ def show(
         dataset = prepare_dataset(_spec(name, settings), progress=progress)
     path = contact_sheet(dataset, output or f"{name}.png", columns=columns, seed=seed)
     if as_json:
-        print_json({"name": name, "path": str(path)})
+        print_json(stamp("dataset", {"name": name, "path": str(path)}))
     elif not quiet:
         typer.echo(str(path))
 
@@ -193,6 +195,6 @@ def cite(
 
     found = cite_target(target)
     if json:
-        print_json({"keys": list(found.keys), "bibtex": found.bibtex})
+        print_json(stamp("citations", {"keys": list(found.keys), "bibtex": found.bibtex}))
     else:
         typer.echo(found.bibtex)

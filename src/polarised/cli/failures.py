@@ -199,7 +199,7 @@ def _of_system(error: OSError) -> str:
     if error.errno == errno.ENOENT:
         return f"expected {error.filename}, which does not exist; check the path"
     if error.errno == errno.EROFS:
-        return f"could not write {error.filename}: its file system is read-only; give another folder with --out"
+        return f"could not write {error.filename}: its file system is read-only; write elsewhere"
     return f"could not write or read {error.filename}: {error.strerror or _line(error)}"
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from polarised.cli.screen import Json, Quiet, Seed, as_it_is, bullets, console, print_json, table
+from polarised.schemas import stamp
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -167,7 +168,7 @@ def dimensions(
         save(sizes(regimes, count, search, seed=seed), plot.with_suffix(""), formats=[kind])
         screen.print(f"\nThe curves: [bold]{as_it_is(plot)}[/bold]", soft_wrap=True)
     if json:
-        print_json(_plain(measured, size, count, search, plot))
+        print_json(stamp("dimensions", _plain(measured, size, count, search, plot)))
 
 
 def _picture_kind(path: Path) -> Literal["png", "svg", "pdf"]:

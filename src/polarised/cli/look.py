@@ -29,6 +29,7 @@ from polarised.cli.screen import (
     table,
 )
 from polarised.errors import printable
+from polarised.schemas import stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,7 +207,7 @@ def evaluate(
     draw = _drawing(opened, data, seed) if drawn else None
     scores = score(encodings, metrics="all" if everything else names, representation=kinds, draw=draw, seed=seed)
     if json:
-        print_json({"target": str(target), "seed": seed, "scores": scores.to_dicts()})
+        print_json(stamp("evaluation", {"target": str(target), "seed": seed, "scores": scores.to_dicts()}))
         return
     _show_scores(scores.to_dicts(), len(encodings), console(quiet=quiet))
 
@@ -298,7 +299,7 @@ def report(
         seed=seed,
     )
     if json:
-        print_json({"page": str(page), "bytes": page.stat().st_size})
+        print_json(stamp("report", {"page": str(page), "bytes": page.stat().st_size}))
     else:
         console(quiet=quiet).print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
 

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from polarised.cli.screen import Json, Quiet, as_it_is, console, print_json, table
+from polarised.schemas import stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,7 +171,8 @@ def plan(
     # On a GPU as many at a time as are asked for; on processors one for each core.
     workers = jobs or (1 if result.gpu_hours else os.cpu_count() or 1)
     if json:
-        print_json(
+        planned_study = stamp(
+            "plan",
             {
                 "runs": result.runs,
                 "steps": result.steps,
@@ -182,8 +184,9 @@ def plan(
                 "days": result.days(workers),
                 "decidable": [power.to_dict() for power in result.powers],
                 "outlook": result.outlook,
-            }
+            },
         )
+        print_json(planned_study)
         return
     rows = [
         (
@@ -315,7 +318,7 @@ def doctor(
 
     found = list(examine_folder(folder, repair=repair))
     if json:
-        print_json({"findings": [asdict(finding) for finding in found]})
+        print_json(stamp("doctor", {"findings": [asdict(finding) for finding in found]}))
     else:
         screen = console()
         for finding in found:
@@ -346,7 +349,7 @@ def collect(
         raise ConfigError(f"expected --rule used, relative or standard, got {rule!r}")
     path = collected(folder, rule=rules[rule], mixed=mixed)
     if json:
-        print_json({"results": str(path)})
+        print_json(stamp("results", {"results": str(path)}))
     else:
         console().print(f"The table: [bold]{as_it_is(path)}[/bold]")
 
@@ -408,7 +411,7 @@ def publish(
     with at_hand(folder) as here:
         page = published(here, out, formats=("png", "svg", "pdf") if vector else ("png",))
     if json:
-        print_json({"page": str(page)})
+        print_json(stamp("report", {"page": str(page)}))
     else:
         console().print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
 

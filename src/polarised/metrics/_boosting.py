@@ -54,8 +54,8 @@ def boosted_trees_fit(
     Stage m adds learning_rate * tree_m fitted to the residuals y - p of each class [Friedman2001]; importance is
     the total decrease of squared error by each variable's splits, summing to 1 (all 0 when nothing splits).
     ``trees="exact"`` runs scikit-learn's own, which tries every threshold and is many times slower. "auto" does so for
-    two classes and for fewer than 1,000 rows, where histograms have been seen to move a score by 0.04 and
-    exact trees are affordable, and takes histograms elsewhere, which stay within 0.01 of them.
+    two classes and for fewer than 1,000 rows, where exact trees are affordable and histograms moved a score of DCI by
+    up to 0.018 (200 rows to train on), and takes histograms elsewhere, which moved none by more than 0.008.
 
     >>> x = np.linspace(0.0, 1.0, 50)[:, None] * [1.0, 0.0]
     >>> result = boosted_trees_fit(x, (x[:, 0] > 0.5).astype(int), x)

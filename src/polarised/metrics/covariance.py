@@ -190,7 +190,7 @@ def total_correlation_from_covariance(covariance: npt.ArrayLike) -> float:
     eigenvalues = np.linalg.eigvalsh(varied)
     if eigenvalues[0] <= len(varied) * np.finfo(np.float64).eps:
         return float("inf")
-    return max(0.0, float(-0.5 * np.linalg.slogdet(varied)[1]))
+    return max(0.0, float(-0.5 * np.log(eigenvalues).sum()))
 
 
 def total_correlation_bias(variables: int, rows: int) -> float:
@@ -233,13 +233,16 @@ def wasserstein_correlation_from_covariance(covariance: npt.ArrayLike, *, normal
     0.205267
     """
     matrix = _checked_covariance(covariance)
+    # By a power of two, which changes no digit: squares of large variances would not be finite.
+    unit = 2.0 ** np.floor(np.log2(max(float(np.diag(matrix).max(initial=0.0)), 1e-300)))
+    matrix = matrix / unit
     scale = np.sqrt(np.diag(matrix))
     # (D C) and D^1/2 C D^1/2 share their eigenvalues, and the second is symmetric: no complex roots.
     roots = np.sqrt(np.clip(np.linalg.eigvalsh(matrix * scale[:, None] * scale), 0.0, None))
     trace = float(np.trace(matrix))
     distance = max(0.0, 2.0 * (trace - float(roots.sum())))
     if not normalised:
-        return distance
+        return float(unit * distance)
     return distance / trace if trace > 0 else 0.0
 
 
@@ -266,7 +269,11 @@ def effective_rank_from_covariance(covariance: npt.ArrayLike, *, of: RankOf = "c
     """
     matrix = _checked_covariance(covariance)
     varying = np.diag(matrix) > 0
-    share, _ = rank_shares(matrix[np.ix_(varying, varying)], of)
+    matrix = matrix[np.ix_(varying, varying)]
+    values: Floats = np.asarray(
+        np.linalg.eigvalsh(correlation_from_covariance(matrix) if of == "correlation" else matrix), dtype=np.float64
+    )
+    share = _shares(values[_not_zero(values)], of)
     return float(np.exp(-(share * np.log(share)).sum())) if share.size else 0.0
 
 
@@ -282,11 +289,19 @@ def rank_shares(matrix: Floats, of: RankOf) -> tuple[Floats, tuple[Floats, Float
     """
     matrix = correlation_from_covariance(matrix) if of == "correlation" else matrix
     values, vectors = np.linalg.eigh(matrix)
-    # Rounding leaves noise where an exact zero belongs; a zero eigenvalue has no share.
-    kept = values > values.max(initial=0.0) * len(matrix) * np.finfo(np.float64).eps
+    kept = _not_zero(values)
     values, vectors = values[kept], vectors[:, kept]
+    return _shares(values, of), (values, vectors)
+
+
+def _not_zero(values: Floats) -> npt.NDArray[np.bool_]:
+    """Rounding leaves noise where an exact zero belongs; a zero eigenvalue has no share."""
+    return np.asarray(values > values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps)
+
+
+def _shares(values: Floats, of: RankOf) -> Floats:
     weights = np.sqrt(values) if of == "codes" else values
-    return weights / weights.sum(), (values, vectors)
+    return np.asarray(weights / weights.sum())
 
 
 def _checked_covariance(covariance: npt.ArrayLike) -> Floats:

@@ -272,12 +272,16 @@ def compare(
     for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
         matrix = covariance(codes) if covariances is None else covariances[representation]
         information = mutual_information_matrix(codes[:, binned])
+        # Where a type is missing, two names stand for one set: its eigenvalues are the largest part of the work.
+        known: dict[frozenset[int], dict[str, float]] = {}
         for variables, indices in scored_of.items():
-            block, own = np.ix_(indices, indices), np.flatnonzero(np.isin(binned, indices))
-            shared = information[np.ix_(own, own)]
-            scored = _redundancy(matrix[block], shared) if len(indices) > 1 else _alone(len(indices))
-            if len(indices) > 1 and len(own) < 2:
-                del scored["mutual_information"]
+            if (scored := known.get(frozenset(indices))) is None:
+                block, own = np.ix_(indices, indices), np.flatnonzero(np.isin(binned, indices))
+                shared = information[np.ix_(own, own)]
+                scored = _redundancy(matrix[block], shared) if len(indices) > 1 else _alone(len(indices))
+                if len(indices) > 1 and len(own) < 2:
+                    del scored["mutual_information"]
+                known[frozenset(indices)] = scored
             rows += [(metric, representation, variables, value) for metric, value in scored.items()]
     schema: dict[str, Any] = {
         "metric": pl.String,

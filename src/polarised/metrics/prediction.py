@@ -117,7 +117,8 @@ def dci(
     rho_i = sum_j R_ij / sum R; C the same over columns, to base d; informativeness is accuracy.
     [Eastwood2018; Locatello2019] ``trees="exact"`` uses scikit-learn's GradientBoostingClassifier as the literature
     does; "auto" takes it for binary factors and fewer than 1,000 training rows, and histograms of each variable, many
-    times quicker and within 0.01, elsewhere. ``seed`` is for exact trees alone.
+    times quicker, elsewhere: the three scores then lay within 0.008 of the exact ones (up to 0.018 away where "auto" is
+    exact). ``seed`` is for exact trees alone.
 
     Args:
         codes: Codes (n, d), one observation in each row.

@@ -152,6 +152,7 @@ def decoder_use(
     *,
     examples: int = 2_000,
     most: int = 10_000,
+    redraw: bool = True,
     u: ArrayLike | None = None,
     seed: int = 0,
 ) -> DecoderUse:
@@ -165,6 +166,7 @@ def decoder_use(
         data: A dataset, of which images are drawn, or images.
         examples: Images to look at; where a few hundred settle a variable it is not looked at on all of them.
         most: Images to look at as long as some variable is doubtful.
+        redraw: Whether to redraw too, which decides nothing and takes half the time.
         u: Auxiliary variables of the images, where `data` is an array of them.
         seed: Which images, and whose code each gets.
 
@@ -178,7 +180,8 @@ def decoder_use(
     ['variable', 'permuted', 'permuted_error']
     """
     with evaluating(vae), torch.inference_mode():
-        return measure_decoder_use(_coded(vae, data, examples, max(most, examples), u, seed), seed=seed)
+        coded = _coded(vae, data, examples, max(most, examples), u, seed)
+        return measure_decoder_use(coded, redraw=redraw, seed=seed)
 
 
 def _coded(

@@ -73,7 +73,7 @@ def _active(regime: "Regime", j: int) -> str:
 
 def how_mixed(regime: "Regime", j: int) -> str:
     """Return in what way a used variable is not active: on for some inputs, weak for all, or off the prior's mean."""
-    statistics, states = regime.statistics, regime.evidence.two_states()
+    statistics, states = regime.statistics, regime.two_states
     rest = 1.0 if regime.rest_ratio is None else float(np.nan_to_num(regime.rest_ratio[j], nan=1.0))
     if j in regime.prior_driven:
         return "follows the prior, which knows the input"
@@ -83,7 +83,7 @@ def how_mixed(regime: "Regime", j: int) -> str:
         if states.ratio_off[j] >= 0.75 * rest:
             return f"on for {on} of the inputs"
         return f"strong for {on} of the inputs, weak for the rest"
-    rare = float(regime.evidence.share_below(0.2 * rest)[j])
+    rare = float(regime.rarely[j])
     level = statistics.ratio_mean[j]
     if RAREST <= rare <= RARE and level >= 0.8 * rest:
         return f"on for few inputs ({100 * rare:.0f} %)"

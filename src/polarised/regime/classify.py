@@ -7,8 +7,8 @@ posterior variance itself and so presumes the prior N(0, I). The first two do no
 the decoder are rescaled together, which leaves the model the same.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polarised.errors import ConfigError, DataError
 from polarised.random import stream
+from polarised.regime._moments import TwoStates
 from polarised.regime._rules import Slacks, Use, follows_prior
 from polarised.regime.advice import reasons, regime_html
 from polarised.regime.decoder import DecoderUse
@@ -323,6 +324,17 @@ class Regime:
             rest_ratio=self.rest_ratio,
         )
 
+    @cached_property
+    def two_states(self) -> TwoStates:
+        """The two states of each variable, on for some inputs and off for the others; read from the evidence once."""
+        return self.evidence.two_states()
+
+    @cached_property
+    def rarely(self) -> NDArray[np.float64]:
+        """The share of inputs for which a variable is far narrower than at rest, a fifth of it; read once."""
+        rest = np.ones(len(self.types)) if self.rest_ratio is None else np.nan_to_num(self.rest_ratio, nan=1.0)
+        return self.evidence.share_below(0.2 * rest)
+
     def types_at(self, alpha: float, *, rule: Rule | None = None) -> tuple[str, ...]:
         """Return the types on the same evidence at another alpha, or under another rule, without their certainty.
 
@@ -340,13 +352,30 @@ class Regime:
         >>> regime.types_at(0.2, rule="standard")
         ('active', 'passive')
         """
+        (types,) = self.types_along([alpha], rule=rule)
+        return tuple(str(TYPES[t]) for t in types)
+
+    def types_along(self, alphas: Sequence[float], *, rule: Rule | None = None) -> Iterator[NDArray[np.int64]]:
+        """Yield the types at one alpha after another, as places in active, mixed, passive; see `types_at`.
+
+        Args:
+            alphas: The thresholds.
+            rule: The rule; that of this regime if not given.
+
+        Yields:
+            The types (d,), 0 active, 1 mixed, 2 passive.
+
+        Raises:
+            ConfigError: If an alpha is not between 0 and 0.5 or there is no such rule.
+        """
         rule = rule or self.rule
-        _check_rule(alpha, rule)
-        if rule == "used":
-            slacks = Use.of(self.evidence, self.decoder, self.rest_ratio, alpha).slacks(self.statistics)
-        else:
-            slacks = Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift)
-        return tuple(str(TYPES[t]) for t in slacks.types())
+        use = Use.of(self.evidence, self.decoder, self.rest_ratio, self.alpha) if rule == "used" else None
+        for alpha in alphas:
+            _check_rule(alpha, rule)
+            if use is not None:
+                yield replace(use, alpha=alpha).slacks(self.statistics).types()
+            else:
+                yield Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift).types()
 
     def table(self) -> "polars.DataFrame":
         """Return a row for each variable: type and every piece of evidence."""

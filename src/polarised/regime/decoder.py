@@ -135,7 +135,7 @@ class DecoderUse:
         return cls(level, error, again, again_error, examples, float(rows["distortion"][0]))
 
 
-def measure_decoder_use(batches: Iterable[CodedBatch], *, seed: int = 0) -> DecoderUse:
+def measure_decoder_use(batches: Iterable[CodedBatch], *, redraw: bool = True, seed: int = 0) -> DecoderUse:
     """Measure how much a decoder relies on each variable, on as many batches as it takes to tell.
 
     rise_j = E[-log p(x|z with z_j of another input) + log p(x|z)]. A variable is measured on until its rise is two
@@ -144,6 +144,7 @@ def measure_decoder_use(batches: Iterable[CodedBatch], *, seed: int = 0) -> Deco
 
     Args:
         batches: Different inputs in turn; at least 500 in the first are wise. Redrawing is measured on that one.
+        redraw: Whether to measure redrawing at all; it decides nothing and takes half the time. NaN if not.
         seed: Whose code each input gets.
 
     Returns:
@@ -179,6 +180,8 @@ def measure_decoder_use(batches: Iterable[CodedBatch], *, seed: int = 0) -> Deco
             other = np.empty(inputs, dtype=np.int64)
             other[order] = np.roll(order, 1)
             rises[j].append(_exchanged(batch, j, batch.codes[other, j]) - own)
+        if not redrawn and not redraw:
+            redrawn = [np.full(inputs, np.nan)] * latents
         if not redrawn:
             redrawn = [_exchanged(batch, j, batch.prior_codes[:, j]) - own for j in range(latents)]
         seen += inputs

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from polarised.data.synthetic import LinearOptimum, optimal_noise_variance, probabilistic_pca
 from polarised.errors import ConfigError
 from polarised.regime.spectrum import Likelihood, Spectrum, measure_spectrum
+from polarised.schemas import stamp
 
 __all__ = ["Case", "Curve", "Forecast", "Reduction", "forecast", "loss_threshold"]
 
@@ -284,7 +285,7 @@ class Forecast:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, lists and texts."""
         curve = self.curve
-        return {
+        values = {
             "beta": self.beta,
             "variance": self.variance,
             "latents": self.latents,
@@ -311,6 +312,7 @@ class Forecast:
             "sentence": self.sentence,
             "notes": list(self.notes),
         }
+        return stamp("forecast", values)
 
     def table(self) -> list[tuple[float, float, int, int, int]]:
         """Return rows of (beta, threshold, active, mixed, passive) around the setting, which is among them."""

@@ -5,6 +5,8 @@ The server listens on 127.0.0.1 only, answers only under a random token, and rea
 
 import json
 import secrets
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,19 +14,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from polarised._io import plain
 from polarised._io.text import parse_json
 from polarised.errors import DataError
+from polarised.regime import Encodings, classify
 from polarised.report.page import rendered
 from polarised.report.theme import png, strip
 
 if TYPE_CHECKING:
+    from polarised.adapters.arrays import ScaleKind
+    from polarised.adapters.decoding import Decoder, Remembered
     from polarised.data import Batch, Dataset
     from polarised.models.encoding import Live
     from polarised.regime import Regime
 
-__all__ = ["Exploration", "ExploreServer", "open_exploration"]
+__all__ = ["Exploration", "ExploreServer", "explore_model", "open_exploration"]
 
 LONGEST_BODY = 1 << 16
 LARGEST_NUMBER = 1e30
@@ -45,7 +51,7 @@ class Exploration:
     """
 
     name: str
-    live: "Live"
+    live: "Live | _Asked"
     inputs: "Batch"
     regime: "Regime"
     points: Any
@@ -130,7 +136,6 @@ def open_exploration(path: str | Path, *, data: str | None = None, inputs: int =
     """
     from polarised.adapters.targets import images_named, open_target
     from polarised.models.encoding import Live, from_vae
-    from polarised.regime import classify
 
     target = open_target(path)
     vae = target.vae()
@@ -140,6 +145,87 @@ def open_exploration(path: str | Path, *, data: str | None = None, inputs: int =
     batch = dataset.sample(min(inputs, len(dataset)), seed)
     encodings = from_vae(vae, batch)
     return Exploration(target.name, Live(vae), batch, classify(encodings), np.asarray(encodings.mean, dtype=float))
+
+
+class _Asked:
+    """Anybody's model behind the page: codes go to its decoder, inputs were encoded when the page was made."""
+
+    def __init__(self, decoder: "Decoder", seen: "Remembered", images: NDArray[np.float32]) -> None:
+        self.decoder, self.seen = decoder, seen
+        self.latents = int(seen.mean.shape[1])
+        self._place = {image.tobytes(): i for i, image in enumerate(images)}
+        self._turn = threading.Lock()
+
+    def decode(self, code: ArrayLike) -> NDArray[np.float32]:
+        """Return the picture of a code (d,)."""
+        z = np.asarray(code, dtype=np.float32)
+        if z.shape != (self.latents,) or not np.isfinite(z).all():
+            raise DataError(f"expected {self.latents} finite numbers, got shape {z.shape}")
+        with self._turn:
+            picture: NDArray[np.float32] = self.decoder.drawn(z[None], self.seen.inputs)[0]
+        return picture
+
+    def encode(self, image: NDArray[Any], _u: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return mean and variance of q(z|x) of one of the inputs."""
+        i = self._place[np.ascontiguousarray(image).tobytes()]
+        return np.asarray(self.seen.mean[i]), np.asarray(self.seen.variance[i])
+
+
+def explore_model(
+    target: Any,
+    data: Any,
+    *,
+    encode: Callable[..., Any] | None = None,
+    decode: Callable[..., Any] | None = None,
+    scale_kind: "ScaleKind | None" = None,
+    pixel_range: tuple[float, float] | None = None,
+    inputs: int = 600,
+    seed: int = 0,
+) -> Exploration:
+    """Encode some pictures with anybody's model, to play with its decoder: pythae, a torch module, functions.
+
+    Args:
+        target: The model, as `polarised.diagnose` takes it.
+        data: The pictures to encode: an array, a loader, a dataset or its name.
+        encode: How it encodes, where that cannot be seen.
+        decode: How it decodes, where that cannot be seen.
+        scale_kind: What the scale beside the mean is, where its name does not say it.
+        pixel_range: The range of pixels the model was trained on, where it has to be said.
+        inputs: How many pictures to encode.
+        seed: Seed of what is drawn.
+
+    Returns:
+        The exploration, ready to be served by `ExploreServer`.
+
+    Raises:
+        DataError: It has no decoder, its codes are not one row of numbers for each picture, or the data is no pictures.
+    """
+    from polarised.adapters.batches import batches_of
+    from polarised.adapters.callables import Reading, encode_batches
+    from polarised.adapters.decoding import Remembered, decoder_of, pictures_like
+    from polarised.adapters.models import model_of
+    from polarised.data import Batch
+    from polarised.resolving import remembered_of
+
+    model = model_of(target, encode=encode, decode=decode)
+    batches = batches_of(data, batch_size=256, examples=inputs, size=model.image_size, seed=seed)
+    reading = Reading(scale_kind=scale_kind, pixel_range=pixel_range)
+    coded = encode_batches(model, batches, reading, named=batches.named, seed=seed)
+    kept = [part for batch in coded for part in remembered_of(batch)]
+    if model.decode is None or not kept or kept[0].mean.ndim != 2:
+        raise DataError(
+            f"expected a model with a decoder and codes (n, d) of arrays of pictures, {model.name} has none"
+        )
+    joined = {part: np.concatenate([getattr(each, part) for each in kept]) for part in ("inputs", "mean", "variance")}
+    seen = Remembered(**joined, prior_mean=kept[0].prior_mean, prior_variance=kept[0].prior_variance)
+    decoder = decoder_of(model, seen, seed=seed)
+    if decoder is None:
+        raise DataError(f"expected a model with a decoder to explore, {model.name} has none; give decode=")
+    images = pictures_like(seen.inputs, seen.inputs)
+    encodings = Encodings(seen.mean, variance=seen.variance)
+    live, everyone = _Asked(decoder, seen, images), np.arange(len(images))
+    points = np.asarray(seen.mean, dtype=float)
+    return Exploration(model.name, live, Batch(images, None, None, everyone), classify(encodings), points)
 
 
 class ExploreServer(ThreadingHTTPServer):

@@ -1,5 +1,6 @@
 """What the page of one model holds, as plain JSON: types by every rule, histograms, scores, correlations, pictures."""
 
+import base64
 import math
 import sys
 from collections.abc import Sequence
@@ -23,16 +24,17 @@ if TYPE_CHECKING:
     from polarised.regime import Encodings, Regime
     from polarised.regime.classify import Rule
 
-__all__ = ["model", "shown_correlations", "table"]
+__all__ = ["model", "packed", "shown_correlations", "table"]
 
 BINS = 32
-# What a page can show at a glance and carry in its three megabytes; the tables below always hold every variable.
-MOST_VARIABLES = 64
-MOST_STEPS = 600
-MOST_PAIRS = 12
+# Of so many variables everything is on the page to the last digit; of more, columns are packed and some are left out.
+MOST_WHOLE = 256
+# What a page can show at a glance; the table always holds every variable.
+MOST_HISTOGRAMS, MOST_VARIABLES, MOST_LANES, MOST_STEPS, MOST_PAIRS = 256, 64, 64, 600, 12
 MOST_PIXELS = 1_500_000
 # The slider of the page, in steps of alpha from the first.
 ALPHA: dict[str, Any] = {"step": 0.005, "places": 99}
+LETTERS = np.array(["a", "m", "p"])
 
 
 def model(diagnosis: "Diagnosis") -> dict[str, Any]:
@@ -58,14 +60,17 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
         "name": diagnosis.name,
         "headline": diagnosis.headline,
         "advice": list(diagnosis.advice),
+        "reading": diagnosis.reading,
         "rows": regime.rows,
         "inputs": regime.inputs,
+        "kept": len(encodings),
         "alpha": regime.alpha,
         "rule": regime.rule,
         "rules": [_rule(regime, rule) for rule in RULES],
         "learned_prior": not encodings.has_standard_prior,
-        "variables": _variables(regime),
-        "histograms": _histograms(encodings, sampled),
+        "variables": _whole(regime.table()) if len(regime.types) <= MOST_WHOLE else packed(regime.table()),
+        "groups": [{"name": name, "first": min(of), "last": max(of)} for name, of in diagnosis.groups.items() if of],
+        "histograms": _histograms(encodings, sampled, _spread_over(by_rate, MOST_HISTOGRAMS)),
         "scores": table(diagnosis.scores),
         "information_floor": information_floor(len(encodings)),
         "correlations": {
@@ -74,12 +79,12 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
             "sampled": _correlations(sampled[:, shown]),
         },
         "pictures": _pictures(diagnosis.pictures, by_rate),
-        "decoder_use": None if diagnosis.decoder_use is None else table(diagnosis.decoder_use),
+        "decoder_use": _table_of(diagnosis.decoder_use),
         "history": None if diagnosis.history is None else table(_thinned(diagnosis.history)),
-        "forecast": None if diagnosis.forecast is None else table(diagnosis.forecast),
-        "dynamics": None if diagnosis.snapshots is None else _dynamics(diagnosis.snapshots),
-        "other_rules": None if diagnosis.other_rules is None else table(diagnosis.other_rules),
-        "downstream": None if diagnosis.downstream is None else table(diagnosis.downstream),
+        "forecast": _table_of(diagnosis.forecast),
+        "dynamics": None if diagnosis.snapshots is None else _dynamics(diagnosis.snapshots, by_rate),
+        "other_rules": _table_of(diagnosis.other_rules),
+        "downstream": _table_of(diagnosis.downstream),
         "provenance": plain(diagnosis.provenance),
     }
 
@@ -104,15 +109,52 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
-def _variables(regime: "Regime") -> dict[str, Any]:
-    frame = regime.table()
+def packed(frame: "polars.DataFrame") -> dict[str, Any]:
+    """Return a frame of many rows in a tenth of the room: numbers as 32-bit floats, texts as places in a list.
+
+    Args:
+        frame: The table: numbers, texts and flags.
+
+    Returns:
+        The columns, how many rows, and each column in base64 (little-endian), texts with their list.
+
+    >>> import polars
+    >>> packed(polars.DataFrame({"kl": [1.0, 2.0], "type": ["active", "active"]}))["packed"]["type"]["words"]
+    ['active']
+    """
+    import polars
+
+    columns: dict[str, Any] = {}
+    for name in frame.columns:
+        values = frame[name]
+        if values.dtype.is_numeric():
+            columns[name] = {"numbers": _base64(values.cast(float).fill_null(math.nan).to_numpy(), "<f4")}
+        else:
+            words = values.cast(str).unique(maintain_order=True).to_list()
+            place = {word: i for i, word in enumerate(words)}
+            index = np.array([place[word] for word in values.cast(str)])
+            columns[name] = {"words": words, "index": _base64(index, "<u2" if len(words) < 65_536 else "<u4")}
+            columns[name]["flags"] = values.dtype == polars.Boolean
+    return {"columns": frame.columns, "count": len(frame), "packed": columns}
+
+
+def _base64(values: NDArray[Any], kind: str) -> str:
+    with np.errstate(over="ignore"):
+        return base64.b64encode(values.astype(kind).tobytes()).decode("ascii")
+
+
+def _whole(frame: "polars.DataFrame") -> dict[str, Any]:
     return {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.iter_rows()]}
+
+
+def _table_of(frame: "polars.DataFrame | None") -> dict[str, Any] | None:
+    return None if frame is None else table(frame) if len(frame) <= MOST_STEPS else packed(frame)
 
 
 def _rule(regime: "Regime", rule: "Rule") -> dict[str, Any]:
     """Return how a rule types the variables at every place of the slider, and how the page shows it.
 
-    ``types`` has an entry for each place where some type changes: its number and the initials from there on.
+    ``start`` has the initials at the first place, ``changes`` which variables have another type from a place on.
     """
     shown = picture(rule, use_shift=regime.use_shift, decoder=regime.decoder is not None)
     statistics = regime.statistics
@@ -121,30 +163,45 @@ def _rule(regime: "Regime", rule: "Rule") -> dict[str, Any]:
     else:
         rest = 1.0 if regime.rest_ratio is None or rule == "relative" else np.nan_to_num(regime.rest_ratio, nan=1.0)
         level, spread = statistics.ratio_mean / rest, statistics.ratio_variance / np.square(rest)
-    changes: list[tuple[int, str]] = []
-    for place in range(ALPHA["places"]):
-        initials = _initials(regime.types_at(round((place + 1) * ALPHA["step"], 3), rule=rule))
-        if not changes or changes[-1][1] != initials:
-            changes.append((place, initials))
+    alphas = [round((place + 1) * ALPHA["step"], 3) for place in range(ALPHA["places"])]
+    start: NDArray[Any] | None = None
+    changes: list[tuple[int, str, list[int]]] = []
+    for place, types in enumerate(regime.types_along(alphas, rule=rule)):
+        if start is None:
+            start = before = types
+        for kind, letter in enumerate(LETTERS):
+            other = np.flatnonzero((types == kind) & (before != kind))
+            if other.size:
+                changes.append((place, str(letter), other.tolist()))
+        before = types
+    (made,) = regime.types_along([regime.alpha], rule=rule)
+    few = len(regime.types) <= MOST_WHOLE
     return {
         "name": rule,
         **asdict(shown),
-        "levels": plain(level),
-        "spreads": plain(spread),
-        "made": _initials(regime.types_at(regime.alpha, rule=rule)),
-        "types": changes,
+        "levels": plain(level) if few else {"numbers": _base64(level, "<f4")},
+        "spreads": plain(spread) if few else {"numbers": _base64(spread, "<f4")},
+        "made": "".join(LETTERS[made]),
+        "start": "" if start is None else "".join(LETTERS[start]),
+        "changes": changes,
     }
 
 
-def _initials(types: Sequence[str]) -> str:
-    return "".join(kind[0] for kind in types)
+def _spread_over(by_rate: NDArray[Any], most: int) -> list[int]:
+    """Return all variables, or of very many mostly the most informative, and some from the most to the least."""
+    if len(by_rate) <= most:
+        return sorted(by_rate.tolist())
+    evenly = np.linspace(0, len(by_rate) - 1, most // 4).round().astype(int)
+    return sorted({*by_rate[: most - len(evenly)].tolist(), *by_rate[evenly].tolist()})
 
 
-def _histograms(encodings: "Encodings", sampled: NDArray[Any]) -> list[dict[str, Any]]:
+def _histograms(encodings: "Encodings", sampled: NDArray[Any], variables: Sequence[int]) -> list[dict[str, Any]]:
     """Counts of mean and sample over one range, so that they compare by eye, and of the variance from zero."""
     histograms = []
-    for j in range(encodings.latents):
-        mean, sample, variance = encodings.mean[:, j], sampled[:, j], encodings.variance[:, j]
+    for j in variables:
+        # Bins of single precision may be narrower than its last digit.
+        own = (encodings.mean[:, j], sampled[:, j], encodings.variance[:, j])
+        mean, sample, variance = (values.astype(np.float64) for values in own)
         low, high = float(min(mean.min(), sample.min())), float(max(mean.max(), sample.max()))
         # Where values differ by less than their last digits, or no number is wide enough, one bar shows them.
         if not 1e-9 * max(1.0, abs(low), abs(high)) < high - low < np.inf:
@@ -153,6 +210,7 @@ def _histograms(encodings: "Encodings", sampled: NDArray[Any]) -> list[dict[str,
         top = max(float(variance.max()), float(np.max(encodings.prior_variance[..., j])), 1e-12)
         histograms.append(
             {
+                "variable": j,
                 "low": low,
                 "high": high,
                 "top": top,
@@ -196,16 +254,20 @@ def _thinned(frame: "polars.DataFrame") -> "polars.DataFrame":
     return thinned
 
 
-def _dynamics(snapshots: "polars.DataFrame") -> dict[str, Any]:
-    """Return steps, a string of type initials for each, and the information of each variable."""
-    frame = snapshots.sort("step", "variable")
+def _dynamics(snapshots: "polars.DataFrame", by_rate: NDArray[Any]) -> dict[str, Any]:
+    """Return steps, a string of type initials for each, and the information of each variable shown."""
+    import polars
+
+    shown = _spread_over(by_rate, MOST_LANES)
+    frame = snapshots.filter(polars.col("variable").is_in(shown)).sort("step", "variable")
     steps = frame["step"].unique().sort().to_list()
     if len(steps) > MOST_STEPS:
         steps = [steps[i] for i in np.unique(np.linspace(0, len(steps) - 1, MOST_STEPS).round().astype(int))]
     parts = {key[0]: part for key, part in frame.partition_by("step", as_dict=True).items()}
     return {
+        "variables": shown,
         "steps": [int(step) for step in steps],
-        "types": [_initials(parts[step]["type"].to_list()) for step in steps],
+        "types": ["".join(kind[0] for kind in parts[step]["type"]) for step in steps],
         "kl": [[_rounded(plain(value)) for value in parts[step]["kl"]] for step in steps],
     }
 

@@ -16,8 +16,9 @@ from polarised.adapters.targets import open_target, unused_settings
 from polarised.diagnosis import Diagnosis, diagnose
 from polarised.errors import ConfigError, DataError
 from polarised.regime.classify import COLUMNS, OTHER_RULES, Rule
+from polarised.registry import register
 from polarised.report import theme
-from polarised.report.model_page import ALPHA, model
+from polarised.report.model_page import ALPHA, MOST_VARIABLES, model
 
 if TYPE_CHECKING:
     import polars
@@ -32,6 +33,7 @@ MODELS = (*CORE, "regime.js", "variables.js", "correlations.js", "pictures.js", 
 STUDY = (*CORE, "learning.js", "study.js")
 
 
+@register("page", name="report", title="page", summary="one self-contained HTML file with everything to look at")
 def write_report(
     subject: "Diagnosis | Sequence[Diagnosis] | polars.DataFrame",
     path: str | Path,
@@ -87,6 +89,7 @@ def write_report(
             {
                 "models": [model(diagnosis) for diagnosis in diagnoses],
                 "alpha": ALPHA,
+                "many": MOST_VARIABLES,
                 "metrics": theme.described(name for diagnosis in diagnoses for name in diagnosis.scores["metric"]),
                 "other_rules": OTHER_RULES,
                 "evidence": COLUMNS,
@@ -265,7 +268,7 @@ def rendered(
         "light": theme.style_sheet("light"),
         "dark": theme.style_sheet("dark"),
         "script": script,
-        "json": embedded({**data, "subsets": theme.SUBSETS}),
+        "json": embedded({**data, "subsets": theme.SUBSETS, "looks": theme.page_looks()}),
     }
     return environment.get_template(template).render(
         title=title,

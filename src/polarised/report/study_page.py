@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from polarised._io.files import contained
 from polarised._io.tables import read_table
 from polarised.errors import DataError
 from polarised.regime.timeline import THRESHOLD, Timeline, correlated_shares, pairs_by_type
-from polarised.report.theme import described, strength_name
+from polarised.report.theme import VERDICTS, described, strength_name
 
 if TYPE_CHECKING:
     import polars
@@ -26,7 +26,6 @@ PAGE = "report.html"
 
 IDENTITY = ("run", "seed", "method", "strength", "dataset")
 MEASUREMENT = ("metric", "representation", "variables")
-VERDICTS = ("confirmed", "refuted", "undecided", "not testable")
 MOST_CELLS = 400_000
 
 
@@ -95,6 +94,7 @@ def study(
         "strengths": {str(method): strength_name(str(method)) for method in runs["method"].unique(maintain_order=True)},
         "measurements": [dict(zip(keys, plain(key), strict=True)) for key in columns],
         "values": values,
+        "headline": _headline(verdicts),
         "verdicts": [_verdict(verdict) for verdict in verdicts],
         "learning": learning({name: own for name, own in (timelines or {}).items() if name in rows}),
     }
@@ -103,7 +103,20 @@ def study(
 def _verdict(record: Mapping[str, Any]) -> dict[str, str]:
     if record.get("verdict") not in VERDICTS:
         raise DataError(f"expected a verdict of {', '.join(VERDICTS)}, got {record.get('verdict')!r}")
-    return {name: str(record.get(name, "")) for name in ("claim", "verdict", "evidence")}
+    return {name: str(record.get(name) or "") for name in ("name", "claim", "method", "dataset", "verdict", "evidence")}
+
+
+def _headline(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the verdicts in one sentence, in the words of the screen."""
+    from polarised.study.claims.check import LAWS, Verdict, Verification
+
+    known = [_verdict(record) for record in verdicts]
+    if not known:
+        return ""
+    told = [Verdict("", "", cast("Any", v["verdict"]), "", method=v["method"]) for v in known]
+    found = Verification(tuple(told))
+    claims = sum(v["method"] != LAWS for v in known)
+    return f"Of {claims:,} claim{'' if claims == 1 else 's'}: {found.headline}."
 
 
 def _safe(link: str | None) -> str | None:
@@ -230,7 +243,7 @@ def read_folder(path: Path, page: Path) -> tuple["polars.DataFrame", dict[str, A
     results = collect(folder) if path.is_dir() and known else folder / "results.parquet"
     table = read_table(results)
     found = verify(folder if path.is_dir() else path) if known else published_verdicts(folder)
-    verdicts = [{**own.to_dict(), "claim": own.statement} for own in (found.verdicts if found else ())]
+    verdicts = [own.to_dict() for own in (found.verdicts if found else ())]
     runs = {str(run): contained(folder, str(run), source=results) for run in table["run"].unique(maintain_order=True)}
     links = {
         run: Path(os.path.relpath(directory / PAGE, page.parent)).as_posix()
@@ -240,6 +253,17 @@ def read_folder(path: Path, page: Path) -> tuple["polars.DataFrame", dict[str, A
     rule = "used" if known is None else known.rule
     seen = {run: timeline_of(directory, rule=rule) for run, directory in runs.items()}
     timelines = {run: timeline for run, timeline in seen.items() if timeline is not None}
-    words = None if known is None else ", ".join(part for part in (known.name.replace("_", " "), known.scale) if part)
-    about = {"title": words or folder.name, "verdicts": verdicts, "links": links, "timelines": timelines}
+    about = {
+        "title": _title(folder) if known is None else known.title,
+        "verdicts": verdicts,
+        "links": links,
+        "timelines": timelines,
+    }
     return table, about
+
+
+def _title(folder: Path) -> str:
+    """Return the title of a published folder: the heading of its README, else its name."""
+    readme = folder / "README.md"
+    first = readme.read_text(encoding="utf-8").partition("\n")[0] if readme.is_file() else ""
+    return first.removeprefix("# ").strip() if first.startswith("# ") else folder.resolve().name

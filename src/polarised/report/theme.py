@@ -20,11 +20,12 @@ __all__ = [
     "REPRESENTATIONS",
     "SERIES",
     "SUBSETS",
-    "SUBSET_LOOKS",
     "TYPES",
+    "VERDICTS",
     "Look",
     "described",
     "metric_name",
+    "page_looks",
     "png",
     "strength_name",
     "strip",
@@ -92,20 +93,6 @@ SUBSETS = {
 }
 
 
-# A subset of one type looks as the type does; what is none of our variables is faint.
-SUBSET_LOOKS = {
-    "full": Look("#1c2026", "#e8eaed", "", "■", "s"),
-    "alive": Look("#7a4fa3", "#c9a8ee", "", "▲", "^", "-."),
-    "active": TYPES["active"],
-    "mixed": TYPES["mixed"],
-    "passive": TYPES["passive"],
-    "active_mixed": Look("#a8447f", "#ec9cca", "", "◀", "<", "-."),
-    "active_passive": Look("#00805f", "#35c9a0", "", "▼", "v", "-."),
-    "mixed_passive": Look("#8a6d00", "#e3c24a", "", "✚", "P", "-."),
-    "random": Look("#9aa0a8", "#6b7280", "", "–", "", "-"),
-}
-
-
 # For any number of methods, terms or variables, with markers and dashes to tell them apart in grey.
 SERIES = (
     Look("#0072b2", "#5fb3ea", "a", "●", "o", "-"),
@@ -132,6 +119,34 @@ def style_sheet(ground: str) -> str:
     """
     looks = {**TYPES, **REPRESENTATIONS, **{f"series-{i}": look for i, look in enumerate(SERIES)}}
     return "\n".join(f"  --{name}: {getattr(look, ground)};" for name, look in looks.items())
+
+
+# How the dashes of matplotlib look as those of SVG.
+_DASHES = {"-": "", "--": "6 3", ":": "2 3", "-.": "9 3 2 3"}
+REPRESENTATION_TITLES = {"mean": "mean representation, μ", "sampled": "sampled representation, z ~ q(z|x)"}
+VERDICTS = {"confirmed": "✓", "refuted": "✕", "undecided": "?", "not testable": "–"}
+
+
+def page_looks() -> dict[str, Any]:
+    """Return what the scripts of a page know of types, representations, series and verdicts.
+
+    Returns:
+        Letters, markers, dashes and titles by name, as plain JSON types.
+
+    >>> page_looks()["types"]["mixed"]
+    {'letter': 'M', 'marker': 'D', 'dash': '6 3'}
+    """
+
+    def mark(look: Look) -> dict[str, str]:
+        return {"letter": look.letter, "marker": look.marker, "dash": _DASHES[look.dash]}
+
+    titles = REPRESENTATION_TITLES
+    return {
+        "types": {name: mark(look) for name, look in TYPES.items()},
+        "representations": {name: {**mark(look), "title": titles[name]} for name, look in REPRESENTATIONS.items()},
+        "series": [mark(look) for look in SERIES],
+        "verdicts": VERDICTS,
+    }
 
 
 def metric_name(metric: str, *, unit: bool = True) -> str:

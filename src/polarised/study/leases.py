@@ -34,6 +34,8 @@ LOCK = ".lock"
 LEASE = ".lease.json"
 HEARTBEAT = 10.0
 WINDOW = 120.0
+# How long a lease that looks old is watched before it is taken: clocks of two machines may disagree, or jump.
+WATCH = 2.5 * HEARTBEAT
 # Where a store cannot create a file only if there is none: how long two that were equally quick wait for each other.
 SETTLING = 2.0
 
@@ -111,9 +113,9 @@ class Lease:
             now: Seconds since 1970; this moment by default.
 
         Returns:
-            True while somebody works on the run; a clock that stands far ahead of ours counts as fresh.
+            True while somebody works on the run; a lease from far ahead of our clock says nothing and is none.
         """
-        return (time.time() if now is None else now) - self.heartbeat < WINDOW
+        return abs((time.time() if now is None else now) - self.heartbeat) < WINDOW
 
     @property
     def pace(self) -> float:
@@ -202,7 +204,7 @@ def _take(root: str | Path, name: str, mine: Lease) -> None:
     before = read_lease(root, name)
     # Of a process of this host the lock of its folder tells, and an ended one leaves its lease behind.
     ours = before is not None and before.host == mine.host and not is_address(root)
-    if before is not None and before.is_fresh(mine.started) and not ours:
+    if before is not None and not ours and (before.is_fresh(mine.started) or _is_renewed(root, name, before)):
         raise _busy(root, name, before)
     if not is_address(root):
         _write(root, name, mine)
@@ -223,6 +225,17 @@ def _take(root: str | Path, name: str, mine: Lease) -> None:
         found = read_lease(root, name)
     if found is None or found.owner != mine.owner:
         raise _busy(root, name, found)
+
+
+def _is_renewed(root: str | Path, name: str, before: Lease) -> bool:
+    """Return whether a lease changes while it is watched: its owner lives, whatever either clock says."""
+    deadline = time.monotonic() + WATCH
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(1.0, left))
+        found = read_lease(root, name)
+        if found != before:
+            return found is not None
+    return False
 
 
 def _write(root: str | Path, name: str, lease: Lease) -> None:

@@ -299,10 +299,10 @@ def downstream(
         guess = [1 / len(np.unique(column)) for column in encodings.factors.T]
         n_train = None if unseen is None else len(encodings)
         whole = encodings if unseen is None else _joined(encodings, unseen)
-        factors = np.asarray(whole.factors)
+        factors, regimes = np.asarray(whole.factors), _regimes(run, encodings, decoder)
         for representation, codes in (("mean", whole.mean), ("sampled", whole.sample(seed=run.seed))):
             known: dict[tuple[int, ...], list[float]] = {}
-            for rule, regime in _regimes(run, encodings, decoder).items():
+            for rule, regime in regimes.items():
                 for variables, indices in {**subsets(regime), "alive": regime.alive}.items():
                     key = tuple(sorted(indices))
                     if key and key not in known:

@@ -439,7 +439,8 @@ def pace(finished: Sequence[float], left: int, now: float) -> str:
     >>> pace([0.0, 600.0, 1200.0], left=6, now=1800.0)
     '3 in the last 30 min: about 1 h 00 min left'
     """
-    recent = [moment for moment in finished if now - moment < 3600]
+    # A clock that was set back has finished runs in the future: they tell nothing of the pace.
+    recent = [moment for moment in finished if 0 <= now - moment < 3600]
     if not recent or not left:
         return ""
     span = now - min(recent)

@@ -46,7 +46,7 @@ def naming_full_disk(folder: Path) -> Iterator[None]:
         raise
     except Exception as error:
         # Not every library raises OSError; all repeat the system's words.
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error):
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error):
             raise DiskFullError(
                 f"the disk of {folder} is full; free some space and start the same command again"
             ) from error

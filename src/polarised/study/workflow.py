@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from polarised._io.files import contained, replacing
 from polarised.bibliography import cite_specs, entry_of, specs_of_config
 from polarised.errors import ConfigError
+from polarised.schemas import stamp
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.grid import Study, load_study, study_scales
 from polarised.study.outlook import outlook
@@ -78,7 +79,7 @@ class StudyOutcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as plain JSON types."""
-        return {
+        values = {
             "folder": self.folder,
             "total": self.total,
             "done": self.done,
@@ -87,6 +88,7 @@ class StudyOutcome:
             "shard": self.shard,
             "measured": self.measured,
         }
+        return stamp("outcome", values)
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class StudyStatus:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and the reasons of failures as plain JSON types."""
-        return {**{str(name): count for name, count in self.counts.items()}, "failures": self.failures}
+        return stamp("status", {**{str(name): n for name, n in self.counts.items()}, "failures": self.failures})
 
 
 class Citations(NamedTuple):

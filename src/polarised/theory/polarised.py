@@ -332,6 +332,9 @@ def _points(mean: Array, variance: Array) -> Array:
 
 def _mixture(points: Array, mean: Array, variance: Array) -> Array:
     """The distribution function of the mixture of N(mean_i, variance_i) at some points."""
+    if (mean == mean[0]).all() and (variance == variance[0]).all():
+        # One component, a prior that is the same for every input, is asked once.
+        mean, variance = mean[:1], variance[:1]
     deviation = np.sqrt(np.maximum(variance, 1e-300))
     values: Array = ndtr((points[:, None] - mean) / deviation).mean(axis=1)
     return values
@@ -346,7 +349,8 @@ def _distances(mean: Array, variance: Array, prior_mean: Array, prior_variance: 
     for other, scale in ((ndtr(wide), 1.0), (prior, np.sqrt(prior_mean.var() + prior_variance.mean()))):
         gap = np.abs(sample - other)
         found += [float(gap.max()), float(np.trapezoid(gap, wide) / scale)]
-    aggregate, ordered = _mixture(own, mean, variance), np.sort(mean)
+    # Its own points are among the wide ones.
+    aggregate, ordered = sample[np.searchsorted(wide, own)], np.sort(mean)
     # A step function: its jump counts on either side.
     sides = [np.searchsorted(ordered, own, side=side) / len(ordered) for side in ("left", "right")]
     gaps = [np.abs(aggregate - side) for side in sides]

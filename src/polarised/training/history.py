@@ -24,7 +24,7 @@ from polarised.models.encoding import decoder_use, from_vae
 from polarised.models.vae import VAE
 from polarised.objectives.step import Objective
 from polarised.regime.classify import Rule
-from polarised.regime.decoder import FEW
+from polarised.regime.decoder import FEW, USUAL
 from polarised.regime.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -201,7 +201,9 @@ class Snapshots:
     def __call__(self, step: int, vae: VAE) -> None:
         """Look at the model after `step` updates."""
         encodings = from_vae(vae, self._batch, batch_size=self.batch_size, objective=self.objective)
-        use = decoder_use(vae, self._batch, examples=FEW, most=len(self._batch)) if self.ask_decoder else None
+        use = None
+        if self.ask_decoder:
+            use = decoder_use(vae, self._batch, examples=FEW, most=min(USUAL, len(self._batch)), redraw=False)
         self.timeline.take(step, encodings, decoder=use)
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:

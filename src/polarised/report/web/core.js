@@ -3,9 +3,11 @@
 const LACKING = { nan: null, inf: Infinity, "-inf": -Infinity };
 const revive = (key, value) => (Object.hasOwn(LACKING, value) ? LACKING[value] : value);
 const DATA = JSON.parse(document.getElementById("data").textContent, revive);
-const TYPES = ["active", "mixed", "passive"];
-const KINDS = { a: "active", m: "mixed", p: "passive" };
-const REPRESENTATIONS = ["mean", "sampled"];
+// Names, letters, marks and dashes of types, representations and series are those of the library.
+const LOOKS = DATA.looks;
+const TYPES = Object.keys(LOOKS.types);
+const KINDS = Object.fromEntries(TYPES.map((type) => [type[0], type]));
+const REPRESENTATIONS = Object.keys(LOOKS.representations);
 const find = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
@@ -37,15 +39,41 @@ function number(value, digits = 3) {
 const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(value * 100)} %`);
 const words = (name) => String(name).replace(/_/g, " ");
 const subset = (name) => DATA.subsets[name] || words(name);
-const records = (table) => (table ? table.rows.map((row) => Object.fromEntries(table.columns.map((c, i) => [c, row[i]]))) : []);
+// Many numbers come packed: 32-bit floats, or places in a list of words, in base64.
+function bytes(text) {
+  const raw = atob(text), view = new DataView(new ArrayBuffer(raw.length));
+  for (let i = 0; i < raw.length; i++) view.setUint8(i, raw.charCodeAt(i));
+  return view;
+}
+function unpacked(column, count) {
+  if (Array.isArray(column)) return column;
+  const view = bytes(column.numbers || column.index), size = view.byteLength / count, values = Array(count);
+  for (let i = 0; i < count; i++) {
+    if (column.numbers) { const value = view.getFloat32(4 * i, true); values[i] = Number.isNaN(value) ? null : value; }
+    else { const word = column.words[size === 2 ? view.getUint16(2 * i, true) : view.getUint32(4 * i, true)]; values[i] = column.flags ? word === "true" : word; }
+  }
+  return values;
+}
+// The rows of a table, packed or not.
+function rowsOf(table) {
+  if (!table) return [];
+  if (!table.packed) return table.rows;
+  const columns = table.columns.map((name) => unpacked(table.packed[name], table.count));
+  return Array.from({ length: table.count }, (_, i) => columns.map((values) => values[i]));
+}
+const records = (table) => rowsOf(table).map((row) => Object.fromEntries(table.columns.map((c, i) => [c, row[i]])));
 const unique = (values) => [...new Set(values)];
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-const extent = (values) => [Math.min(...values), Math.max(...values)];
+const mean = (values) => total(values) / values.length;
+const least = (values, first = Infinity) => values.reduce((low, value) => (value < low ? value : low), first);
+const most = (values, first = -Infinity) => values.reduce((high, value) => (value > high ? value : high), first);
+const extent = (values) => [least(values), most(values)];
+const total = (values) => values.reduce((sum, value) => sum + value, 0);
+const counted = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
 // A type is a shape and a letter before it is a colour.
 function shape(type, x, y, size) {
   const own = { class: `shape ${type}` };
-  if (type === "mixed") return svg("path", { ...own, d: `M${x} ${y - size * 1.2}L${x + size * 1.2} ${y}L${x} ${y + size * 1.2}L${x - size * 1.2} ${y}Z` });
+  if (LOOKS.types[type].marker === "D") return svg("path", { ...own, d: `M${x} ${y - size * 1.2}L${x + size * 1.2} ${y}L${x} ${y + size * 1.2}L${x - size * 1.2} ${y}Z` });
   return svg("circle", { ...own, cx: x, cy: y, r: size });
 }
 function badge(type, text = type) {
@@ -53,17 +81,29 @@ function badge(type, text = type) {
 }
 
 // Series beyond types and representations: colour, dash and marker change together.
-const DASHES = ["", "7 3", "2 3", "9 3 2 3", "4 2", "12 4", "1 2"];
-const look = (i) => ({ colour: `var(--series-${i % 7})`, dash: DASHES[i % DASHES.length] });
-function marker(i, x, y, size = 3.4, attributes = {}) {
-  const s = size, paths = [`M${x - s} ${y}a${s} ${s} 0 1 0 ${2 * s} 0a${s} ${s} 0 1 0 ${-2 * s} 0`, `M${x - s} ${y - s}h${2 * s}v${2 * s}h${-2 * s}Z`,
-    `M${x} ${y - 1.2 * s}L${x + 1.15 * s} ${y + s}H${x - 1.15 * s}Z`, `M${x} ${y - 1.3 * s}L${x + 1.3 * s} ${y}L${x} ${y + 1.3 * s}L${x - 1.3 * s} ${y}Z`,
-    `M${x} ${y + 1.2 * s}L${x + 1.15 * s} ${y - s}H${x - 1.15 * s}Z`];
-  return svg("path", { d: paths[i % paths.length], class: "dot", ...attributes });
+const look = (i) => ({ colour: `var(--series-${i % LOOKS.series.length})`, ...LOOKS.series[i % LOOKS.series.length] });
+function markPath(name, x, y, s) {
+  const t = s * 0.42;
+  if (name === "s") return `M${x - s} ${y - s}h${2 * s}v${2 * s}h${-2 * s}Z`;
+  if (name === "^") return `M${x} ${y - 1.2 * s}L${x + 1.15 * s} ${y + s}H${x - 1.15 * s}Z`;
+  if (name === "v") return `M${x} ${y + 1.2 * s}L${x + 1.15 * s} ${y - s}H${x - 1.15 * s}Z`;
+  if (name === "D") return `M${x} ${y - 1.3 * s}L${x + 1.3 * s} ${y}L${x} ${y + 1.3 * s}L${x - 1.3 * s} ${y}Z`;
+  if (name === "P") return `M${x - t} ${y - 1.2 * s}h${2 * t}v${1.2 * s - t}h${1.2 * s - t}v${2 * t}h${t - 1.2 * s}v${1.2 * s - t}h${-2 * t}v${t - 1.2 * s}h${t - 1.2 * s}v${-2 * t}h${1.2 * s - t}Z`;
+  if (name === "X") return `M${x} ${y - t}L${x + s - t} ${y - s}L${x + s} ${y - s + t}L${x + t} ${y}L${x + s} ${y + s - t}L${x + s - t} ${y + s}L${x} ${y + t}L${x - s + t} ${y + s}L${x - s} ${y + s - t}L${x - t} ${y}L${x - s} ${y - s + t}L${x - s + t} ${y - s}Z`;
+  return `M${x - s} ${y}a${s} ${s} 0 1 0 ${2 * s} 0a${s} ${s} 0 1 0 ${-2 * s} 0`;
 }
+const marker = (name, x, y, size = 3.4, attributes = {}) => svg("path", { d: markPath(name, x, y, size), class: "dot", ...attributes });
 
 // Scales and axes.
 const scale = (low, high, from, to) => (value) => from + ((value - low) / (high - low || 1)) * (to - from);
+// From zero, with more room for what is small.
+const rootScale = (high, from, to) => (value) => from + Math.sqrt(Math.max(0, value) / (high || 1)) * (to - from);
+// Ticks for it: zero, and from the largest down as many as stand at least `gap` apart.
+function rootTicks(high, place, gap) {
+  const kept = [0];
+  for (const value of [2, 1, 0.5, 0.2, 0.1, 0.05, 0.01]) if (value <= high && kept.every((other) => Math.abs(place(other) - place(value)) >= gap)) kept.push(value);
+  return kept;
+}
 function ticks(low, high, count = 5) {
   const span = high - low || 1, raw = span / count, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => span / s <= count + 0.01) || power * 10;
@@ -78,14 +118,14 @@ function canvas(host, width, height, label) {
   host.replaceChildren(drawing);
   return drawing;
 }
-function axes(drawing, box, x, y, xTicks, yTicks, { xLabel, yLabel, xText = short, yText = short } = {}) {
+function axes(drawing, box, x, y, xTicks, yTicks, { xLabel, yLabel, xText = short, yText = short, under = 0 } = {}) {
   for (const t of yTicks) {
     drawing.append(svg("line", { class: "grid-line", x1: box.left, x2: box.right, y1: y(t), y2: y(t) }),
       svg("text", { x: box.left - 7, y: y(t) + 4, "text-anchor": "end" }, yText(t)));
   }
   for (const t of xTicks) drawing.append(svg("text", { x: x(t), y: box.bottom + 16, "text-anchor": "middle" }, xText(t)));
   drawing.append(svg("line", { class: "axis-line", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
-  if (xLabel) drawing.append(svg("text", { x: box.right, y: box.bottom + 32, "text-anchor": "end" }, xLabel));
+  if (xLabel) drawing.append(svg("text", { x: box.right, y: box.bottom + 32 + under, "text-anchor": "end" }, xLabel));
   if (yLabel) drawing.append(svg("text", { x: box.left - 7, y: box.top - 9, "text-anchor": "start" }, yLabel));
 }
 // On paper a chart is about two thirds as wide: drawn so, its letters stay as large as the text.
@@ -134,7 +174,7 @@ function csv(table) {
     const text = /^[=+\-@\t\r]/.test(String(value)) ? `'${value}` : String(value);
     return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
   };
-  return [table.columns, ...table.rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+  return [table.columns, ...rowsOf(table)].map((row) => `${row.map(cell).join(",")}\r\n`).join("");
 }
 function download(name, table) {
   const link = html("a", { href: URL.createObjectURL(new Blob([csv(table)], { type: "text/csv;charset=utf-8" })), download: `${name.replace(/[^\w.-]+/g, "_")}.csv` });

@@ -50,7 +50,8 @@ function drawCorrelations() {
   if (corder.byType) positions.sort((p, q) => rank.get(names[p]) - rank.get(names[q]));
   for (const kind of REPRESENTATIONS) matrix(find(`#matrix-${kind}`), kind, positions);
   find("#correlations-cut").hidden = names.length === variables.length;
-  find("#correlations-cut").textContent = `The ${names.length} most informative of ${variables.length} variables.`;
+  const sample = model.kept < model.rows ? `, of a sample of ${model.kept.toLocaleString("en")} of ${model.rows.toLocaleString("en")} rows` : "";
+  find("#correlations-cut").textContent = `The ${names.length} most informative of ${variables.length.toLocaleString("en")} variables${sample}.`;
 }
 function setUpCorrelations() {
   const buttons = all("#matrix-order button");

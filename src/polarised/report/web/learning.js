@@ -1,10 +1,10 @@
 // Learning: how often the means of a run's variables are correlated over training, with whom, and what became of them.
 const LEARNING = DATA.learning, watching = { run: null, variable: null };
-const unpacked = new Map();
+const pairsKept = new Map();
 // The correlation of two shown variables at a moment; pairs are stored as (1, 0), (2, 0), (2, 1), ... in thousandths.
 function correlationsOf(run) {
-  if (!unpacked.has(run.run)) unpacked.set(run.run, new DataView(Uint8Array.from(atob(run.correlations), (c) => c.charCodeAt(0)).buffer));
-  const view = unpacked.get(run.run), pairs = (run.variables.length * (run.variables.length - 1)) / 2;
+  if (!pairsKept.has(run.run)) pairsKept.set(run.run, bytes(run.correlations));
+  const view = pairsKept.get(run.run), pairs = (run.variables.length * (run.variables.length - 1)) / 2;
   return (t, a, b) => view.getInt16(2 * (t * pairs + (Math.max(a, b) * (Math.max(a, b) - 1)) / 2 + Math.min(a, b)), true) / 1000;
 }
 const finalOf = (run) => run.variables.map((j) => KINDS[run.final[j]]);
@@ -35,7 +35,7 @@ function sharesTable() {
 }
 function drawShares(run) {
   const table = sharesTable(), runs = watchedRuns().filter((other) => other.periods.length === run.periods.length), last = run.steps[run.steps.length - 1] || 1;
-  const series = table.rows.map(([kind], i) => ({ name: kind, colour: look(i).colour, dash: look(i).dash, mark: i, points: run.periods.map((period, p) => {
+  const series = table.rows.map(([kind], i) => ({ name: kind, colour: look(i).colour, dash: look(i).dash, mark: look(i).marker, points: run.periods.map((period, p) => {
     const values = runs.map((other) => other.periods[p].shares[kind]).filter((value) => value !== undefined);
     return [((period.from + period.to) / 2 / last) * 100, values.length ? mean(values) : null];
   }) }));
@@ -55,7 +55,7 @@ function drawPartners(run) {
 function drawSettling(run) {
   const final = finalOf(run), order = byFinal(run);
   lanes(find("#learning-lanes"), { steps: run.steps, types: run.types, names: run.variables, order, final }, "Type of each variable over training; the arrow keys show the values");
-  const of = (values) => order.map((i) => ({ name: `variable ${run.variables[i]} (${final[i]})`, tag: String(run.variables[i]), kind: final[i], dash: TYPE_DASH[final[i]], points: run.steps.map((step, t) => [step, values[t][i]]) }));
+  const of = (values) => order.map((i) => ({ name: `variable ${run.variables[i]} (${final[i]})`, tag: String(run.variables[i]), kind: final[i], dash: LOOKS.types[final[i]].dash, points: run.steps.map((step, t) => [step, values[t][i]]) }));
   lines(find("#learning-kl"), of(run.kl), "KL of each variable to the prior over training", { yLabel: "nats", height: 270 });
   lines(find("#learning-ratio"), of(run.ratio), "Posterior variance over prior variance of each variable over training", { yLabel: "E[r]", height: 270 });
 }

@@ -2,6 +2,7 @@
 for (const own of DATA.models) {
   own.use = new Map(records(own.decoder_use).map((row) => [row.variable, row]));
   own.list = records(own.variables);
+  own.histogram = new Map(own.histograms.map((histogram) => [histogram.variable, histogram]));
 }
 // Nested settings become one row for each value, named by its path.
 function leaves(value, path = []) {
@@ -30,20 +31,20 @@ function correlationTable(kind) {
   return { columns: ["variable", ...names.map(String)], rows: names.map((name, i) => [name, ...model.correlations[kind][i]]) };
 }
 function histogramTable() {
-  const rows = model.histograms.flatMap((h, j) => ["mean", "sampled", "variance"].flatMap((kind) => {
+  const rows = model.histograms.flatMap((h) => ["mean", "sampled", "variance"].flatMap((kind) => {
     const [low, high] = kind === "variance" ? [0, h.top] : [h.low, h.high], step = (high - low) / h[kind].length;
-    return h[kind].map((count, i) => [variables[j].variable, kind, low + i * step, low + (i + 1) * step, count]);
+    return h[kind].map((count, i) => [h.variable, kind, low + i * step, low + (i + 1) * step, count]);
   }));
   return { columns: ["variable", "of", "from", "to", "count"], rows };
 }
 function dynamicsTable() {
-  return { columns: ["step", "variable", "type", "kl"], rows: model.dynamics.steps.flatMap((step, t) => variables.map((v, j) => [step, v.variable, KINDS[model.dynamics.types[t][j]], model.dynamics.kl[t][j]])) };
+  return { columns: ["step", "variable", "type", "kl"], rows: model.dynamics.steps.flatMap((step, t) => model.dynamics.variables.map((j, i) => [step, j, KINDS[model.dynamics.types[t][i]], model.dynamics.kl[t][i]])) };
 }
 function drawProvenance() {
   const { command, ...rest } = model.provenance;
   find("#command").replaceChildren(command ? html("pre", {}, html("code", {}, String(command))) : "");
   find("#facts").replaceChildren(...facts(rest));
-  const tables = [["variables", () => ({ columns: [...model.variables.columns, "type_here"], rows: model.variables.rows.map((row, j) => [...row, types[j]]) })], ["scores", () => model.scores],
+  const tables = [["variables", () => ({ columns: [...model.variables.columns, "type_here"], rows: rowsOf(model.variables).map((row, j) => [...row, types[j]]) })], ["scores", () => model.scores],
     ["correlations_mean", () => correlationTable("mean")], ["correlations_sampled", () => correlationTable("sampled")], ["histograms", histogramTable],
     ["downstream", model.downstream && (() => model.downstream)], ["other_rules", model.other_rules && (() => model.other_rules)], ["decoder_use", model.decoder_use && (() => model.decoder_use)], ["training", model.history && (() => model.history)], ["dynamics", model.dynamics && dynamicsTable]];
   find("#downloads").replaceChildren(...tables.filter(([, make]) => make).map(([label, make]) => downloadButton(`${model.name}_${label}`, label, make)));
@@ -57,7 +58,7 @@ function show(index) {
   all(".model-name").forEach((element) => { element.textContent = model.name; });
   find("#headline").textContent = model.headline;
   const positions = model.rows > model.inputs ? ` × ${number(model.rows / model.inputs)} positions (axis 1 is the variable)` : "";
-  find("#rows").textContent = `${model.inputs.toLocaleString("en")} inputs${positions} · ${variables.length} latent variable${variables.length === 1 ? "" : "s"} · ${model.learned_prior ? "given prior" : "prior N(0, I)"}`;
+  find("#rows").textContent = `${model.inputs.toLocaleString("en")} inputs${positions} · ${counted(variables.length, "latent variable")} · ${model.learned_prior ? "given prior" : "prior N(0, I)"}`;
   find("#advice").replaceChildren(...model.advice.map((line) => html("li", {}, line.length > 360 ? html("details", { class: "plain" }, html("summary", {}, `${line.slice(0, line.lastIndexOf(" ", 240))} …`), line) : line)));
   const picker = all("#picker button");
   if (picker.length) pressed(picker, picker[index]);
@@ -103,7 +104,7 @@ function drawComparison() {
 }
 
 always.push(drawVerdict, drawMap, drawFlips, drawVariables);
-onChange.push(drawCorrelations, drawWalks, drawDynamics);
+onChange.push(drawGroups, drawCorrelations, drawWalks, drawDynamics);
 setUpAlpha();
 setUpVariables();
 setUpCorrelations();
@@ -113,4 +114,5 @@ const picker = find("#picker");
 if (picker) picker.replaceChildren(...DATA.models.map((own, i) => html("button", { type: "button", "aria-pressed": "false", onclick: () => show(i) }, own.name)));
 show(0);
 drawComparison();
-redraws.push(drawVerdict, drawMap, drawScores, drawCorrelations, drawDownstream, drawForecast, drawHistory, drawDynamics, drawComparison);
+redraws.push(drawVerdict, drawGroups, drawMap, drawScores, drawCorrelations, drawDownstream, drawForecast, drawHistory, drawDynamics, drawComparison);
+hintScroll();

@@ -33,6 +33,7 @@ function buildWalks() {
     walks.set(j, walk);
     frameAt(walk, middle);
   }
+  find("#walk-start").replaceChildren(picture(pictures.originals, 0, pictures.pairs, "the input the walks start from"), picture(pictures.reconstructions, 0, pictures.pairs, "the same, decoded"));
   const everything = find("#all-walks");
   everything.max = steps - 1;
   everything.value = middle;

@@ -33,7 +33,7 @@ function pairedBars(host, groups, label, { text = number, top = null } = {}) {
 }
 function legend() {
   return html("ul", { class: "legend" }, REPRESENTATIONS.map((r) => html("li", {}, svg("svg", { viewBox: "0 0 22 12", "aria-hidden": "true" }, svg("rect", { class: `bar of-${r}`, x: 1, y: 0, width: 20, height: 12, rx: 2 })),
-    r === "mean" ? "mean representation, μ" : "sampled representation, z ~ q(z|x)")));
+    LOOKS.representations[r].title)));
 }
 function grouped(rows, names) {
   return names.map((name) => ({ name: subset(name), ...Object.fromEntries(rows.filter((row) => row.variables === name).map((row) => [row.representation, row.value])) }));

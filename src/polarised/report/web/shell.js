@@ -24,3 +24,18 @@ function navigate() {
   observer.disconnect();
   for (const section of sections) observer.observe(section);
 }
+// A table wider than its frame says so: a line above it, and an edge that fades.
+function hintScroll() {
+  for (const frame of all(".scroll")) {
+    const hidden = frame.scrollWidth - frame.clientWidth, below = frame.scrollHeight - frame.clientHeight;
+    if (!frame.scrollHint) {
+      frame.scrollHint = html("p", { class: "note scroll-hint", "aria-hidden": "true" });
+      frame.before(frame.scrollHint);
+      frame.addEventListener("scroll", hintScroll, { passive: true });
+    }
+    frame.scrollHint.hidden = hidden < 4 && below < 4;
+    frame.scrollHint.textContent = hidden >= 4 ? (below >= 4 ? "The table goes on to the right and below: scroll inside it." : "The table goes on to the right: scroll inside it →") : "The table goes on below: scroll inside it ↓";
+    frame.classList.toggle("more", hidden >= 4 && frame.scrollLeft < hidden - 4);
+  }
+}
+redraws.push(() => setTimeout(hintScroll, 0));

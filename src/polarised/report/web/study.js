@@ -29,10 +29,10 @@ function panels(host, draw) {
   for (const [group, inner, name] of hosts) draw(inner, group, name);
   if (!groups.length) host.replaceChildren(html("p", { class: "muted" }, "No run is chosen."));
 }
-function frameFor(inner, points, top, label, yLabel, low = 0) {
-  const width = widthOf(inner, 240), height = 240, box = { left: 44, right: width - 8, top: 24, bottom: height - 40 }, drawing = canvas(inner, width, height, label);
+function frameFor(inner, points, top, label, yLabel, low = 0, under = 0) {
+  const width = widthOf(inner, 240), height = 240 + under, box = { left: 44, right: width - 8, top: 24, bottom: 200 }, drawing = canvas(inner, width, height, label);
   const pitch = (box.right - box.left) / points.length, x = (i) => box.left + (i + 0.5) * pitch, y = scale(low, top || 1, box.bottom, box.top);
-  axes(drawing, box, x, y, points.map((_, i) => i), ticks(low, top || 1, 4), { xText: (i) => strengthText(points[i].strength), xLabel: strengthName(label), yLabel });
+  axes(drawing, box, x, y, points.map((_, i) => i), ticks(low, top || 1, 4), { xText: (i) => strengthText(points[i].strength), xLabel: strengthName(label), yLabel, under });
   return { drawing, box, pitch, x, y };
 }
 function drawTypes() {
@@ -42,7 +42,7 @@ function drawTypes() {
   find("#types-legend").replaceChildren(...TYPES.map((type) => html("li", { class: type }, svg("svg", { viewBox: "0 0 22 12", "aria-hidden": "true" }, svg("rect", { class: `lane ${type}`, width: 22, height: 12 })), `${type} (${type[0].toUpperCase()})`)));
   panels(find("#types-charts"), (inner, runs, name) => {
     const curves = indices.map((i) => curve(runs, i)), top = Math.max(...curves[0].map((_, i) => curves.reduce((sum, c) => sum + (c[i].value || 0), 0)));
-    const { drawing, pitch, x, y, box } = frameFor(inner, curves[0], top, `Types of variables against strength, ${name}`, "variables");
+    const { drawing, pitch, x, y } = frameFor(inner, curves[0], top, `Types of variables against strength, ${name}`, "variables");
     curves[0].forEach((point, i) => {
       let base = 0;
       TYPES.forEach((type, t) => {
@@ -73,7 +73,7 @@ const key = (kind, colour, dash, mark, text) => {
 // A line for each subset of variables, a panel for each method and representation.
 function drawSubsets(metric) {
   const names = inOrder(unique(DATA.measurements.filter((m) => m.metric === metric).map((m) => m.variables)), SUBSET_ORDER);
-  find("#metrics-legend").replaceChildren(html("ul", { class: "legend" }, names.map((name, i) => key("", subsetLook(name, i).colour, look(i).dash, i, subset(name)))));
+  find("#metrics-legend").replaceChildren(html("ul", { class: "legend" }, names.map((name, i) => key("", subsetLook(name, i).colour, look(i).dash, look(i).marker, subset(name)))));
   const charts = [];
   panels(find("#metrics-charts"), (inner, runs, name) => {
     for (const r of REPRESENTATIONS) {
@@ -87,7 +87,7 @@ function drawSubsets(metric) {
           if (!line) return;
           const group = svg("g", {});
           group.style.setProperty("--own", subsetLook(names[i], i).colour);
-          bandLine(group, line, x, y, look(i).dash, i, subset(names[i]));
+          bandLine(group, line, x, y, look(i).dash, look(i).marker, subset(names[i]));
           drawing.append(group);
         });
       });
@@ -99,25 +99,25 @@ function drawMetrics() {
   const metric = find("#metric").value, variables = find("#subset").value;
   if (variables === EACH) return drawSubsets(metric);
   const passive = column("count", null, "passive");
-  find("#metrics-legend").replaceChildren(html("ul", { class: "legend" }, REPRESENTATIONS.map((r) => key(`of-${r}`, null, r === "mean" ? "5 3" : "", r === "mean" ? 3 : 0, `${r} representation`)),
-    passive >= 0 ? html("li", { class: "passive" }, svg("svg", { viewBox: "0 0 22 12", "aria-hidden": "true" }, svg("rect", { class: "lane passive", width: 22, height: 12 })), "passive variables (their number above the bar)") : null, html("li", {}, "bands: two standard errors over seeds")));
+  find("#metrics-legend").replaceChildren(html("ul", { class: "legend" }, REPRESENTATIONS.map((r) => key(`of-${r}`, null, LOOKS.representations[r].dash, LOOKS.representations[r].marker, `${r} representation`)),
+    passive >= 0 ? html("li", { class: "passive" }, svg("svg", { viewBox: "0 0 22 12", "aria-hidden": "true" }, svg("rect", { class: "lane passive", width: 22, height: 12 })), "passive variables (their number under the strength)") : null, html("li", {}, "bands: two standard errors over seeds")));
   panels(find("#metrics-charts"), (inner, runs, name) => {
     const series = [...REPRESENTATIONS, null].map((r) => [r, column(metric, r, variables)]).filter(([, i]) => i >= 0).map(([r, i]) => [r, curve(runs, i)]);
     const finite = series.flatMap(([, c]) => c).filter((p) => p.value !== null);
     if (!finite.length) return inner.replaceChildren(html("p", { class: "note" }, "not measured here"));
     const top = Math.max(1e-9, ...finite.map((p) => p.value + p.error)) * 1.05, points = series[0][1];
-    const { drawing, pitch, x, y, box } = frameFor(inner, points, top, `${metricName(metric)} against strength, ${name}`, null, lowest(finite));
+    const { drawing, pitch, x, y, box } = frameFor(inner, points, top, `${metricName(metric)} against strength, ${name}`, null, lowest(finite), passive >= 0 ? 16 : 0);
     if (passive >= 0) {
       const counts = curve(runs, passive), most = Math.max(1, ...curve(DATA.runs.map((run, i) => ({ ...run, i })), passive).map((p) => p.value || 0)) * 1.6;
       counts.forEach((p, i) => {
         if (p.value === null) return;
         const high = (p.value / most) * (box.bottom - box.top);
-        drawing.append(svg("rect", { class: "lane passive", x: x(i) - Math.min(40, pitch * 0.3), y: box.bottom - high, width: Math.min(80, pitch * 0.6), height: high, opacity: 0.75, "data-tip": `${number(p.value)} passive on average` }), svg("text", { x: x(i), y: box.bottom - high - 4, "text-anchor": "middle", "font-size": "10" }, number(p.value, 2)));
+        drawing.append(svg("rect", { class: "lane passive", x: x(i) - Math.min(40, pitch * 0.3), y: box.bottom - high, width: Math.min(80, pitch * 0.6), height: high, opacity: 0.75, "data-tip": `${number(p.value)} passive on average` }), svg("g", { class: "passive" }, svg("text", { class: "tag", x: x(i), y: box.bottom + 31, "text-anchor": "middle" }, number(p.value, 2))));
       });
     }
     for (const [r, own] of series) {
       const group = svg("g", { class: r ? `of-${r}` : "passive" });
-      bandLine(group, own, x, y, r === "mean" ? "6 3" : "", r === "mean" ? 3 : 0, `${r || ""} ${metricName(metric)}`);
+      bandLine(group, own, x, y, r ? LOOKS.representations[r].dash : "", r ? LOOKS.representations[r].marker : "o", `${r || ""} ${metricName(metric)}`);
       drawing.append(group);
     }
   });
@@ -133,11 +133,11 @@ function drawScatter() {
   axes(drawing, box, x, y, ticks(left, right, 7), ticks(low, high, 5), { xLabel: axisName(DATA.measurements[a]), yLabel: axisName(DATA.measurements[b]) });
   const methods = unique(DATA.runs.map((run) => run.method));
   for (const p of points) {
-    const k = methods.indexOf(p.run.method), dot = marker(k, x(p.u), y(p.v), 3.8, { "data-tip": `${p.run.method}, strength ${strengthText(p.run.strength)}, seed ${p.run.seed}\n${number(p.u)} and ${number(p.v)}` });
+    const k = methods.indexOf(p.run.method), dot = marker(look(k).marker, x(p.u), y(p.v), 3.8, { "data-tip": `${p.run.method}, strength ${strengthText(p.run.strength)}, seed ${p.run.seed}\n${number(p.u)} and ${number(p.v)}` });
     dot.style.fill = look(k).colour;
     drawing.append(dot);
   }
-  find("#scatter-legend").replaceChildren(...methods.map((name, k) => { const m = marker(k, 11, 6, 4.4); m.style.fill = look(k).colour; return html("li", {}, svg("svg", { viewBox: "0 0 22 12", "aria-hidden": "true" }, m), String(name)); }));
+  find("#scatter-legend").replaceChildren(...methods.map((name, k) => { const m = marker(look(k).marker, 11, 6, 4.4); m.style.fill = look(k).colour; return html("li", {}, svg("svg", { viewBox: "0 0 22 12", "aria-hidden": "true" }, m), String(name)); }));
 }
 function meansTable() {
   const runs = kept(), rows = [];
@@ -167,11 +167,22 @@ function drawTables() {
   fill(find("#runs-table"), "runs", { columns: ["run", "method", "strength", "dataset", "seed"], rows: runs.map((run) => [run.run, run.method, run.strength, run.dataset, run.seed]) }, drawTables,
     (value, i, row) => { const link = i === 0 ? (runs.find((run) => run.run === row[0]) || {}).link : null; return link ? html("a", { href: link }, String(value)) : typeof value === "number" ? brief(value) : value === null ? "–" : String(value); });
 }
+// Verdicts on one claim stand together, one for each method; their evidence opens below.
+const verdictsShown = new Set(Object.keys(LOOKS.verdicts).filter((name) => name !== "not testable"));
+const verdictBadge = (v, text) => html("span", { class: `chip verdict-${v.verdict.split(" ")[0]}`, "data-tip": `${v.verdict}: ${v.evidence}` }, `${LOOKS.verdicts[v.verdict]} ${text}`);
 function drawClaims() {
-  const marks = { confirmed: "✓", refuted: "✕", undecided: "?", "not testable": "–" };
-  find("#claim-counts").replaceChildren(...Object.keys(marks).map((name) => html("li", { class: "count" }, html("b", {}, String(DATA.verdicts.filter((v) => v.verdict === name).length)), html("span", {}, `${marks[name]} ${name}`))));
-  find("#claims-table").replaceChildren(html("thead", {}, html("tr", {}, ["Claim", "Verdict", "Evidence"].map((label) => html("th", { scope: "col", class: "left" }, label)))),
-    html("tbody", {}, DATA.verdicts.map((v) => html("tr", {}, html("td", { class: "wrap" }, v.claim), html("td", { class: "left verdict-mark" }, `${marks[v.verdict]} ${v.verdict}`), html("td", { class: "wrap muted" }, v.evidence)))));
+  const words = Object.keys(LOOKS.verdicts), methods = unique(DATA.verdicts.map((v) => v.method)), several = methods.some(Boolean), datasets = unique(DATA.runs.map((run) => run.dataset)).length;
+  const counts = (own) => words.map((word) => own.filter((v) => v.verdict === word).length);
+  find("#claim-methods").replaceChildren(html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "left" }, several ? "Method" : ""), words.map((word) => html("th", { scope: "col" }, `${LOOKS.verdicts[word]} ${word}`)))),
+    html("tbody", {}, methods.map((method) => html("tr", {}, html("th", { scope: "row", class: "left" }, method || "all claims"), counts(DATA.verdicts.filter((v) => v.method === method)).map((n) => html("td", { class: n ? null : "muted" }, String(n)))))));
+  find("#claim-filter").replaceChildren(...words.map((word, i) => html("button", { type: "button", value: word, "aria-pressed": String(verdictsShown.has(word)), onclick: () => { if (verdictsShown.has(word)) verdictsShown.delete(word); else verdictsShown.add(word); drawClaims(); } }, `${LOOKS.verdicts[word]} ${word} (${counts(DATA.verdicts)[i]})`)));
+  const claims = new Map();
+  for (const v of DATA.verdicts.filter((own) => verdictsShown.has(own.verdict))) claims.set(`${v.name} ${v.claim}`, [...(claims.get(`${v.name} ${v.claim}`) || []), v]);
+  find("#claims-table").replaceChildren(html("thead", {}, html("tr", {}, ["Claim", "Verdicts"].map((label) => html("th", { scope: "col", class: "left" }, label)))),
+    html("tbody", {}, [...claims.values()].map((own) => html("tr", {}, html("td", { class: "wrap claim" }, own[0].claim, own[0].name ? html("span", { class: "muted" }, ` ${own[0].name}`) : null),
+      html("td", { class: "wrap" }, html("div", { class: "chips" }, own.map((v) => verdictBadge(v, [v.method, datasets > 1 ? v.dataset : ""].filter(Boolean).join(", ") || v.verdict))),
+        html("details", { class: "evidence" }, html("summary", {}, "evidence"), html("ul", {}, own.map((v) => html("li", {}, html("b", {}, `${[v.method, v.verdict].filter(Boolean).join(": ")}. `), v.evidence)))))))));
+  hintScroll();
 }
 function draw() {
   const runs = kept();
@@ -181,9 +192,10 @@ function draw() {
   drawScatter();
   drawLearning();
   drawTables();
+  hintScroll();
 }
 function setUp() {
-  const count = (name) => unique(DATA.runs.map((run) => run[name])).length, plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+  const count = (name) => unique(DATA.runs.map((run) => run[name])).length, plural = counted;
   find("#scope").textContent = `${plural(count("method"), "method")}, ${plural(Math.max(...unique(DATA.runs.map((run) => run.method)).map((m) => unique(DATA.runs.filter((run) => run.method === m).map((run) => run.strength)).length)), "strength")} each, ${plural(count("seed"), "seed")}, ${plural(count("dataset"), "dataset")}.`;
   const sets = FILTERS.map((name) => {
     const values = unique(DATA.runs.map((run) => run[name])).sort(byStrength);
@@ -224,7 +236,7 @@ function setUp() {
     find(id).selectedIndex = Math.min(fallback, find(id).options.length - 1);
     find(id).addEventListener("change", drawScatter);
   }
-  find("#downloads").replaceChildren(downloadButton("study_means", "means", meansTable), downloadButton("study_runs", "runs", rawTable), ...(DATA.verdicts.length ? [downloadButton("study_verdicts", "verdicts", () => ({ columns: ["claim", "verdict", "evidence"], rows: DATA.verdicts.map((v) => [v.claim, v.verdict, v.evidence]) }))] : []));
+  find("#downloads").replaceChildren(downloadButton("study_means", "means", meansTable), downloadButton("study_runs", "runs", rawTable), ...(DATA.verdicts.length ? [downloadButton("study_verdicts", "verdicts", () => ({ columns: ["name", "claim", "method", "dataset", "verdict", "evidence"], rows: DATA.verdicts.map((v) => [v.name, v.claim, v.method, v.dataset, v.verdict, v.evidence]) }))] : []));
 }
 setUp();
 setUpLearning();

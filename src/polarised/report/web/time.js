@@ -1,6 +1,4 @@
 // Over time: lines and lanes, with their values under the pointer or by the arrow keys.
-const TYPE_DASH = { active: "", mixed: "6 3", passive: "2 3" };
-
 // Heights of labels, pushed apart until none covers another.
 function apart(heights, gap, top, bottom) {
   const order = heights.map((y, i) => [y, i]).sort((a, b) => a[0] - b[0]), placed = [];
@@ -27,7 +25,7 @@ function lines(host, series, label, { xLabel = "step", yLabel = "", height = 220
     const path = s.points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${inside(b).toFixed(1)}`).join(""), group = svg("g", { class: s.kind || "" });
     if (s.colour) group.style.setProperty("--own", s.colour);
     group.append(svg("path", { class: s.points.length > 100 ? "line fine" : "line", d: path, "stroke-dasharray": s.dash || null }));
-    if (markers) for (const [a, b] of s.points) group.append(marker(s.mark || 0, x(a), inside(b)));
+    if (markers) for (const [a, b] of s.points) group.append(marker(s.mark || "o", x(a), inside(b)));
     drawing.append(group);
   });
   if (tagged) {

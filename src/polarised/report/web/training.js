@@ -24,8 +24,10 @@ function drawDynamics() {
   const section = find("#dynamics"), data = model.dynamics;
   section.hidden = !data || data.steps.length < 2;
   if (section.hidden) return;
-  const order = ranked(variables.keys()), final = [...data.types[data.types.length - 1]].map((letter) => KINDS[letter]);
-  lanes(find("#lanes"), { steps: data.steps, types: data.types, names: [...variables.keys()], order, final }, "Type of each variable over training");
+  const place = new Map(data.variables.map((j, i) => [j, i])), order = ranked(data.variables).map((j) => place.get(j)), final = [...data.types[data.types.length - 1]].map((letter) => KINDS[letter]);
+  lanes(find("#lanes"), { steps: data.steps, types: data.types, names: data.variables, order, final }, "Type of each variable over training");
+  find("#dynamics-cut").hidden = data.variables.length === variables.length;
+  find("#dynamics-cut").textContent = `${data.variables.length} of ${variables.length.toLocaleString("en")} variables: most of them the most informative, some from the most to the least.`;
   find("#lanes-legend").replaceChildren(...laneKeys());
-  lines(find("#rates"), order.map((j) => ({ name: `variable ${j}`, kind: types[j], points: data.steps.map((s, t) => [s, data.kl[t][j]]), dash: TYPE_DASH[types[j]] })), "Information of each variable over training", { yLabel: "KL to the prior, nats", height: 260 });
+  lines(find("#rates"), order.map((i) => ({ name: `variable ${data.variables[i]}`, kind: types[data.variables[i]], points: data.steps.map((s, t) => [s, data.kl[t][i]]), dash: LOOKS.types[types[data.variables[i]]].dash })), "Information of each variable over training", { yLabel: "KL to the prior, nats", height: 260 });
 }

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import polars
 
+from polarised.schemas import stamp
 from polarised.study.claims.claim import PAPERS, Claim, Share, Statistic
 from polarised.study.claims.decisions import LEVEL, Decision, decide, every, holm
 from polarised.study.claims.expressions import Array, Grid, Table
@@ -112,12 +113,13 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON types, the summary first."""
-        return {
+        values = {
             "headline": self.headline,
             "summary": [dict(row) for row in self.summary],
             "holds": {name: {"confirmed": k, "of": n} for name, (k, n) in self.holds.items()},
             "verdicts": [verdict.to_dict() for verdict in self.verdicts],
         }
+        return stamp("verification", values)
 
 
 def check_claims(table: polars.DataFrame, claims: Iterable[Claim]) -> Verification:
