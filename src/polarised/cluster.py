@@ -4,8 +4,11 @@ import functools
 import hashlib
 import logging
 import os
+import signal
 import socket
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +17,7 @@ from urllib.parse import urlsplit
 
 from polarised.errors import ConfigError
 
-__all__ = ["Node", "check_nodes", "check_request", "code_here", "ray_cluster"]
+__all__ = ["Node", "check_nodes", "check_request", "code_here", "difference", "ray_cluster", "shipped"]
 
 SECONDS_TO_ANSWER = 5.0
 SECONDS_TO_PROBE = 120.0
@@ -39,33 +42,91 @@ def ray_cluster(address: str | None = None) -> Iterator[Any]:
     ...
     polarised.errors.ConfigError: expected the address of a Ray cluster as host:port, got 'nobody'
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError("the ray executor needs Ray: pip install 'polarised[ray]', or use local") from error
-    if ray.is_initialized():
-        yield ray
+    with _on_loopback(address):
+        try:
+            import ray
+        except ImportError as error:
+            raise ConfigError("the ray executor needs Ray: pip install 'polarised[ray]', or use local") from error
+        if ray.is_initialized():
+            yield ray
+            return
+        if address is not None:
+            _check_answers(address)
+        # Ray warns of a change in how it hides GPUs from tasks that ask for none; this takes the new way.
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        own: dict[str, Any] = {} if address else {"include_dashboard": False}
+        before = _handlers()
+        try:
+            # Without an address Ray would join a cluster it finds on this machine or in its environment.
+            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
+        except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ConfigError(
+                f"expected a Ray cluster at {address or 'this machine'}, could not connect: {reason}; does it run the "
+                f"same Ray ({ray.__version__}), and if it asks for a token, are RAY_AUTH_MODE=token and the token set "
+                "here?"
+            ) from error
+        try:
+            with _keeping_signals(before):
+                yield ray
+        finally:
+            ray.shutdown()
+
+
+# What Ray reads, on any system, to serve this machine alone instead of every network it is on.
+_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
+
+@contextmanager
+def _on_loopback(address: str | None) -> Iterator[None]:
+    """Keep a cluster that is started here off the network: whoever reaches it may run anything."""
+    if address is not None or _LOOPBACK in os.environ or "ray" in sys.modules:
+        yield
         return
-    if address is not None:
-        _check_answers(address)
-    # Ray warns of a change in how it hides GPUs from tasks that ask for none; this takes the new way.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    # A task that needs more memory than a node has would be tried again without end.
-    os.environ.setdefault("RAY_task_oom_retries", "2")
-    own: dict[str, Any] = {} if address else {"include_dashboard": False}
+    os.environ[_LOOPBACK] = "0"
     try:
-        # Without an address Ray would join a cluster it finds on this machine or in its environment.
-        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
-    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConfigError(
-            f"expected a Ray cluster at {address or 'this machine'}, could not connect: {reason}; does it run the same "
-            f"Ray ({ray.__version__}), and if it asks for a token, are RAY_AUTH_MODE=token and the token set here?"
-        ) from error
-    try:
-        yield ray
+        yield
     finally:
-        ray.shutdown()
+        os.environ.pop(_LOOPBACK, None)
+
+
+def _handlers() -> dict[int, Any]:
+    """Return what this process does when it is asked to end; nothing where another thread would be asked."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+    return {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+
+
+@contextmanager
+def _keeping_signals(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Keep our own ways of ending: Ray takes SIGTERM for itself and prints a stack of C++ when it comes.
+
+    Ray also forgets which interrupt it was that came while it waited; the one that was heard is raised again.
+    """
+    heard: list[KeyboardInterrupt] = []
+
+    def hearing(handler: Callable[..., Any]) -> Callable[..., None]:
+        def hear(number: int, frame: Any) -> None:
+            try:
+                handler(number, frame)
+            except KeyboardInterrupt as interrupt:
+                heard.append(interrupt)
+                raise
+
+        return hear
+
+    for number, handler in handlers.items():
+        signal.signal(number, hearing(handler))
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        if heard and interrupt is not heard[-1]:
+            raise heard[-1] from None
+        raise
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True)
@@ -83,32 +144,47 @@ class Node:
     problem: str = ""
 
 
-def check_request(ray: Any, *, num_cpus: float, num_gpus: float) -> None:
+def check_request(ray: Any, *, num_cpus: float, num_gpus: float, memory: float = 0.0) -> None:
     """Refuse at once what no node of a cluster could ever do.
 
     Args:
         ray: The connected module.
         num_cpus: Processors a task takes.
         num_gpus: GPUs a task takes.
+        memory: Gigabytes a task takes; 0 where that is not said.
 
     Raises:
         ConfigError: Every node is smaller; Ray would wait for a larger one without end.
     """
     sizes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    if any(size.get("CPU", 0) >= num_cpus and size.get("GPU", 0) >= num_gpus for size in sizes):
+    asked = {"CPU": num_cpus, "GPU": num_gpus, "memory": memory * (1 << 30)}
+    if any(all(size.get(kind, 0) >= amount for kind, amount in asked.items()) for size in sizes):
         return
-    most = {kind: max((size.get(kind, 0) for size in sizes), default=0) for kind in ("CPU", "GPU")}
+    most = {kind: max((size.get(kind, 0) for size in sizes), default=0) for kind in asked}
+    room = (f", {memory:g} GB of memory", f" and {most['memory'] / (1 << 30):.1f} GB") if memory else ("", "")
     raise ConfigError(
-        f"expected a node with {num_cpus:g} processors and {num_gpus:g} GPUs, the largest of {len(sizes)} has "
-        f"{most['CPU']:g} and {most['GPU']:g}; ask for less (num_cpus, num_gpus) or add a node"
+        f"expected a node with {num_cpus:g} processors and {num_gpus:g} GPUs{room[0]}, the largest of {len(sizes)} has "
+        f"{most['CPU']:g} and {most['GPU']:g}{room[1]}; ask for less (num_cpus, num_gpus, memory) or add a node"
     )
 
 
-def check_nodes(ray: Any, *, seconds: float = SECONDS_TO_PROBE) -> list[Node]:
-    """Ask every node which code it would run, and say of each why it cannot be used, if so.
+def check_nodes(
+    ray: Any,
+    probe: Callable[..., Mapping[str, str]],
+    *,
+    arguments: Callable[[Mapping[str, Any]], tuple[Any, ...]] = lambda _: (),
+    own: Mapping[str, str] | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+    seconds: float = SECONDS_TO_PROBE,
+) -> list[Node]:
+    """Ask every node what it has, and say why it cannot be used, if so.
 
     Args:
         ray: The connected module.
+        probe: A function made by `shipped` that returns what `code_here` does, and ``problem`` where there is one.
+        arguments: Gives what the probe is called with on a node, as Ray describes it.
+        own: What a node must have; nothing where it may have other code.
+        runtime_env: What Ray sets up for a task.
         seconds: How long a node may take to answer.
 
     Returns:
@@ -116,17 +192,18 @@ def check_nodes(ray: Any, *, seconds: float = SECONDS_TO_PROBE) -> list[Node]:
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    # The function travels by value, so that a node without the package can say so.
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    exec(_PROBE, namespace)
-    probe = ray.remote(num_cpus=0, max_retries=0)(namespace["probe"])
+    options: dict[str, Any] = {"num_cpus": 0, "max_retries": 0}
+    if runtime_env:
+        options["runtime_env"] = dict(runtime_env)
+    task = ray.remote(**options)(probe)
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
     asked = {
-        name: probe.options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote()
+        name: task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
+            *arguments(nodes[name])
+        )
         for name in nodes
     }
     answered, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=seconds)
-    own = code_here()
     found = []
     for name, reference in asked.items():
         host = str(nodes[name].get("NodeManagerHostname", name))
@@ -137,22 +214,43 @@ def check_nodes(ray: Any, *, seconds: float = SECONDS_TO_PROBE) -> list[Node]:
         try:
             told = ray.get(reference)
         except Exception as error:
-            told = {"problem": " ".join(str(error).split())[:200]}
-        found.append(Node(name, host, told.get("problem") or _difference(own, told)))
+            told = {"problem": " ".join(str(error).split())[:300]}
+        found.append(Node(name, host, told.get("problem") or difference(own or {}, told)))
     return found
 
 
-_PROBE = """
-def probe():
-    try:
-        from polarised.cluster import code_here
-        return code_here()
-    except Exception as error:
-        return {"problem": f"it cannot load polarised: {type(error).__name__}: {error}"}
-"""
+def shipped(source: str, name: str) -> Callable[..., Any]:
+    """Return a function that travels by value, so that a node without the package can still answer.
+
+    Args:
+        source: The definition; it imports what it needs itself.
+        name: Its name.
+
+    Returns:
+        The function.
+
+    >>> shipped("def double(x): return 2 * x", "double")(4)
+    8
+    """
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(source, namespace)
+    function: Callable[..., Any] = namespace[name]
+    return function
 
 
-def _difference(own: dict[str, str], told: dict[str, str]) -> str:
+def difference(own: Mapping[str, str], told: Mapping[str, str]) -> str:
+    """Return in words what another machine has otherwise than this one.
+
+    Args:
+        own: What is here, as `code_here` says.
+        told: What is there.
+
+    Returns:
+        The differences; nothing where there are none.
+
+    >>> difference({"torch": "2.13.0"}, {"torch": "2.12.0"})
+    'its torch is 2.12.0, here it is 2.13.0'
+    """
     differing = [name for name in own if told.get(name) != own[name]]
     return "; ".join(f"its {name} is {told.get(name, 'none')}, here it is {own[name]}" for name in differing)
 

@@ -7,18 +7,19 @@ out is the same for all, so that a diagnosis need not know where it came from.
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polarised._io.addresses import files_at, is_address
 from polarised.adapters.arrays import Chunk, Names, as_variance, chunk_of_arrays, gather
 from polarised.adapters.batches import batches_of, dataset_at
 from polarised.adapters.callables import CodedInputs, Reading, encode_batches
 from polarised.adapters.decoding import Likelihood, Remembered, decoder_of
 from polarised.adapters.models import Model, libraries_of, model_of, untouched
-from polarised.adapters.targets import Target, open_run, open_target, paths_of, unused_settings
+from polarised.adapters.targets import ARRAYS, Target, open_run, open_target, paths_of, unused_settings
 from polarised.errors import ConfigError, DataError, PolarisedError
 from polarised.random import stream
 from polarised.regime.classify import Regime, Rule
@@ -103,10 +104,13 @@ def resolve(target: Any, data: Any, request: Request) -> Found:
         raise ConfigError(f"expected executor 'local' or 'ray', got {request.executor!r}")
     if request.address is not None and request.executor != "ray":
         raise ConfigError("expected executor='ray' with address: without it files are read here, not on a cluster")
-    paths = paths_of(target)
+    addresses = _addresses_of(target)
+    paths = None if addresses else paths_of(target)
     if isinstance(target, Encodings):
         _refuse(said - {"seed"}, "Encodings", "they are encoded already")
         found = _of_encodings(target, reading.axis)
+    elif addresses:
+        found = _of_addresses(addresses, request)
     elif paths is not None:
         found = _of_paths(paths, data, request)
     elif isinstance(target, Mapping):
@@ -128,17 +132,8 @@ def _of_paths(paths: Sequence[Path], data: Any, request: Request) -> Found:
     for setting, reason in unused_settings(opened, with_data=data is not None).items():
         _refuse(request.said & {setting}, str(opened.path), reason)
     if opened.kind == "arrays":
-        reading = request.reading
-        totals = totals_of(
-            paths,
-            executor=request.executor,
-            address=request.address,
-            scale_kind=reading.scale_kind,
-            trust_scale=reading.trust_scale,
-            axis=reading.axis,
-            seed=request.seed,
-        )
-        return _of_files(paths, totals, reading.axis)
+        name = opened.name if len(paths) == 1 else f"{len(paths)} files"
+        return _of_totals(name, paths, _totals(paths, request), request.reading.axis)
     if opened.kind == "run" and data is None:
         return _of_run(opened.path, request.rule)
     if opened.kind == "scvi":
@@ -150,6 +145,38 @@ def _of_paths(paths: Sequence[Path], data: Any, request: Request) -> Found:
     found = _of_object(opened.model(), opened.data() if data is None else data, request, opened.name)
     found.provenance |= {"target": str(opened.path), "kind": opened.kind}
     return found
+
+
+def _addresses_of(target: Any) -> list[str]:
+    """Return the addresses of files that a target names (``s3://bucket/*.npz``), or nothing where it names none."""
+    each = [target] if isinstance(target, str) else target
+    if not isinstance(each, list | tuple) or not any(isinstance(one, str) and is_address(one) for one in each):
+        return []
+    if not all(isinstance(one, str) and is_address(one) for one in each):
+        raise DataError("expected addresses or paths, got both; diagnose them in turn")
+    return [file for one in each for file in files_at(one, endings=ARRAYS)]
+
+
+def _of_addresses(addresses: Sequence[str], request: Request) -> Found:
+    known = unused_settings(Target(Path(addresses[0]), "arrays"))
+    for setting, reason in known.items():
+        _refuse(request.said & {setting}, addresses[0], reason)
+    totals = _totals(addresses, request)
+    name = PurePosixPath(addresses[0]).stem if len(addresses) == 1 else f"{len(addresses)} files"
+    return _of_totals(name, addresses, totals, request.reading.axis)
+
+
+def _totals(files: Sequence[str | Path], request: Request) -> Totals:
+    reading = request.reading
+    return totals_of(
+        files,
+        executor=request.executor,
+        address=request.address,
+        scale_kind=reading.scale_kind,
+        trust_scale=reading.trust_scale,
+        axis=reading.axis,
+        seed=request.seed,
+    )
 
 
 def _of_encodings(encodings: Encodings, axis: Axis, name: str = "model") -> Found:
@@ -164,12 +191,10 @@ def _of_encodings(encodings: Encodings, axis: Axis, name: str = "model") -> Foun
     return Found(name, totals, encodings, reading=reading)
 
 
-def _of_files(paths: Sequence[Path], totals: Totals, axis: Axis) -> Found:
+def _of_totals(name: str, places: Sequence[str | Path], totals: Totals, axis: Axis) -> Found:
     latents = totals.evidence.latents or 0
     _ask_about_transposed(totals.evidence.inputs, latents, axis)
-    first = open_target(paths[0])
-    name = first.name if len(paths) == 1 else f"{len(paths)} files"
-    provenance = {"target": ", ".join(map(str, paths)), "kind": "arrays"}
+    provenance = {"target": ", ".join(map(str, places)), "kind": "arrays"}
     reading = describe(totals.evidence.rows, latents, totals.evidence.rows // max(totals.evidence.inputs, 1))
     return Found(name, totals, totals.sample(), provenance=provenance, reading=reading)
 

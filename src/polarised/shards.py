@@ -4,15 +4,18 @@ Each file is read in chunks into accumulators: the evidence for the types with t
 and a uniform sample of inputs. Those of many files, workers or machines merge into the result of a single pass.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised._io.addresses import brought, is_address
 from polarised.adapters.arrays import Chunk, ScaleKind, chunks_of_file, open_file
 from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError, DataError, PolarisedError
@@ -175,7 +178,8 @@ def totals_of(
     if not files:
         raise DataError("expected at least one file of encodings, got none; check the pattern")
     reading = (scale_kind, trust_scale, axis, rows, seed)
-    arguments = [(str(Path(file).resolve()), *reading, number) for number, file in enumerate(files)]
+    places = [str(file) if is_address(file) else str(Path(file).resolve()) for file in files]
+    arguments = [(place, *reading, number) for number, place in enumerate(places)]
     parts: Iterator[Totals]
     if executor == "ray":
         parts = _with_ray(arguments, address)
@@ -204,10 +208,10 @@ def _naming(path: str) -> Iterator[None]:
 def _totals_of_file(
     path: str, scale_kind: ScaleKind | None, trust_scale: bool, axis: Axis, rows: int, seed: int, number: int
 ) -> Totals:
-    totals = Totals(factor_names=open_file(path).factor_names)
     generator = stream(seed, "sample of a shard", number)
-    with _naming(path):
-        for chunk in chunks_of_file(path, rows=rows, scale_kind=scale_kind, trust_scale=trust_scale, axis=axis):
+    with _naming(path), brought(path) as file:
+        totals = Totals(factor_names=open_file(file).factor_names)
+        for chunk in chunks_of_file(file, rows=rows, scale_kind=scale_kind, trust_scale=trust_scale, axis=axis):
             totals.update(chunk, generator.random(len(chunk.mean)))
     return totals
 
@@ -223,9 +227,16 @@ def _thinned(rows: Array, repeats: int, places: int) -> Array:
 def _with_ray(arguments: list[tuple[Any, ...]], address: str | None) -> Iterator[Totals]:
     with ray_cluster(address) as ray:
         task = ray.remote(_totals_of_file)
-        # Results are taken in the order of the files, so that merging is the same whoever is first.
-        for reference in [task.remote(*each) for each in arguments]:
+        # So many at a time that every processor has work and the results of few wait to be merged.
+        most = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        waiting, left = deque[Any](), iter(arguments)
+        waiting.extend(task.remote(*each) for each in islice(left, most))
+        while waiting:
+            # Taken in the order of the files, so that merging is the same whoever is first.
+            reference = waiting.popleft()
             try:
                 yield ray.get(reference)
             except ray.exceptions.RayTaskError as error:
                 raise (error.cause if isinstance(error.cause, PolarisedError) else error) from None
+            del reference
+            waiting.extend(task.remote(*each) for each in islice(left, 1))

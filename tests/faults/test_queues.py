@@ -2,15 +2,22 @@
 
 import json
 import os
+import random
+import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import polars
 import pytest
+import yaml
+from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from polarised.cli import app
@@ -18,6 +25,7 @@ from polarised.errors import ConfigError
 from polarised.study import leases
 from polarised.study.grid import load_study
 from polarised.study.leases import LEASE, BusyError, Lease, leased, read_lease
+from polarised.study.results import results_of
 from polarised.study.runner import Shard, enrol, read_study, run_states
 from polarised.study.stages import checkpoint_step, execute, is_done
 from polarised.study.worker import work_at
@@ -210,3 +218,124 @@ def test_the_script_for_slurm_names_the_command_and_its_share(tmp_path: Path) ->
     assert "'a; rm -rf ~'" in hostile
     with pytest.raises(ConfigError, match="at least one job"):
         slurm_script(["a"], jobs=0, name="n")
+
+
+@pytest.mark.slow
+def test_shares_killed_at_random_end_as_one_machine_does(tmp_path: Path) -> None:
+    chance, runs, steps = random.Random(0), 6, 30
+    file = made(tmp_path, runs=runs, steps=steps, sleep=0.05)
+    root, log = tmp_path / "study", tmp_path / "notes.txt"
+
+    def submit(number: int) -> "subprocess.Popen[bytes]":
+        return start(file, root, "--shard", f"{number}/3", "--jobs", "1")
+
+    jobs = {number: submit(number) for number in (1, 2, 3)}
+    kills = 0
+    while kills < 6:
+        wanted = (len(notes(log)) if log.exists() else 0) + chance.randint(5, 25)
+        # So that every kill meets a job at work, however slow the machine is.
+        if not any(job.poll() is None for job in jobs.values()):
+            break
+        until(lambda: _has_taken(log, wanted) or all(job.poll() is not None for job in jobs.values()), seconds=300)  # noqa: B023
+        number = chance.choice([number for number, job in jobs.items() if job.poll() is None] or [0])
+        if number == 0:
+            break
+        jobs[number].send_signal(chance.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1]))
+        jobs[number].wait(timeout=120)
+        jobs[number] = submit(number)
+        kills += 1
+    said = (tmp_path / "said.txt").read_text
+    assert [job.wait(timeout=400) for job in jobs.values()] == [0, 0, 0], said()
+    assert kills >= 3
+    assert not list(root.glob("*/failed.txt")), said()
+    assert not list(root.glob(f"*/{LEASE}"))
+    study = load_study(file)
+    assert all(is_done(run, root) for run in study.runs)
+    # Every step of every run; again only what was trained since the last checkpoint of one that was killed.
+    taken = Counter(notes(log))
+    assert set(taken) == {(tag, step) for tag in range(runs) for step in range(steps)}
+    assert sum(taken.values()) - runs * steps <= 6 * kills
+    for run in study.runs:
+        execute(run, tmp_path / "calm")
+    assert weights(root) == weights(tmp_path / "calm")
+    tables = [results_of(study.points, place).sort(polars.all()) for place in (root, tmp_path / "calm")]
+    assert_frame_equal(*tables, check_exact=True)
+
+
+def _has_taken(log: Path, steps: int) -> bool:
+    return log.exists() and len(notes(log)) >= steps
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> dict[str, str]:
+    """The commands of a queue as programs of this machine: a job is a process, what is put back is written down."""
+    programs = {
+        "srun": 'echo $$ > "$JOB_PID"; while [ "${1#--}" != "$1" ]; do shift; done; exec "$@"',
+        "scontrol": 'echo "$@" >> "$REQUEUED"',
+        "polarised": f"exec {shlex.quote(sys.executable)} -c 'from polarised.cli import main; main()' \"$@\"",
+    }
+    (tmp_path / "bin").mkdir()
+    for name, text in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    return {
+        **os.environ,
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": path,
+        "JOB_PID": str(tmp_path / "pid"),
+        "REQUEUED": str(tmp_path / "requeued"),
+    }
+
+
+@pytest.mark.slow
+def test_the_script_for_slurm_does_a_study_and_puts_itself_back(tmp_path: Path, queue: dict[str, str]) -> None:
+    file = made(tmp_path, runs=2, steps=60, sleep=0.05)
+    arguments = ["study", "script", str(file), "--slurm", "--shards", "2", "--out", str(tmp_path / "study")]
+    text = subprocess.run(
+        [tmp_path / "bin" / "polarised", *arguments], env=queue, capture_output=True, text=True, check=True
+    ).stdout
+    (tmp_path / "study.sh").write_text(text)
+
+    def submit(number: int) -> "subprocess.Popen[bytes]":
+        array = {"SLURM_ARRAY_TASK_ID": str(number), "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_JOB_ID": "7"}
+        return subprocess.Popen(["bash", tmp_path / "study.sh"], env={**queue, **array}, cwd=tmp_path)
+
+    log = tmp_path / "notes.txt"
+    job = submit(1)
+    until(lambda: log.exists() and any(step > 12 for _, step in notes(log)), seconds=300)
+    # As SLURM does two minutes before the end: the signal goes to the step, the script looks at its code.
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGUSR1)
+    assert job.wait(timeout=120) == 138
+    assert (tmp_path / "requeued").read_text() == "requeue 7_1\n"
+    for number in (1, 2):
+        assert submit(number).wait(timeout=300) == 0
+    assert Counter(notes(log)) == Counter((tag, step) for tag in range(2) for step in range(60))
+    assert all(is_done(run, tmp_path / "study") for run in load_study(file).runs)
+
+
+@pytest.mark.slow
+def test_the_job_for_kubernetes_does_its_share_and_moves(tmp_path: Path, queue: dict[str, str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "queues.md").read_text()
+    (text,) = (block for block in page.split("```") if block.startswith("yaml\napiVersion"))
+    job = yaml.safe_load(text.removeprefix("yaml\n"))
+    count = job["spec"]["completions"]
+    assert job["spec"]["completionMode"] == "Indexed"
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    file = made(tmp_path, runs=2, steps=60, sleep=0.05)
+    command = [
+        part.replace("be_more_active", shlex.quote(str(file))).replace("/shared/study", str(tmp_path / "study"))
+        for part in container["command"]
+    ]
+    assert f"/{count}" in command[-1]
+
+    def pod(index: int) -> "subprocess.Popen[bytes]":
+        here = {**queue, "JOB_COMPLETION_INDEX": str(index)}
+        return subprocess.Popen([*command[:-1], command[-1].replace(f"/{count}", "/2")], env=here, cwd=tmp_path)
+
+    log, first = tmp_path / "notes.txt", pod(0)
+    until(lambda: log.exists() and any(step > 12 for _, step in notes(log)), seconds=300)
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(timeout=120) == 143
+    assert [pod(index).wait(timeout=300) for index in (0, 1)] == [0, 0]
+    assert Counter(notes(log)) == Counter((tag, step) for tag in range(2) for step in range(60))

@@ -1,19 +1,28 @@
+import json
 import os
+import shutil
 import signal
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import polars
 import pytest
 from polars.testing import assert_frame_equal
+from typer.testing import CliRunner
 
+from polarised.cli import app
 from polarised.cluster import Node
-from polarised.errors import ConfigError
+from polarised.errors import ConfigError, DataError
+from polarised.study import verify
 from polarised.study.config import Run
 from polarised.study.executors import Event, local, ray
 from polarised.study.grid import Study, load_study
+from polarised.study.leases import LEASE, Lease
 from polarised.study.results import COLUMNS, collect, results_of
 from polarised.study.runner import conduct, run_states
 from study.workshop import notes, study_config, until, workers_of, write_study
@@ -91,18 +100,25 @@ def test_stopping_early_saves_what_is_running(tmp_path: Path) -> None:
 class Cluster:
     """What the executor asks of Ray, doing nothing: it counts the tasks in flight."""
 
-    def nodes(self) -> list[dict[str, object]]:
-        return [{"Alive": True, "NodeID": "a", "Resources": {"CPU": 8.0, "GPU": 8.0}}]
-
     exceptions = SimpleNamespace(RayError=RuntimeError)
 
     def __init__(self) -> None:
-        self.options: dict[str, float] = {}
+        self.options: dict[str, Any] = {}
         self.flying = self.most = 0
 
-    def remote(self, **options: float) -> Callable[[object], SimpleNamespace]:
+    def nodes(self) -> list[dict[str, object]]:
+        return [{"Alive": True, "NodeID": "a", "Resources": {"CPU": 8.0, "GPU": 8.0, "memory": 2.0**31}}]
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 8.0}
+
+    def remote(self, **options: Any) -> Callable[[object], SimpleNamespace]:
         self.options = options
-        return lambda _: SimpleNamespace(remote=self.start)
+        return lambda _: SimpleNamespace(remote=self.start, options=self.chosen)
+
+    def chosen(self, **more: Any) -> SimpleNamespace:
+        self.options = {**self.options, **more}
+        return SimpleNamespace(remote=self.start)
 
     def start(self, *_: object) -> object:
         self.flying += 1
@@ -112,58 +128,123 @@ class Cluster:
     def wait(self, references: list[object], num_returns: int, timeout: float) -> tuple[list[object], list[object]]:
         return references[:num_returns], references[num_returns:]
 
-    def get(self, _: object) -> tuple[str, str, float]:
+    def cancel(self, _: object, force: bool) -> None:
         self.flying -= 1
-        return "done", "", 1.0
+
+    def get(self, _: object) -> tuple[str, str, float, str, str]:
+        self.flying -= 1
+        return "done", "", 1.0, "a", "here"
 
 
-def test_what_ray_says_of_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluster]:
+    """Has the executor work on a made-up cluster with made-up nodes."""
+
+    def give(cluster: Cluster, *nodes: Node) -> Cluster:
+        monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(cluster))
+        monkeypatch.setattr(
+            "polarised.study.executors.check_nodes", lambda *_, **__: list(nodes or [Node("a", "here")])
+        )
+        return cluster
+
+    return give
+
+
+def test_what_ray_says_of_a_failure_is_kept(tmp_path: Path, given: Callable[..., Cluster]) -> None:
     exceptions = pytest.importorskip("ray.exceptions")
-    errors = [exceptions.RuntimeEnvSetupError("no module named polarised there"), exceptions.WorkerCrashedError()]
+    errors = [exceptions.TaskUnschedulableError("no node has the label"), *[exceptions.WorkerCrashedError()] * 3]
 
     class Failing(Cluster):
-        def get(self, _: object) -> tuple[str, str, float]:
+        def get(self, _: object) -> tuple[str, str, float, str, str]:
             raise errors.pop()
 
-    cluster = Failing()
+    cluster = given(Failing())
     cluster.exceptions = exceptions
-    monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(cluster))
-    monkeypatch.setattr("polarised.study.executors.check_nodes", lambda _: [Node("a", "here")])
     runs = [Run.from_config({"seed": seed}) for seed in range(2)]
-    first, second = ray(runs, str(tmp_path))
-    assert first.reason == "its worker process or node was lost, 3 times; is there enough memory?"
-    assert "no module named polarised there" in second.reason
-    assert "no module named" in (tmp_path / runs[1].name / "failed.txt").read_text()
+    (tmp_path / runs[0].name).mkdir()
+    (tmp_path / runs[0].name / "log.txt").write_text("".join(f"line {number}\n" for number in range(50)))
+    *lost, first = ray(runs[:1], str(tmp_path))
+    assert [event.state for event in lost] == ["lost", "lost"]
+    assert "attempt 2 of 3 goes on" in lost[0].reason
+    assert first.reason == "its worker process was lost, 3 times; is there enough memory?"
+    kept = (tmp_path / runs[0].name / "failed.txt").read_text()
+    assert kept.splitlines()[0] == "TrainingError: its worker process was lost, 3 times; is there enough memory?"
+    assert "line 30\n" in kept
+    assert kept.endswith("line 49\n")
+    assert "line 29\n" not in kept
+    (second,) = ray(runs[1:], str(tmp_path))
+    assert "no node has the label" in second.reason
+    assert "no node has the label" in (tmp_path / runs[1].name / "failed.txt").read_text()
+
+
+def test_memory_that_ran_out_is_named_and_counted(tmp_path: Path, given: Callable[..., Cluster]) -> None:
+    exceptions = pytest.importorskip("ray.exceptions")
+
+    class Full(Cluster):
+        def get(self, _: object) -> tuple[str, str, float, str, str]:
+            raise exceptions.OutOfMemoryError("Task was killed due to the node running low on memory.")
+
+    given(Full()).exceptions = exceptions
+    lost, failed = ray([Run.from_config({})], str(tmp_path), attempts=2)
+    assert lost.state == "lost"
+    assert failed.reason.startswith("it ran over the memory of its node and was killed by Ray, 2 times")
+
+
+def test_an_environment_that_cannot_be_set_up_is_nobodys_failure(tmp_path: Path, given: Callable[..., Cluster]) -> None:
+    exceptions = pytest.importorskip("ray.exceptions")
+
+    class Bare(Cluster):
+        def get(self, _: object) -> tuple[str, str, float, str, str]:
+            raise exceptions.RuntimeEnvSetupError("no such wheel")
+
+    cluster = given(Bare())
+    cluster.exceptions = exceptions
+    with pytest.raises(ConfigError, match="no such wheel"):
+        list(ray([Run.from_config({})], str(tmp_path), runtime_env={"pip": ["nothing"]}))
+    assert cluster.options["runtime_env"] == {"pip": ["nothing"]}
+    assert not list(tmp_path.glob("*/failed.txt"))
+
+
+def test_a_node_that_joins_without_the_code_gets_no_more_runs(tmp_path: Path, given: Callable[..., Cluster]) -> None:
+    answers = [("done", "", 1.0, "a", "here"), ("unfit", "it cannot load polarised", 0.0, "late", "bare")]
+
+    class Late(Cluster):
+        def get(self, _: object) -> tuple[str, str, float, str, str]:
+            return answers.pop()
+
+    cluster = given(Late())
+    with pytest.warns(UserWarning, match="the node bare .late. gets no runs: it cannot load polarised"):
+        events = list(ray([Run.from_config({})], str(tmp_path)))
+    assert [event.state for event in events] == ["waiting", "done"]
+    assert cluster.options["label_selector"] == {"ray.io/node-id": "!in(late)"}
+    assert not list(tmp_path.glob("*/failed.txt"))
 
 
 @pytest.mark.parametrize(("jobs", "most"), [(0, 5), (2, 2)])
-def test_ray_is_asked_for_what_was_asked_of_us(monkeypatch: pytest.MonkeyPatch, jobs: int, most: int) -> None:
-    cluster = Cluster()
-    monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(cluster))
-    monkeypatch.setattr("polarised.study.executors.check_nodes", lambda _: [Node("a", "here")])
+def test_ray_is_asked_for_what_was_asked_of_us(
+    tmp_path: Path, given: Callable[..., Cluster], jobs: int, most: int
+) -> None:
+    cluster = given(Cluster())
     runs = [Run.from_config({"seed": seed, "training": {"device": "cuda"}}) for seed in range(5)]
-    events = list(ray(runs, "nowhere", jobs=jobs, num_cpus=2, num_gpus=0.25))
+    events = list(ray(runs, str(tmp_path), jobs=jobs, num_cpus=2, num_gpus=0.25, memory=1.5))
     assert [event.state for event in events] == ["done"] * 5
     assert cluster.most == most
-    assert cluster.options == {"num_cpus": 2, "num_gpus": 0.25, "max_retries": 2}
-    with pytest.raises(ConfigError, match="num_gpus from 0"):
-        list(ray(runs, "nowhere", num_gpus=-1))
+    # Losses are counted by us: Ray's own retries would be silent.
+    assert cluster.options == {"num_cpus": 2, "num_gpus": 0.25, "max_retries": 0, "memory": 3 << 29}
+    with pytest.raises(ConfigError, match="num_gpus and memory from 0"):
+        list(ray(runs, str(tmp_path), num_gpus=-1))
 
 
-def test_nodes_with_other_code_get_no_runs_and_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster()
-    monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(cluster))
-    nodes = [Node("a", "good"), Node("b", "old", "its polarised is 0.0, here it is 0.1"), Node("c", "other")]
-    monkeypatch.setattr("polarised.study.executors.check_nodes", lambda _: nodes)
+def test_nodes_with_other_code_get_no_runs_and_are_named(tmp_path: Path, given: Callable[..., Cluster]) -> None:
+    unfit = Node("b", "old", "its polarised is 0.0, here it is 0.1")
+    cluster = given(Cluster(), Node("a", "good"), unfit, Node("c", "other"))
     runs = [Run.from_config({})]
-    with pytest.warns(UserWarning, match="the node old gets no runs: its polarised is 0.0"):
-        assert len(list(ray(runs, "nowhere"))) == 1
-    assert cluster.options["label_selector"] == {"ray.io/node-id": "in(a,c)"}
-    list(ray(runs, "nowhere", mixed=True))
-    assert "label_selector" not in cluster.options
-    monkeypatch.setattr("polarised.study.executors.check_nodes", lambda _: nodes[1:2])
+    with pytest.warns(UserWarning, match="the node old .b. gets no runs: its polarised is 0.0"):
+        assert len(list(ray(runs, str(tmp_path)))) == 1
+    assert cluster.options["label_selector"] == {"ray.io/node-id": "!in(b)"}
+    given(Cluster(), unfit)
     with pytest.warns(UserWarning, match="gets no runs"), pytest.raises(ConfigError, match="none of 1 can"):
-        list(ray(runs, "nowhere"))
+        list(ray(runs, str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -171,13 +252,55 @@ def test_nodes_with_other_code_get_no_runs_and_are_named(monkeypatch: pytest.Mon
     [
         ({"num_cpus": 9}, "cpu", "9 processors and 0 GPUs, the largest of 1 has 8 and 8"),
         ({"num_gpus": 9}, "cuda", "1 processors and 9 GPUs"),
+        ({"memory": 9}, "cpu", "9 GB of memory, the largest of 1 has 8 and 8 and 2.0 GB"),
         ({"num_gpus": 1}, "cpu", "set training.device to cuda"),
         ({}, "cuda", "expected GPUs for runs that train on cuda"),
     ],
 )
 def test_what_no_node_can_do_is_refused_at_once(
-    monkeypatch: pytest.MonkeyPatch, asked: dict[str, float], device: str, words: str
+    given: Callable[..., Cluster], asked: dict[str, float], device: str, words: str
 ) -> None:
-    monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(Cluster()))
+    given(Cluster())
     with pytest.raises(ConfigError, match=words):
         list(ray([Run.from_config({"training": {"device": device}})], "nowhere", **asked))
+
+
+def test_runs_made_by_different_code_are_no_table_unless_told(tmp_path: Path, calm: tuple[Study, Path]) -> None:
+    root = shutil.copytree(calm[1], tmp_path / "runs")
+    path = root / calm[0].runs[0].name / "done.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "code": "0123456789ab"}))
+    with pytest.raises(DataError, match=r"one version of the code in .*, got .*1 by 0123456789ab"):
+        collect(root)
+    assert polars.read_parquet(collect(root, mixed=True))["run"].n_unique() == 2
+    with pytest.raises(DataError, match="one version of the code"):
+        verify(root, study="learning_dynamics")
+    assert verify(root, study="learning_dynamics", mixed=True).to_dict()
+    words = CliRunner().invoke(app, ["study", "verify", str(root), "--study", "learning_dynamics", "--mixed"])
+    assert words.exit_code == 0
+
+
+def test_a_share_leaves_a_run_to_an_owner_who_is_alive_and_takes_it_from_one_who_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polarised.study.executors.PAUSE", 0.2)
+    study = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=6)))
+    (run,) = study.runs
+    (tmp_path / run.name).mkdir()
+    now = time.time()
+    lease = Lease("x", "node7", 1, "0", now, now, 0, 0)
+
+    def write(lease: Lease) -> None:
+        (tmp_path / run.name / LEASE).write_text(json.dumps(lease.__dict__))
+
+    write(lease)
+    states = []
+    for event in local(study.runs, str(tmp_path), jobs=1, patient=False):
+        states.append(event.state)
+        if states.count("busy") == 2:
+            # It shows that it is alive.
+            write(replace(lease, heartbeat=now + 10))
+    assert states.count("busy") >= 3
+    assert "done" not in states
+    write(replace(lease, heartbeat=now - 118))
+    # Two seconds later it has run out.
+    assert [event.state for event in local(study.runs, str(tmp_path), jobs=1, patient=False)][-1] == "done"

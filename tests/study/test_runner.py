@@ -126,6 +126,17 @@ def test_the_executor_is_remembered(tmp_path: Path) -> None:
     assert read_executor(tmp_path / "runs") == chosen
 
 
+def test_what_ray_is_to_set_up_is_never_taken_from_a_folder(tmp_path: Path) -> None:
+    study = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1)))
+    enrol(study, tmp_path, executor={"name": "ray", "runtime_env": {"pip": ["mine"]}, "memory": 2.0})
+    text = (tmp_path / "study.json").read_text()
+    assert "mine" not in text
+    record = json.loads(text)
+    record["executor"]["runtime_env"] = {"pip": ["somebody-elses"]}
+    (tmp_path / "study.json").write_text(json.dumps(record))
+    assert read_executor(tmp_path) == {"name": "ray", "memory": 2.0}
+
+
 def test_an_address_is_a_place_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -137,7 +148,9 @@ def test_an_address_is_a_place_like_any_other(tmp_path: Path, monkeypatch: pytes
     assert (last.done, last.failed) == (1, 1)
     good, bad = (tmp_path / "bucket" / run.name for run in study.runs)
     assert (good / "done.json").exists()
-    assert [path.name for path in bad.iterdir()] == ["failed.txt"]
+    assert {path.name for path in bad.iterdir()} == {"failed.txt", "log.txt"}
+    assert "The last lines of its log:" in (bad / "failed.txt").read_text()
+    assert "begun at step 0 of 12 by process" in (bad / "failed.txt").read_text()
     states = list(run_states(read_study(address).points, address))
     assert [state.state for state in states] == ["done", "failed"]
     assert "broken became nan at step 8" in states[1].reason

@@ -19,18 +19,23 @@ from polarised.objectives.terms import distortion, rate
 
 @dataclass(frozen=True, kw_only=True)
 class Watched(Objective):
-    """A plain VAE that notes every step it takes in a file, sleeps, and diverges at a step if told so."""
+    """A plain VAE that notes every step it takes in a file, sleeps, and diverges or grows at a step if told so."""
 
     tag: int = 0
     notes: str = ""
     sleep: float = 0.0
     diverge_at: int = 1_000_000
+    grow_at: int = 1_000_000
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         if self.notes:
             with Path(self.notes).open("a") as file:
                 file.write(f"{self.tag} {step.number} {os.getpid()}\n")
         time.sleep(self.sleep)
+        if step.number == self.grow_at:
+            hoard = torch.ones(3 << 28)
+            time.sleep(60)
+            del hoard
         broken = torch.tensor(float("nan") if step.number == self.diverge_at else 0.0)
         return {"distortion": distortion(step), "rate": rate(step), "broken": broken}
 
@@ -60,7 +65,7 @@ def notes(path: Path) -> list[tuple[int, int]]:
     return [(int(tag), int(step)) for tag, step, _ in map(str.split, path.read_text().splitlines())]
 
 
-def until(condition: Callable[[], object], *, seconds: float = 120) -> None:
+def until(condition: Callable[[], object], *, seconds: float = 300) -> None:
     """Wait for something to become true; fail when it does not."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -83,12 +88,15 @@ def workers_of(parent: int) -> set[int]:
     return found
 
 
-def start(file: Path, root: Path | str, *more: str) -> "subprocess.Popen[bytes]":
-    """Start a study from the command line as a process of its own; what it says goes to a file beside the study."""
+def start(file: Path, root: Path | str, *more: str, **settings: str) -> "subprocess.Popen[bytes]":
+    """Start a study from the command line as a process of its own; what it says goes to a file beside the study.
+
+    `settings` are variables of its environment.
+    """
     code = "from polarised.cli import main; main()"
     command = [sys.executable, "-c", code, "study", str(file), "--out", str(root), *more]
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, "PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0", **settings}
     with (file.parent / "said.txt").open("a") as said:
         return subprocess.Popen(command, env=environment, stdout=said, stderr=said, cwd=file.parent)
 

@@ -17,7 +17,12 @@ FIGURES = {
     "be_more_active": {"figure_4_5_histograms", "figure_6_downstream", "figure_7_14_types", "figure_11_correlations"},
     "learning_dynamics": {"figure_12_correlated_pairs", "figure_13_correlations_over_training", "kl_over_training"},
     "nonlinear_ica": {"mcc", "mcc_spearman", "ivae_overview"},
-    "decomposition_clustering": {"figure_3_beta", "figure_3_alpha", "figure_6_prior", "overlap", "alpha_beta"},
+    "decomposition_clustering": {
+        f"{figure}_pinwheel_{kl}"
+        for figure in ("figure_3_beta", "figure_3_alpha", "overlap", "alpha_beta")
+        for kl in ("paper", "released_code")
+    }
+    | {"figure_6_prior"},
     "polarised_ivae": {"overview_ivae", "overview_vae", "types_relative", "types_standard"},
     "decomposition_alignment": {"figure_2_top", "figure_2_bottom", "figure_2_bottom_transported", "figure_5_student_t"},
     "decomposition_sparsity": {"figure_4", "magnitude_gamma_0.8_beta_1_alpha_0"},

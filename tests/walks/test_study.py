@@ -85,5 +85,5 @@ def test_plan_counts_and_estimates() -> None:
 
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["study", "status", str(tmp_path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "has no study.json" in result.output

@@ -47,11 +47,11 @@ COSTS = ("permuted", "redrawn")
 
 def diagnose(
     targets: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             help="A run directory; files of arrays (.npz, .npy, .parquet, .csv, .pt, .safetensors, .h5ad; many are one "
             "model); the folder of a model of diffusers, pythae, scvi-tools or disentangling-vae; a run of "
-            "disentanglement_lib or its zip.",
+            "disentanglement_lib or its zip; addresses of files (s3://bucket/*.npz).",
             show_default=False,
         ),
     ],
@@ -101,7 +101,7 @@ def diagnose(
     if html is None and page and not (json or quiet):
         from polarised.report.page import page_of
 
-        html = page_of(targets, diagnosis.name)
+        html = page_of([Path(target) for target in targets], diagnosis.name)
     written = None if html is None else diagnosis.report(html)
     if json:
         print_json({**diagnosis.to_dict(), "page": written})

@@ -58,6 +58,9 @@ Cpus = Annotated[float | None, typer.Option(help="Processors a run takes under R
 Gpus = Annotated[float | None, typer.Option(help="GPUs a run takes under Ray (0).", min=0)]
 Memory = Annotated[float | None, typer.Option(help="Gigabytes a run takes under Ray (not said).", min=0)]
 Attempts = Annotated[int | None, typer.Option(help="How often a lost run is started again before it fails (3).", min=1)]
+RuntimeEnv = Annotated[
+    Path | None, typer.Option(help="A YAML file with Ray's runtime_env for every task: pip, env_vars, working_dir, ...")
+]
 Mixed = Annotated[bool, typer.Option("--mixed", help="Give runs also to nodes of a Ray cluster with other code.")]
 
 
@@ -82,6 +85,7 @@ def run(
     memory: Memory = None,
     attempts: Attempts = None,
     mixed: Mixed = False,
+    runtime_env: RuntimeEnv = None,
     out: Annotated[str | None, typer.Option(help="Folder or fsspec address of the results.")] = None,
     models: Annotated[
         str | None,
@@ -106,7 +110,17 @@ def run(
         scale=scale,
         settings=settings or [],
         out=out,
-        executor=_executor(executor, jobs, address, cpus, gpus, memory=memory, attempts=attempts, mixed=mixed),
+        executor=_executor(
+            executor,
+            jobs,
+            address,
+            cpus,
+            gpus,
+            memory=memory,
+            attempts=attempts,
+            mixed=mixed,
+            runtime_env=runtime_env,
+        ),
         models=models,
         shard=shard,
         jobs=jobs,
@@ -277,6 +291,7 @@ def retry(
     memory: Memory = None,
     attempts: Attempts = None,
     mixed: Mixed = False,
+    runtime_env: RuntimeEnv = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -289,7 +304,18 @@ def retry(
 
     before = read_executor(folder)
     name = executor or before["name"]
-    chosen = _executor(name, jobs, address, cpus, gpus, memory=memory, attempts=attempts, mixed=mixed, before=before)
+    chosen = _executor(
+        name,
+        jobs,
+        address,
+        cpus,
+        gpus,
+        memory=memory,
+        attempts=attempts,
+        mixed=mixed,
+        runtime_env=runtime_env,
+        before=before,
+    )
     if chosen["name"] == "ray" and address is None:
         typer.echo(
             "A Ray cluster is started on this machine: the address of another is never taken from a folder; "
@@ -359,6 +385,7 @@ def verify(
     results: Annotated[str, typer.Argument(help="A study's folder or fsspec address, or its results.parquet.")],
     study: Annotated[str | None, typer.Option(help="The study whose claims to check; none: the folder's.")] = None,
     every: Annotated[bool, typer.Option("--all", help="List every verdict with its numbers.")] = False,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
     json: Json = False,
 ) -> None:
     """Check the papers' claims on the results: confirmed, refuted, undecided or not testable, by paper and method.
@@ -368,7 +395,7 @@ def verify(
     from polarised.study import verify as verified
     from polarised.study.claims.check import WORDS, titled
 
-    found = verified(results, study=study)
+    found = verified(results, study=study, mixed=mixed)
     if json:
         print_json(found.to_dict())
         return
@@ -426,17 +453,27 @@ def _executor(
     memory: float | None,
     attempts: int | None,
     mixed: bool,
+    runtime_env: Path | None,
     before: Any = None,
 ) -> dict[str, Any]:
     """Return the executor a user asks for; what is not said is as `before`, if that was the same one."""
     from polarised.errors import ConfigError
+    from polarised.study.config import read_config
 
-    given = {"jobs": jobs or None, "attempts": attempts, "address": address, "num_cpus": cpus, "num_gpus": gpus}
+    given: dict[str, Any] = {
+        "jobs": jobs or None,
+        "attempts": attempts,
+        "address": address,
+        "num_cpus": cpus,
+        "num_gpus": gpus,
+    }
     given |= {"memory": memory, "mixed": mixed or None}
+    given["runtime_env"] = None if runtime_env is None else read_config(runtime_env)
     chosen = {key: value for key, value in given.items() if value is not None}
     if name == "local" and (set(chosen) - {"jobs", "attempts"}):
         raise ConfigError(
-            "expected --address, --cpus, --gpus, --memory and --mixed together with --executor ray, got them with local"
+            "expected --address, --cpus, --gpus, --memory, --mixed and --runtime-env together with --executor ray, got "
+            "them with local"
         )
     same = before is not None and before["name"] == name
     return {**(before if same else {"name": name}), **chosen}

@@ -17,7 +17,7 @@ from polarised.regime.classify import RULES
 from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.grid import Point, Study, titled
-from polarised.study.leases import LEASE, LOCK, held, locked, read_lease
+from polarised.study.leases import LEASE, LOCK, claimed, held, locked, read_lease
 from polarised.study.stages import checkpoint_step, finished_at
 from polarised.study.storage import (
     FAILED,
@@ -221,9 +221,10 @@ def enrol(
     of another study, or of another scale, is refused: the numbers of the two would be averaged.
     """
     if is_address(root):
-        text = read_text(str(root), FILE)
-        known = {} if text is None else _parsed(text, root)
-        write_text(str(root), FILE, json.dumps(_record(study, known, root, executor, models)))
+        with claimed(str(root)):
+            text = read_text(str(root), FILE)
+            known = {} if text is None else _parsed(text, root)
+            write_text(str(root), FILE, json.dumps(_record(study, known, root, executor, models)))
         return
     root = Path(root)
     root.mkdir(parents=True, exist_ok=True)
@@ -274,7 +275,8 @@ def read_models(root: str | Path) -> str | None:
 def read_executor(root: str | Path) -> dict[str, Any]:
     """Return the executor the runs of a folder or address were last done with, never the cluster it worked on.
 
-    An address in a file of somebody else would have this machine connect to, and be answered by, theirs.
+    An address in a file of somebody else would have this machine connect to, and be answered by, theirs; a
+    ``runtime_env`` would have its nodes install and run what it names.
     """
     chosen = _read(root)["executor"] or "local"
     spec = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
@@ -341,7 +343,7 @@ def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: 
 
 
 def _without_address(executor: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in executor.items() if key != "address"}
+    return {key: value for key, value in executor.items() if key not in ("address", "runtime_env")}
 
 
 def _key(labels: Mapping[str, Any]) -> str:
@@ -458,9 +460,15 @@ def _tell_failure(progress: Progress, screen: "Console") -> None:
     from rich.markup import escape
 
     event = progress.latest
-    if event is not None and event.state in ("failed", "lost"):
+    if event is None:
+        return
+    where = f" on {escape(event.host)}" if event.host else ""
+    if event.state in ("failed", "lost", "waiting"):
         # A reason is whatever some library said, brackets included.
-        screen.print(f"[red]{event.state}[/] {event.run.name}: {escape(event.reason)}", soft_wrap=True)
+        screen.print(f"[red]{event.state}[/] {event.run.name}{where}: {escape(event.reason)}", soft_wrap=True)
+    elif event.state == "started" and event.host:
+        again = f", attempt {event.attempt}" if event.attempt > 1 else ""
+        screen.print(f"started {event.run.name}{where}{again}", soft_wrap=True)
 
 
 def _line(progress: Progress | None, elapsed: float, width: int) -> str:

@@ -4,13 +4,13 @@ import errno
 import tempfile
 import traceback
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
+from polarised._io.addresses import is_address, open_filesystem
 from polarised._io.files import contained, replacing
 from polarised._io.text import read_small
-from polarised.errors import ConfigError, DataError, PolarisedError
+from polarised.errors import DataError, PolarisedError
 
 __all__ = [
     "DiskFullError",
@@ -89,15 +89,6 @@ def reason(directory: Path) -> str | None:
         return None
 
 
-def is_address(root: str | Path) -> bool:
-    """Return whether a place is an address rather than a folder.
-
-    >>> is_address("s3://bucket/study"), is_address("runs/study")
-    (True, False)
-    """
-    return "://" in str(root)
-
-
 @contextmanager
 def at_hand(root: str | Path, *, only: Collection[str] | None = None, without: Collection[str] = ()) -> Iterator[Path]:
     """Give a folder of this machine with the files of a place: itself, or for this block a copy of an address.
@@ -141,8 +132,14 @@ def fetch(
     targets = [contained(folder, path.removeprefix(base).lstrip("/"), source=root) for path in found]
     for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
-    if found:
-        system.get(found, [str(target) for target in targets])
+    try:
+        if found:
+            system.get(found, [str(target) for target in targets])
+    except FileNotFoundError:
+        # Leases and checkpoints come and go while others work there.
+        for path, target in zip(found, targets, strict=True):
+            with suppress(FileNotFoundError):
+                system.get_file(path, str(target))
 
 
 def read_text(root: str | Path, name: str) -> str | None:
@@ -188,18 +185,5 @@ def remove(root: str | Path, name: str) -> None:
         (Path(root) / name).unlink(missing_ok=True)
         return
     system, base = open_filesystem(str(root))
-    if system.exists(f"{base}/{name}"):
-        system.rm(f"{base}/{name}")
-
-
-def open_filesystem(root: str) -> tuple[Any, str]:
-    """Return the file system of an address and the path on it."""
-    try:
-        import fsspec
-    except ImportError as error:
-        raise ConfigError(f"results at {root} need fsspec: pip install 'polarised[ray]', or give a folder") from error
-    try:
-        system, base = fsspec.core.url_to_fs(root)
-    except (ImportError, ValueError) as error:
-        raise ConfigError(f"expected an address fsspec can open, got {root}: {error}") from error
-    return system, base.rstrip("/")
+    with suppress(FileNotFoundError):
+        system.rm_file(f"{base}/{name}")

@@ -1,24 +1,29 @@
 """What a worker does with one run, wherever it is: at a folder every node sees, or at an address.
 
-What goes wrong comes back as words, never as an exception: an executor only counts and tells.
+What goes wrong comes back as words, never as an exception: an executor only counts and tells. What a run says while it
+is worked on goes into its ``log.txt``, whose last lines are kept with a failure.
 """
 
 import hashlib
 import os
+import secrets
 import shutil
 import signal
+import socket
+import sys
 import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from polarised._io.files import private_folder
+from polarised.cluster import code_here
 from polarised.study.config import Run
-from polarised.study.leases import BusyError, leased
+from polarised.study.leases import BusyError, held, leased
 from polarised.study.stages import checkpoint_step, execute, is_done
 from polarised.study.storage import (
     FAILED,
@@ -33,9 +38,15 @@ from polarised.study.storage import (
     write_text,
 )
 
-__all__ = ["Outcome", "State", "give_up", "work", "work_at"]
+if TYPE_CHECKING:
+    from polarised.study.trained import Archive
 
-State = Literal["started", "done", "failed", "busy", "lost", "full"]
+__all__ = ["LOG", "Outcome", "State", "give_up", "last_lines", "look_around", "showing", "work", "work_at"]
+
+LOG = "log.txt"
+LINES = 20
+
+State = Literal["started", "done", "failed", "busy", "lost", "full", "unfit", "waiting"]
 
 
 class Outcome(NamedTuple):
@@ -54,38 +65,47 @@ class Outcome(NamedTuple):
 
 def work(config: dict[str, Any], root: str, command: str) -> Outcome:
     """Do one run in a worker; what goes wrong comes back as words, never as an exception."""
+    began = time.monotonic()
+    try:
+        task = _task(config)
+    except Exception as error:
+        return Outcome("failed", f"{type(error).__name__}: {error}", time.monotonic() - began)
     with _stoppable():
-        return _do(config, root, command)
+        return _do(task, root, command)
 
 
-def _do(config: dict[str, Any], root: str, command: str) -> Outcome:
+def _task(config: dict[str, Any]) -> "Run | Archive":
+    if "archive" not in config:
+        return Run.from_config(config)
+    # Imported here: it builds on what the study's other modules have.
+    from polarised.study.trained import Archive
+
+    return Archive.from_config(config)
+
+
+def _do(task: "Run | Archive", root: str, command: str) -> Outcome:
     import torch
 
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
     began = time.monotonic()
-    with warnings.catch_warnings():
-        # Each worker would repeat what the objective says about the same setting of every run.
-        warnings.simplefilter("ignore")
-        try:
-            if "archive" in config:
-                # Imported here: it builds on what this module has.
-                from polarised.study.trained import Archive, measure_archive
+    try:
+        # Left over are only runs that had not failed, so another command at the same place did this one meanwhile.
+        if not isinstance(task, Run):
+            from polarised.study.trained import measure_archive
 
-                measure_archive(Archive.from_config(config), root)
-                return Outcome("done", "", time.monotonic() - began)
-            run = Run.from_config(config)
-            # Left over are only runs that had not failed, so another command at the same place did this one meanwhile.
-            if (told := read_text(root, f"{run.name}/{FAILED}")) is not None:
-                return Outcome("failed", told.partition("\n")[0])
-            work_at(run, root, command)
-        except KeyboardInterrupt:
-            return Outcome("lost", "its worker was asked to stop; what it had done is kept")
-        except BusyError as error:
-            return Outcome("busy", str(error))
-        except DiskFullError as error:
-            return Outcome("full", str(error))
-        except Exception as error:
-            return Outcome("failed", f"{type(error).__name__}: {error}", time.monotonic() - began)
+            measure_archive(task, root)
+        elif (told := read_text(root, f"{task.name}/{FAILED}")) is not None:
+            return Outcome("failed", told.partition("\n")[0])
+        else:
+            work_at(task, root, command)
+    except KeyboardInterrupt:
+        return Outcome("lost", "its worker was asked to stop; what it had done is kept")
+    except BusyError as error:
+        return Outcome("busy", str(error))
+    except DiskFullError as error:
+        return Outcome("full", str(error))
+    except Exception as error:
+        return Outcome("failed", f"{type(error).__name__}: {error}", time.monotonic() - began)
     return Outcome("done", "", time.monotonic() - began)
 
 
@@ -104,9 +124,60 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def showing(root: str) -> Iterator[str]:
+    """Put a small file where the results go for as long as nodes are asked whether they see it.
+
+    Args:
+        root: The folder or address of a study.
+
+    Yields:
+        Its name.
+    """
+    token = f".seen-{secrets.token_hex(8)}"
+    if is_address(root):
+        write_text(root, token, "")
+    else:
+        Path(root).mkdir(parents=True, exist_ok=True)
+        (Path(root) / token).touch()
+    try:
+        yield token
+    finally:
+        with suppress(Exception):
+            remove(root, token)
+
+
+def look_around(root: str, token: str, device: str) -> dict[str, str]:
+    """Return what this machine has: its code, and a problem where it does not see the results or has no such device.
+
+    Args:
+        root: The folder or address of a study.
+        token: A file that whoever asks has put there (`showing`).
+        device: What is to be trained on.
+
+    Returns:
+        The versions and digest of `code_here`, and ``problem`` where there is one.
+    """
+    found = dict(code_here())
+    try:
+        seen = read_text(root, token) is not None and (is_address(root) or os.access(root, os.W_OK))
+        if not seen:
+            found["problem"] = f"it does not see {root} as this machine does; use a shared folder or an address"
+    except Exception as error:
+        found["problem"] = f"it cannot read {root}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    if device == "cuda" and "problem" not in found:
+        import torch
+
+        if not torch.cuda.is_available():
+            found["problem"] = f"its GPUs cannot be used by torch {torch.__version__}"
+    return found
+
+
 def give_up(run: Run, root: str, reason: str) -> Outcome:
-    """Write down that a run failed whose worker cannot do it itself."""
+    """Write down that a run failed whose worker cannot do it itself, with what its log said last."""
     words = f"TrainingError: {reason}\n"
+    if lines := last_lines(root, run.name):
+        words += f"\nThe last lines of its log:\n{lines}\n"
     if is_address(root):
         write_text(root, f"{run.name}/{FAILED}", words)
     else:
@@ -114,6 +185,72 @@ def give_up(run: Run, root: str, reason: str) -> Outcome:
         directory.mkdir(parents=True, exist_ok=True)
         record_failure(directory, words)
     return Outcome("failed", reason)
+
+
+def last_lines(root: str, name: str, count: int = LINES) -> str:
+    """Return the last lines of a run's log.
+
+    Args:
+        root: The folder or address of a study.
+        name: The run's name.
+        count: How many lines at most.
+
+    Returns:
+        The lines; nothing where there is no log or it cannot be read.
+    """
+    with suppress(Exception):
+        return "\n".join((read_text(root, f"{name}/{LOG}") or "").splitlines()[-count:])
+    return ""
+
+
+@contextmanager
+def _logged(run: Run, directory: Path, at: str) -> Iterator[None]:
+    """Write what this process says, also outside Python, into the log of a run; and how the run ended."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        file = stack.enter_context((directory / LOG).open("a", encoding="utf-8", buffering=1))
+
+        def note(words: str) -> None:
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words}\n")
+
+        # Warnings of the library too: each worker would repeat them on the screen for every run.
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("default")
+        warnings.showwarning = lambda message, category, *_, **__: note(f"{category.__name__}: {message}")
+        if threading.current_thread() is threading.main_thread():
+            stack.enter_context(_spoken_into(file.fileno()))
+        step = checkpoint_step(directory)
+        note(
+            f"begun at step {step} of {run.training.steps} by process {os.getpid()} of {socket.gethostname()} for {at}"
+        )
+        try:
+            yield
+        except BaseException as error:
+            note(f"ended by {type(error).__name__}: {error}")
+            told_by_run = isinstance(error, Exception) and not isinstance(error, (BusyError, DiskFullError))
+            if told_by_run and (directory / FAILED).exists():
+                told = (directory / FAILED).read_text(encoding="utf-8", errors="replace")
+                lines = last_lines(str(directory.parent), directory.name)
+                record_failure(directory, f"{told.rstrip()}\n\nThe last lines of its log:\n{lines}\n")
+            raise
+        note("done")
+
+
+@contextmanager
+def _spoken_into(target: int) -> Iterator[None]:
+    """Send standard output and error of this process, also of libraries that are not Python, to another file."""
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    try:
+        for number, _ in kept:
+            os.dup2(target, number)
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        for number, before in kept:
+            os.dup2(before, number)
+            os.close(before)
 
 
 def work_at(run: Run, root: str, command: str) -> None:
@@ -124,20 +261,24 @@ def work_at(run: Run, root: str, command: str) -> None:
     """
     if not is_address(root):
         if not is_done(run, root):
-            execute(run, root, command=command)
+            # Whoever comes second must not write into the log of the first.
+            if held(Path(root) / run.name):
+                raise BusyError(f"another process works on {run.name} at {root}")
+            with _logged(run, Path(root) / run.name, root):
+                execute(run, root, command=command)
         return
     desk = private_folder(hashlib.sha256(root.encode()).hexdigest()[:12])
-    checkpoint = desk / run.name / "checkpoint.safetensors"
-    uploaded = 0
+    kept = [desk / run.name / name for name in ("checkpoint.safetensors", LOG)]
+    uploaded: dict[Path, int] = {}
 
     def upload() -> None:
-        # As it is written, so that another node goes on where this one was lost.
-        nonlocal uploaded
-        if checkpoint.exists() and (written := checkpoint.stat().st_mtime_ns) != uploaded:
-            put(root, checkpoint, f"{run.name}/{checkpoint.name}")
-            uploaded = written
+        # As they are written, so that another node goes on where this one was lost.
+        for path in kept:
+            if path.exists() and (written := path.stat().st_mtime_ns) != uploaded.get(path):
+                put(root, path, f"{run.name}/{path.name}")
+                uploaded[path] = written
 
-    with leased(root, run.name, step=lambda: checkpoint_step(checkpoint.parent), renewed=upload):
+    with leased(root, run.name, step=lambda: checkpoint_step(desk / run.name), renewed=upload):
         try:
             _work_on_desk(run, root, desk, command)
         except KeyboardInterrupt:
@@ -160,10 +301,12 @@ def _work_on_desk(run: Run, root: str, desk: Path, command: str) -> None:
     else:
         _take_over(run, root, desk)
     try:
-        directory = execute(run, desk, command=command)
+        with _logged(run, desk / run.name, root):
+            directory = execute(run, desk, command=command)
     except Exception:
-        if (desk / run.name / FAILED).exists():
-            write_text(root, f"{run.name}/{FAILED}", (desk / run.name / FAILED).read_text(encoding="utf-8"))
+        for name in (LOG, FAILED):
+            if (desk / run.name / name).exists():
+                put(root, desk / run.name / name, f"{run.name}/{name}")
         raise
     files = sorted((path for path in directory.iterdir() if path.name[0] != "."), key=lambda p: p.name == "done.json")
     system.makedirs(target, exist_ok=True)

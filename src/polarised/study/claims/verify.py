@@ -35,7 +35,7 @@ This page is generated: `python -c "from polarised.study.claims.verify import wr
 """
 
 
-def verify(results: str | Path, *, study: str | None = None) -> Verification:
+def verify(results: str | Path, *, study: str | None = None, mixed: bool = False) -> Verification:
     """Check the claims of a study on the runs of its folder or address, or on a table of results.
 
     A folder knows the types of variables by either rule, and claims about types are decided under both; a table has
@@ -44,6 +44,7 @@ def verify(results: str | Path, *, study: str | None = None) -> Verification:
     Args:
         results: A study's folder or fsspec address, or its results.parquet.
         study: The study whose claims to check; without it those the folder was started with.
+        mixed: Whether runs made by different code may be judged together.
 
     Returns:
         The verdicts, with their summary.
@@ -63,7 +64,7 @@ def verify(results: str | Path, *, study: str | None = None) -> Verification:
     claims = chosen_claims(study_claims(study)) if study else _claims_of(read_study(results if whole else path.parent))
     if not claims:
         return Verification(())
-    return check_claims(_by_both_rules(results) if whole else _read(path), claims)
+    return check_claims(_by_both_rules(results, mixed=mixed) if whole else _read(path), claims)
 
 
 def published_verdicts(folder: str | Path) -> Verification | None:
@@ -105,9 +106,9 @@ def _verdict(record: dict[str, Any]) -> Verdict:
     return Verdict(**fields, rules=tuple(record.get("rules", {}).items()))
 
 
-def _by_both_rules(folder: str | Path) -> polars.DataFrame:
+def _by_both_rules(folder: str | Path, *, mixed: bool) -> polars.DataFrame:
     with at_hand(folder, without=LARGE) as here:
-        return results_of(read_study(folder).points, here, rule=None, named=folder)
+        return results_of(read_study(folder).points, here, rule=None, named=folder, mixed=mixed)
 
 
 def _read(path: Path) -> polars.DataFrame:
