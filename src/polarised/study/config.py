@@ -99,7 +99,7 @@ class Run:
         dataset: The dataset, with its settings.
         model: Architecture, latents, prior and likelihood.
         objective: The objective, with its settings.
-        auxiliary: The factors an iVAE is told: names, an empty list for all, or None.
+        auxiliary: The factors an iVAE is told as u: names, "all" (or an empty list) for all, or None for no u.
         training: How long and how fast to train.
         snapshots: Looks at the regime while training.
         evaluation: What to measure.
@@ -140,8 +140,10 @@ class Run:
         if not isinstance(latents, int) or isinstance(latents, bool) or latents < 1:
             raise ConfigError(f"expected model.latents as a whole number from 1, got {latents!r}")
         auxiliary = config.get("auxiliary")
+        if isinstance(auxiliary, str):
+            auxiliary = [] if auxiliary == "all" else [auxiliary]
         if auxiliary is not None and not (isinstance(auxiliary, list | tuple) and all(map(_is_text, auxiliary))):
-            raise ConfigError(f"expected auxiliary as a list of factor names (or nothing), got {auxiliary!r}")
+            raise ConfigError(f"expected auxiliary as all, or as a list of factor names, got {auxiliary!r}")
         return cls(
             dataset=_completed("dataset", config.get("dataset", "dsprites")),
             model={

@@ -242,6 +242,9 @@ def _labels(kinds: Sequence[Mapping[str, str]]) -> tuple[str, list[str]]:
         for name, words in (("latents", "latents"), ("batch_size", "images a step"))
         if name in kinds[0] and name not in differing
     ]
+    for name, usual, words in (("device", "cpu", "on {}"), ("snapshots.every", "0", "a look every {} steps")):
+        if name not in differing and kinds[0].get(name, usual) != usual:
+            common.append(words.format(kinds[0][name]))
     told = []
     for kind in kinds:
         # The objective comes first; what is a name speaks for itself, a number needs its setting's name.

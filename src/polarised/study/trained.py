@@ -234,24 +234,30 @@ def measure_models(
     if not archives:
         raise DataError(f"expected archives of disentanglement_lib or runs of ours in {models}, found none")
     measured = replace(study, points=(), scale="models")
-    found = {archive.name: point for archive in archives if (point := _measured(archive, root)) is not None}
+    # Also those whose settings were read but which could not be measured: a look at the study shows them as failed.
+    found = {archive.name: point for archive in archives if (point := _known(archive, root)) is not None}
     if found:
         enrol(replace(measured, points=tuple(found.values())), root, executor=executor, models=models)
-    yield from ((archive.address, "") for archive in archives if archive.name in found)
-    left = [archive for archive in archives if archive.name not in found]
+    left = [archive for archive in archives if _measured(archive, root) is None]
+    waiting = {archive.name for archive in left}
+    earlier = [archive.address for archive in archives if archive.name not in waiting]
+    yield from ((address, "") for address in earlier)
+    any_measured = bool(earlier)
     told = time.monotonic()
     for archive, why in _events(left, root, executor, command):
-        if not why and (point := _measured(archive, root)) is not None:
+        any_measured |= not why
+        if (point := _known(archive, root)) is not None:
             found[archive.name] = point
             if time.monotonic() - told > SECONDS_BETWEEN_LISTS:
                 enrol(replace(measured, points=tuple(found.values())), root, executor=executor, models=models)
                 told = time.monotonic()
         yield archive.address, why
-    if not found:
+    if found:
+        enrol(replace(measured, points=tuple(found.values())), root, executor=executor, models=models)
+    if not any_measured:
         raise DataError(
             f"expected archives of disentanglement_lib or runs of ours in {models}, found none that can be read"
         )
-    enrol(replace(measured, points=tuple(found.values())), root, executor=executor, models=models)
 
 
 def _events(
@@ -295,8 +301,11 @@ def measure_archive(archive: Archive, root: str) -> None:
         try:
             name = _measure_into(archive, desk)
         except Exception:
-            if (why := read_text(desk, f"{archive.name}/{FAILED}")) is not None:
-                write_text(root, f"{archive.name}/{FAILED}", why)
+            for name in (RECORD, FAILED):
+                if (text := read_text(desk, f"{archive.name}/{name}")) is not None:
+                    write_text(root, f"{archive.name}/{name}", text)
+            if (point := _known(archive, desk)) is not None and text is not None:
+                write_text(root, f"{point.run.name}/{FAILED}", text)
             raise
         system, base = open_filesystem(root)
         system.makedirs(f"{base}/{name}", exist_ok=True)
@@ -321,12 +330,6 @@ def _measure_into(archive: Archive, root: Path) -> str:
             point, settings = _point(path, archive)
             place = root / point.run.name
             place.mkdir(parents=True, exist_ok=True)
-            vae = _vae(path)
-            with locked(place):
-                _claim(place, vae, archive)
-                write_config(point.run, place, f"measured from {archive.address}")
-                measure(point.run, place, vae)
-                _compare(path, place)
             record = {
                 "version": 1,
                 "address": archive.address,
@@ -334,15 +337,31 @@ def _measure_into(archive: Archive, root: Path) -> str:
                 "run": point.run.to_config(),
                 "labels": dict(point.labels),
                 "settings": settings,
-                "seconds": round(time.monotonic() - began, 3),
+                "finished": False,
             }
-        with replacing(directory / RECORD) as temporary:
-            temporary.write_text(json.dumps(record), encoding="utf-8")
+            _write_record(directory, record)
+            vae = _vae_of(path, place, archive)
+            with locked(place), recording_failure(place):
+                write_config(point.run, place, f"measured from {archive.address}")
+                measure(point.run, place, vae)
+                _compare(path, place)
+        _write_record(directory, {**record, "finished": True, "seconds": round(time.monotonic() - began, 3)})
     return point.run.name
+
+
+def _write_record(directory: Path, record: Mapping[str, Any]) -> None:
+    with replacing(directory / RECORD) as temporary:
+        temporary.write_text(json.dumps(record), encoding="utf-8")
 
 
 def _measured(archive: Archive, root: str | Path) -> Point | None:
     """Return the run an archive turned out to be, or None where it is not measured as it is asked to be."""
+    record = _record(root, archive.name)
+    return _known(archive, root) if record is not None and record.get("finished") is True else None
+
+
+def _known(archive: Archive, root: str | Path) -> Point | None:
+    """Return the run an archive turned out to be, measured or not."""
     record = _record(root, archive.name)
     if record is None:
         return None
@@ -375,7 +394,7 @@ def archive_settings(root: str | Path) -> dict[str, dict[str, Any]]:
     with at_hand(root, only=(RECORD,)) as folder:
         for path in sorted((folder / "archives").glob(f"*/{RECORD}")):
             record = _record(folder, f"archives/{path.parent.name}")
-            if record is not None:
+            if record is not None and record.get("finished") is True:
                 about = {key: record.get(key) for key in ("address", "sha256", "settings")}
                 found[Run.from_config(record["run"]).name] = about
     return found
@@ -498,10 +517,20 @@ def _point(path: Path, archive: Archive) -> tuple[Point, dict[str, Any]]:
     return published_point(own, archive.evaluation), {str(key): str(value) for key, value in own.items()}
 
 
-def _vae(path: Path) -> "VAE":
+def _vae_of(path: Path, place: Path, archive: Archive) -> "VAE":
+    """Return the model of an archive, once it is clear that its place is not another one's."""
     from polarised.adapters.targets import open_target
 
-    return open_target(path).vae()
+    try:
+        vae = open_target(path).vae()
+    except Exception:
+        if not (place / "source.json").exists():
+            with locked(place), recording_failure(place):
+                raise
+        raise
+    with locked(place):
+        _claim(place, vae, archive)
+    return vae
 
 
 def _claim(place: Path, vae: "VAE", archive: Archive) -> None:
