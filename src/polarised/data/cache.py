@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.files import contained, replacing
+from polarised._io.text import parse_json, read_small
 from polarised.errors import DataError, DownloadError
 
 __all__ = [
@@ -520,17 +521,20 @@ def name_of(path: Path) -> str:
 
 def _earlier(folder: Path, fingerprint: list[list[Any]] | None) -> Decoded | None:
     try:
-        about = json.loads((folder / "about.json").read_text())
+        about = parse_json(read_small(folder / "about.json"), where=folder / "about.json")
         if fingerprint is not None and about["files"] != fingerprint:
             return None
         images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
         factors = folder / "factors.npy"
         table = np.load(factors, allow_pickle=False) if factors.exists() else None
-    except (OSError, ValueError, KeyError, EOFError):
+        said, values = about.get("verified"), dict(about["values"])
+    # A shared folder may hold anything: what is not as we wrote it is decoded again.
+    except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError):
         return None
-    said = about.get("verified")
+    if not isinstance(images, np.ndarray) or not (table is None or isinstance(table, np.ndarray)):
+        return None
     verified: Verification = said if said in ("as published", "same content") else "not verified"
-    return Decoded(images, table, about["values"], verified)
+    return Decoded(images, table, values, verified)
 
 
 def _write(
