@@ -6,6 +6,11 @@ and beyond what the same command takes when nothing is left to do: starting the 
 runs, waiting for the last one.
 
     python benchmarks/sweep.py [--runs 8] [--steps 400] [--architectures mlp locatello_conv]
+
+With `--against` the laptop study is compared with another version of the code instead, run by run in turn: the CPU
+time of a core for a whole run, from config to its last file, and what of it is not training.
+
+    python benchmarks/sweep.py --against /path/to/other/src --runs 3 --steps 600
 """
 
 import argparse
@@ -63,12 +68,83 @@ for run in load_study(sys.argv[1]).runs:
 """
 
 
+WHOLE = """
+import json, sys, time, torch
+from pathlib import Path
+from polarised.study import execute
+from polarised.study.grid import load_study
+from polarised.training import keep_freed_memory
+keep_freed_memory()
+torch.set_num_threads(1)
+times = []
+for run in load_study(sys.argv[1]).runs:
+    before = time.process_time()
+    done = json.loads((Path(execute(run, sys.argv[2])) / "done.json").read_text())
+    share = done["evaluation_seconds"] / (done["training_seconds"] + done["evaluation_seconds"])
+    times.append((time.process_time() - before, share))
+print(json.dumps(times))
+"""
+METHODS = {
+    "beta-VAE": {"name": "BetaVAE", "beta": 4.0},
+    "annealed VAE": {"name": "AnnealedVAE", "gamma": 1000, "iteration_threshold": 1000, "c_max": 25},
+    "FactorVAE": {"name": "FactorVAE", "gamma": 30, "critic_layers": 3, "critic_width": 128},
+    "beta-TCVAE": {"name": "BetaTCVAE", "beta": 4.0},
+    "DIP-VAE-II": {"name": "DIPVAE", "variant": "II", "lambda_od": 5.0, "lambda_d": 5.0},
+}
+
+
+def laptop(steps: int, seed: int) -> dict[str, object]:
+    """The laptop study of the first paper at one strength of each method, as any version of the code can read it."""
+    return {
+        "name": "laptop",
+        "base": {
+            "dataset": {"name": "dsprites", "size": 32},
+            "model": {
+                "architecture": {"name": "mlp", "widths": [128, 128]},
+                "latents": 10,
+                "likelihood": {"name": "Bernoulli", "weight": 2.0},
+            },
+            "training": {"steps": steps, "learning_rate": 0.0015, "checkpoint_every": steps},
+            "evaluation": {"examples": 5000, "downstream": True, "downstream_strengths": [10000.0]},
+        },
+        "axes": {"seed": [seed], "method": {name: {"objective": objective} for name, objective in METHODS.items()}},
+    }
+
+
+def compare(other: Path, rounds: int, steps: int) -> None:
+    """Run both versions in turn and print the CPU seconds of each method's runs, the least of all rounds."""
+    versions = {"other": str(other), "this": str(Path(__file__).parents[1] / "src")}
+    found: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in versions}
+    for seed in range(rounds):
+        for name, source in versions.items():
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / "laptop.yaml"
+                file.write_text(yaml.safe_dump(laptop(steps, seed)))
+                environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": source}
+                command = [sys.executable, "-W", "ignore", "-c", WHOLE, str(file), f"{folder}/runs"]
+                answer = subprocess.check_output(command, env=environment, text=True)
+            found[name].append(json.loads(answer.splitlines()[-1]))
+    print(f"{steps} steps, CPU seconds of a run      other    this   ratio   not training")
+    whole = dict.fromkeys(versions, 0.0)
+    for place, method in enumerate(METHODS):
+        least = {name: min(times[place][0] for times in found[name]) for name in versions}
+        share = sorted(times[place][1] for times in found["this"])[rounds // 2]
+        ratio = least["other"] / least["this"]
+        print(f"{method:36s} {least['other']:7.2f} {least['this']:7.2f} {ratio:7.2f} {share:9.0%}")
+        whole = {name: whole[name] + least[name] for name in versions}
+    print(f"{'all five':36s} {whole['other']:7.2f} {whole['this']:7.2f} {whole['other'] / whole['this']:7.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--architectures", nargs="+", default=list(LIMITS))
+    parser.add_argument("--against", type=Path, help="the src folder of another version of the code")
     arguments = parser.parse_args()
+    if arguments.against:
+        compare(arguments.against, arguments.runs, 5 * arguments.steps)
+        return
     cores = os.cpu_count() or 1
     failed = False
     for architecture in arguments.architectures:

@@ -48,6 +48,10 @@ def contradictions(diagnosis: Diagnosis) -> list[str]:
         hold("none is passive" not in sentence or not regime.passive, f"{sentence!r} with {regime.passive}")
         if match := re.match(rf"Whether variables? ({NUMBERS}) (?:is|are) used is doubtful", sentence):
             hold(variables(match[1]) == regime.doubtful, f"{sentence!r} with {regime.doubtful}")
+        if match := re.search(rf"without the doubtful variables? ({NUMBERS}) too", sentence):
+            left = [j for j in regime.alive if j in regime.doubtful]
+            hold(variables(match[1]) == left, f"{sentence!r} with {left} used and doubtful")
+            hold("not interchangeable" not in sentence, f"{sentence!r} closes the gap and keeps it")
         if match := re.match(rf"Variables? ({NUMBERS}) (?:is|are) mixed", sentence):
             hold(variables(match[1]) == regime.mixed, f"{sentence!r} with {regime.mixed}")
         if match := re.match(rf"Variables? ({NUMBERS}) (?:is|are) passive only just", sentence):

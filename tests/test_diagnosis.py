@@ -225,3 +225,29 @@ def test_a_diagnosis_prints_what_matters():
     assert printed[0] == diagnosis.headline
     assert [line.split()[3] for line in printed if line.startswith(("│ 0", "│ 1"))] == ["active:", "passive:"]
     assert tuple(printed[-len(diagnosis.advice) :]) == diagnosis.advice
+
+
+def test_passive_means_are_kept_to_predict_factors_and_all_means_recommended():
+    encodings = encodings_of(ACTIVE, PASSIVE)
+    labels = np.arange(len(encodings)) % 2
+    labelled = Encodings(encodings.mean, variance=encodings.variance, factors=labels)
+    kept = "To predict the factors keep the mean of 1 too"
+    assert any(sentence.startswith(kept) for sentence in diagnose(labelled).advice)
+    assert not any(sentence.startswith(kept) for sentence in diagnose(encodings).advice)
+    assert diagnose(labelled).recommended == ("mean", (0, 1))
+
+
+def test_a_remnant_that_keeps_mean_and_sample_apart_is_named():
+    draws = np.random.default_rng(11)
+    z = draws.standard_normal((3000, 3))
+    mean = np.column_stack([z[:, 0], z[:, 1], 0.35 * z[:, 0] + 0.05 * z[:, 2]])
+    encodings = Encodings(mean, variance=np.broadcast_to([0.002, 0.002, 0.048], (3000, 3)), rest_ratio=[0.048] * 3)
+    error, zero = np.full(3, 0.02), np.zeros(3)
+    use = DecoderUse(np.array([300.0, 200.0, 0.25]), error, zero, error, np.full(3, 2000), 20.0)
+    told = diagnose(encodings, decoder=use)
+    assert told.regime.doubtful == [2]
+    assert "(1 of these types is doubtful)" in told.headline
+    (said,) = [sentence for sentence in told.advice if sentence.startswith("The total correlation of the means")]
+    assert "without the doubtful variable 2 too it is 0.00 nats against 0.00 sampled" in said
+    assert "interchangeable" not in " ".join(told.advice)
+    assert any("less than it carries, as wide as an unused variable" in sentence for sentence in told.advice)

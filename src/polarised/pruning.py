@@ -447,6 +447,10 @@ def _layer(weights: Mapping[str, Tensor], name: str, *, transposed: bool = False
             f"expected {name}.bias of shape {tuple(layer.bias.shape)}, got {tuple(bias.shape)}: is the layer a {kind}? "
             "The flag transposed says so"
         )
+    if not weight.is_floating_point():
+        raise DataError(
+            f"expected numbers with a fraction as {name}.weight, got {weight.dtype}; save the trained weights"
+        )
     layer = layer.to(weight.dtype)
     layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
     return layer

@@ -578,7 +578,7 @@ def nearest(name: str, offered: Iterable[str]) -> str:
     " (did you mean 'beta'?)"
     """
     lowered = {offer.lower(): offer for offer in offered}
-    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(name).lower(), lowered, n=1, cutoff=0.5)
     return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
 
 

@@ -6,6 +6,7 @@ import tarfile
 import warnings
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars
 import pytest
@@ -136,3 +137,19 @@ def test_the_name_in_a_study_file_cannot_choose_a_folder(tmp_path: Path, monkeyp
     said = CliRunner().invoke(app, ["study", "run", str(tmp_path / "mine.yaml"), "--quiet"])
     assert said.exit_code == 1
     assert "got '../../planted'" in str(said.exception) + said.output
+
+
+def test_an_address_that_would_fill_the_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("run/done.json", bytes(3 << 20))
+    address = f"zip://::{tmp_path / 'bomb.zip'}"
+    with at_hand(address, only=("done.json",)) as folder:
+        assert (folder / "run" / "done.json").stat().st_size == 3 << 20
+    monkeypatch.setattr("polarised.study.storage.LARGEST_COPY", 1 << 21)
+    with pytest.raises(DataError, match=r"done.json has 3"), at_hand(address, only=("done.json",)):
+        pass
+    monkeypatch.setattr("polarised.study.storage.LARGEST_COPY", 1 << 32)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4 << 20))
+    with pytest.raises(DataError, match="of 2 MiB together"), at_hand(address, only=("done.json",)):
+        pass

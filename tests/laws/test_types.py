@@ -89,7 +89,7 @@ def test_a_remnant_at_rest_is_doubtful_until_the_decoder_reads_it_for_what_it_ca
     assert remnant.decoder.used.all()
     assert not remnant.decoder.doubtful.any()
     assert remnant.doubtful == [1]
-    assert "it rests and carries 0.6" in remnant.why[1]
+    assert "doubtful, less than the 0.6" in remnant.why[1]
     assert remnant.dependable == [0]
     assert used.doubtful == []
     assert used.dependable == [0, 1]

@@ -137,3 +137,11 @@ def test_objectives_are_frozen():
 def test_critic_has_the_published_size():
     assert sum(p.numel() for p in FactorVAE().critic(10).parameters()) == 5_018_002
     assert len([m for m in RTCVAE().critic(10) if isinstance(m, torch.nn.Linear)]) == 6
+
+
+@pytest.mark.parametrize(("objective", "hidden"), [(RTCVAE(), 5), (FactorVAE(), 6)])
+def test_critics_have_the_layers_their_docstrings_name(objective, hidden):
+    layers = [layer for layer in objective.critic(10).modules() if isinstance(layer, torch.nn.Linear)]
+    assert len(layers) == hidden + 1
+    assert {layer.out_features for layer in layers[:-1]} == {1000}
+    assert f"{hidden} hidden" in (RTCVAE.__doc__ or "")

@@ -13,7 +13,7 @@ import polars
 import pytest
 
 from polarised import registry
-from polarised.diagnosis import Diagnosis
+from polarised.diagnosis import Diagnosis, diagnose
 from polarised.regime import Encodings
 from polarised.report import write_report
 from report.browser import Visit, open_browser
@@ -242,6 +242,38 @@ def test_numbers_that_mean_nothing_are_not_shown(
         assert note is not None
         assert note.startswith(registry.output("mutual_information").reading)
         assert note.endswith("Here independent variables show about 0.090.")
+
+
+def test_many_variables_are_grouped_and_found_by_number(visit: Callable[..., Visit], tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    mean = 0.01 * generator.normal(size=(400, 300))
+    mean[:, :20] = generator.normal(size=(400, 20))
+    variance = np.full((400, 300), 0.99)
+    variance[:, :20] = 0.02
+    own = diagnose(Encodings(mean, variance=variance), name="wide")
+    own = replace(own, groups={"first": tuple(range(100)), "second": tuple(range(100, 300))})
+    with visit(write_report(own, tmp_path / "page.html")) as page:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        kinds = page.locator("#kinds-table tbody tr").all_text_contents()
+        assert len(kinds) == 2
+        assert "0–19" in kinds[0]
+        assert "20–299" in kinds[1]
+        assert page.locator("#variables-table tbody tr").count() == 100
+        page.locator("#more").click()
+        assert page.locator("#variables-table tbody tr").count() == 200
+        page.locator("#kinds-table button").first.click()
+        assert page.locator("#variables-table tbody tr").count() == 20
+        page.locator("#go-to").fill("250")
+        page.locator("#go-to").blur()
+        assert (page.locator("#variables-table tr.target td").first.text_content() or "") == "250"
+        panels = page.locator("#groups-panels .panel").all_text_contents()
+        assert "100 variables (0 to 99)" in panels[0]
+        assert "200 passive" in panels[1]
+        page.locator("#groups-panels button").nth(1).click()
+        assert "of second" in (page.locator("#shown").text_content() or "")
+        assert page.locator("#variables-table .badge.active").count() == 0
+        # What is wider than its frame says so.
+        assert page.locator("#variables .scroll-hint:visible").count() >= 1
 
 
 def test_study_page_filters_and_links(visit: Callable[..., Visit], tmp_path: Path) -> None:

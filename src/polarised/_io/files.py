@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import accumulate, islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from polarised._io.limits import OF_WEIGHTS, Budget, available_memory
+from polarised._io.limits import OF_WEIGHTS, Budget, available_memory, check_ordinary
 from polarised.errors import DataError, MissingFileError, PolarisedError
 
 __all__ = ["Folder", "contained", "private_folder", "refusal", "refusing", "replacing"]
@@ -157,7 +157,11 @@ def _of_system(error: Exception, temporary: Path) -> int | None:
 
 @contextmanager
 def refusing(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a damaged file makes a parser raise into one error with the file's name and the remedy."""
+    """Turn whatever a damaged file makes a parser raise into one error with the file's name and the remedy.
+
+    What is no ordinary file is refused before it is opened.
+    """
+    check_ordinary(path)
     try:
         yield
     except PolarisedError:

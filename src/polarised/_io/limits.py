@@ -19,6 +19,7 @@ import os
 import pickle
 import select
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from polarised.errors import DataError
 
-__all__ = ["Budget", "available_memory", "call_apart", "serve", "size_on_disk"]
+__all__ = ["Budget", "available_memory", "call_apart", "check_ordinary", "serve", "size_on_disk"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,7 +72,11 @@ class Budget:
 
         Returns:
             A fresh budget, whose time begins now.
+
+        Raises:
+            DataError: It is a pipe, a socket or a device.
         """
+        check_ordinary(path)
         size = size_on_disk(path)
         return cls(
             path,
@@ -117,6 +122,23 @@ class Budget:
                 f"expected to read {self.where} within {self.seconds:.0f} s, it takes longer; is it damaged, or the "
                 "disk very slow?"
             )
+
+
+def check_ordinary(path: str | Path) -> None:
+    """Refuse a pipe, a socket and a device, which would be waited for without end; what is missing is let be.
+
+    Args:
+        path: What is about to be opened.
+
+    Raises:
+        DataError: It is neither a file nor a folder.
+    """
+    try:
+        kind = os.stat(path).st_mode  # noqa: PTH116
+    except (OSError, ValueError):
+        return
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+        raise DataError(f"expected a file, {path} is a pipe, a socket or a device; check the path")
 
 
 def size_on_disk(path: str | Path) -> int:

@@ -25,6 +25,7 @@ from polarised._io.limits import Budget
 from polarised.errors import DataError
 
 __all__ = [
+    "LARGEST_MEMBER",
     "LARGEST_ROW",
     "Rows",
     "idx",
@@ -34,6 +35,7 @@ __all__ = [
     "npz_member",
     "npz_names",
     "read_npz",
+    "read_whole",
     "tar_members",
     "zip_members",
 ]
@@ -253,6 +255,25 @@ def mat_array(content: bytes, name: str, path: Path, *, shape: tuple[int, ...]) 
         if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != np.uint8:
             raise refusal(path, kind, "another array")
     return array
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the bytes of a file that may be no larger than a member of an archive.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        DataError: It is larger, or no ordinary file.
+    """
+    with refusing(path, f"a file of at most {LARGEST_MEMBER >> 20} MiB"), path.open("rb") as file:
+        content = file.read(LARGEST_MEMBER + 1)
+        if len(content) > LARGEST_MEMBER:
+            raise ValueError("a larger one")
+        return content
 
 
 def tar_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised._io.files import Folder, replacing
+from polarised._io.limits import check_ordinary
 from polarised.adapters._tensor_bundle import read_tensor_bundle
 from polarised.data import Dataset
 from polarised.errors import DataError, MissingFileError
@@ -309,6 +310,7 @@ def read_state(path: str | Path) -> "dict[str, Tensor]":
             return state_in(file, path)
     from safetensors.torch import load_file
 
+    check_ordinary(path)
     try:
         return load_file(path)
     except Exception as error:

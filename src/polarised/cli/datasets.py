@@ -104,9 +104,8 @@ def show(
 
 
 def _spec(name: str, settings: list[str] | None) -> dict[str, Any]:
-    import yaml
-
-    from polarised.errors import ConfigError
+    from polarised._io.text import parse_yaml
+    from polarised.errors import ConfigError, DataError
 
     spec: dict[str, Any] = {"name": name}
     for setting in settings or []:
@@ -114,8 +113,8 @@ def _spec(name: str, settings: list[str] | None) -> dict[str, Any]:
         if not key or not equals:
             raise ConfigError(f"expected a setting as key=value, got {setting!r}; write for example size=32")
         try:
-            spec[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
+            spec[key] = parse_yaml(value, where=key)
+        except DataError as error:
             raise ConfigError(f"expected a value in YAML for {key}, got {value!r}; quote it") from error
     return spec
 

@@ -195,6 +195,7 @@ def scores_table(scores: "polars.DataFrame", *, inputs: int, passive: bool = Tru
     None where there is nothing to compare: one variable shares nothing with another.
     """
     from polarised.registry import names, output
+    from polarised.report.theme import SUBSETS
 
     values = {(r["metric"], r["representation"], r["variables"]): r["value"] for r in scores.iter_rows(named=True)}
     alive = next((name for name in ("active_mixed", "active", "mixed") if any(k[2] == name for k in values)), None)
@@ -202,12 +203,12 @@ def scores_table(scores: "polars.DataFrame", *, inputs: int, passive: bool = Tru
     subsets = ["full"] if alive is None or not passive else ["full", alive]
     keys = [(representation, variables) for variables in subsets for representation in ("mean", "sampled")]
     rows = [
-        (output(metric).title, *(f"{values[metric, *key]:.3f}" if (metric, *key) in values else "–" for key in keys))
+        (output(metric).label, *(f"{values[metric, *key]:.3f}" if (metric, *key) in values else "–" for key in keys))
         for metric in names("metric")
         if (metric, "mean", "full") in values
     ]
-    columns = ("", "mean", "sampled", "mean, alive", "sampled, alive")
-    notes = ["alive: without the passive variables"] if len(subsets) > 1 else []
+    columns = ("", "mean", "sampled", f"mean,\n{SUBSETS['alive']}", f"sampled,\n{SUBSETS['alive']}")
+    notes = ["sampled: z drawn from q(z|x), what the decoder sees in training; mean: its mean, what most people use"]
     if ("mutual_information", "mean", "full") in values:
         notes.append(floor_note(inputs))
     return table("Mean or sample?", columns[: 1 + len(keys)], rows, note="; ".join(notes)) if rows else None

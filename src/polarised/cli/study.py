@@ -494,11 +494,10 @@ def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
 
 def _page(root: str, results: str | None) -> Path | None:
     """Write the page of a study that lies on this machine and has results."""
-    import polars
-
+    from polarised._io.tables import table_about
     from polarised.report import write
     from polarised.study.storage import is_address
 
-    if results is None or is_address(root) or not polars.scan_parquet(results, glob=False).head(1).collect().height:
+    if results is None or is_address(root) or not table_about(results)[1]:
         return None
     return write([root])

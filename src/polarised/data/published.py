@@ -11,8 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.files import contained, refusal, refusing
-from polarised._io.readers import idx, mat_array, norb_matrix, tar_members, zip_members
+from polarised._io.readers import (
+    LARGEST_MEMBER,
+    idx,
+    mat_array,
+    norb_matrix,
+    read_whole,
+    tar_members,
+    zip_members,
+)
 from polarised._io.tables import hdf5_array
+from polarised._io.text import read_small
 from polarised.data.cache import Decoded, PictureStream, Source, as_unit_interval, decoded, find, missing
 from polarised.data.dataset import Dataset, FactorSpace, check_choice, check_counts
 from polarised.data.own import picture, resized
@@ -300,7 +309,7 @@ def _norb(paths: list[Path], clipped: bool) -> PictureStream:
 
 
 def _cars(paths: list[Path]) -> PictureStream:
-    members = _members_of_tar(paths[0]) if paths[0].suffix != ".mat" else ((p.name, p.read_bytes(), p) for p in paths)
+    members = _members_of_tar(paths[0]) if paths[0].suffix != ".mat" else ((p.name, read_whole(p), p) for p in paths)
     cars: dict[str, NDArray[np.uint8]] = {}
     for name, content, path in members:
         if name in cars:
@@ -364,7 +373,7 @@ def _faces(paths: list[Path], size: int, crop: int) -> PictureStream:
 
 def _attributes(path: Path) -> tuple[list[str], list[str], NDArray[np.uint8]]:
     with refusing(path, "the attributes of CelebA"):
-        lines = path.read_text(encoding="ascii").split("\n")
+        lines = read_small(path, largest=LARGEST_MEMBER).split("\n")
         count, names = int(lines[0]), lines[1].split()
         rows = sorted(line.split() for line in lines[2:] if line.strip())
         values = np.array([row[1:] for row in rows], dtype=np.int8)

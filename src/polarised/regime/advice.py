@@ -125,7 +125,7 @@ def _doubt(regime: "Regime", j: int) -> str:
     if regime.decoder is not None and regime.decoder.doubtful[j]:
         return f"; doubtful, {regime.decoder.threshold:.2g} nats decide"
     if regime.decoder is not None:
-        return f"; doubtful, it rests and carries {_short(regime.statistics.information[j])} nats for that"
+        return f"; doubtful, less than the {_short(regime.statistics.information[j])} it carries, as wide as at rest"
     if regime.types[j] == "passive":
         return "; doubtful, its mean moves: the decoder would tell"
     return "; doubtful, unused variables can look so: the decoder would tell"
@@ -357,7 +357,8 @@ def _doubts(regime: "Regime") -> list[str]:
     near = [j for j in regime.doubtful if use.doubtful[j]]
     reasons = [f"too near the {use.threshold:.2g} that decide"] if near else []
     if len(near) < len(regime.doubtful):
-        reasons.append("less than is paid for what is as wide as an unused variable")
+        one = len(regime.doubtful) == 1
+        reasons.append(f"less than {'it carries' if one else 'they carry'}, as wide as an unused variable")
     more = "look at more inputs" if near else "train on at a falling learning rate"
     return [
         f"Whether {_variables(regime.doubtful)} {are} used is doubtful: exchanging {them} costs the decoder {losses} "

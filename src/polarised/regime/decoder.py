@@ -125,7 +125,8 @@ class DecoderUse:
         if missing := [name for name in ("variable", *columns, "distortion") if name not in table.columns]:
             raise DataError(f"expected a table of a decoder's use, it lacks {', '.join(missing)}; measure it anew")
         if not table.height or not all(
-            table.schema[name].is_numeric() for name in ("variable", *columns, "distortion")
+            table.schema[name].is_numeric() and not table[name].null_count()
+            for name in ("variable", *columns, "distortion")
         ):
             raise DataError(
                 "expected numbers of every variable in a table of a decoder's use, got others; measure it anew"

@@ -70,7 +70,7 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
         "learned_prior": not encodings.has_standard_prior,
         "variables": _whole(regime.table()) if len(regime.types) <= MOST_WHOLE else packed(regime.table()),
         "groups": [{"name": name, "first": min(of), "last": max(of)} for name, of in diagnosis.groups.items() if of],
-        "histograms": _histograms(encodings, sampled, _spread_over(by_rate, MOST_HISTOGRAMS)),
+        "histograms": _histograms(encodings, sampled, _chosen_evenly(by_rate, MOST_HISTOGRAMS)),
         "scores": table(diagnosis.scores),
         "information_floor": information_floor(len(encodings)),
         "correlations": {
@@ -187,7 +187,7 @@ def _rule(regime: "Regime", rule: "Rule") -> dict[str, Any]:
     }
 
 
-def _spread_over(by_rate: NDArray[Any], most: int) -> list[int]:
+def _chosen_evenly(by_rate: NDArray[Any], most: int) -> list[int]:
     """Return all variables, or of very many mostly the most informative, and some from the most to the least."""
     if len(by_rate) <= most:
         return sorted(by_rate.tolist())
@@ -241,7 +241,7 @@ def _pictures(pictures: "Pictures | None", by_rate: NDArray[Any]) -> dict[str, A
         "reconstructions": strip(reconstructions),
         "values": [round(float(value), 4) for value in pictures.values],
         "traversals": {str(j): strip(pictures.traversals[j]) for j in variables},
-        # How much the picture moves along each variable: the mean spread of a pixel over the walk.
+        # How much the picture moves along each variable: the mean standard deviation of a pixel over the walk.
         "movement": [round(float(walk.std(axis=0).mean()), 6) for walk in pictures.traversals],
     }
 
@@ -258,7 +258,7 @@ def _dynamics(snapshots: "polars.DataFrame", by_rate: NDArray[Any]) -> dict[str,
     """Return steps, a string of type initials for each, and the information of each variable shown."""
     import polars
 
-    shown = _spread_over(by_rate, MOST_LANES)
+    shown = _chosen_evenly(by_rate, MOST_LANES)
     frame = snapshots.filter(polars.col("variable").is_in(shown)).sort("step", "variable")
     steps = frame["step"].unique().sort().to_list()
     if len(steps) > MOST_STEPS:

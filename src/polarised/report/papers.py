@@ -308,9 +308,9 @@ def rtc_vae(material: Material) -> Drawings:
             f"figure_10_11_total_correlation{ending}",
             scores_against(table, y="total_correlation", x=("reconstruction",)),
         )
-        spread = latents_of_factors(material, dataset)
-        if not spread.is_empty():
-            yield f"disintegration{ending}", latents_by_factor(spread)
+        counts = latents_of_factors(material, dataset)
+        if not counts.is_empty():
+            yield f"disintegration{ending}", latents_by_factor(counts)
         for method in [name for name in SHOWN if name in material.methods(dataset)] if material.done else ():
             point = material.point(method, SHOWN[method], dataset=dataset)
             yield from _of_model(material, point, f"{stem(method)}{ending}")
@@ -374,9 +374,9 @@ def latents_of_factors(material: Material, dataset: str | None = None) -> polars
         encodings = material.encodings(point)
         if encodings.factors is None or dataset not in (None, point.labels["dataset"]):
             continue
-        spread = disintegration(encodings.mean, encodings.factors, factor_names=tuple(encodings.factor_names))
+        table = disintegration(encodings.mean, encodings.factors, factor_names=tuple(encodings.factor_names))
         labels = (str(point.labels["method"]), point.labels["strength"])
-        rows += [(*labels, name, len(own)) for name, own in spread.select("factor", "variables").iter_rows()]
+        rows += [(*labels, name, len(own)) for name, own in table.select("factor", "variables").iter_rows()]
     schema = {"method": polars.String, "strength": polars.Float64, "factor": polars.String, "value": polars.Float64}
     return polars.DataFrame(rows, schema=schema, orient="row")
 
@@ -500,8 +500,8 @@ def scores_by_method(table: polars.DataFrame, *, metric: str, label: str) -> "Fi
             values = mine.filter(polars.col("method") == method)["value"].to_numpy()
             if values.size:
                 look = series(i)
-                spread = np.linspace(-0.18, 0.18, values.size) if values.size > 1 else np.zeros(1)
-                axis.plot(i + spread, values, look.marker, color=look.light, markersize=3.5, alpha=0.8)
+                aside = np.linspace(-0.18, 0.18, values.size) if values.size > 1 else np.zeros(1)
+                axis.plot(i + aside, values, look.marker, color=look.light, markersize=3.5, alpha=0.8)
                 axis.hlines(values.mean(), i - 0.3, i + 0.3, color=INK, linewidth=1.4)
         axis.set_xticks(range(len(methods)), methods, rotation=20, ha="right", rotation_mode="anchor", fontsize=SMALL)
         words = [str(word) for word in (representation, "" if variables == "full" else variables) if word]

@@ -503,5 +503,5 @@ def _cell(values: polars.Series | None, seeds: int) -> str:
     if values is None or values.is_empty():
         return ""
     numbers = values.to_numpy()
-    spread = f" ± {numbers.std(ddof=1):.2g}" if len(numbers) > 1 else ""
-    return f"{numbers.mean():.3g}{spread}" + (f" ({len(numbers)})" if len(numbers) < seeds else "")
+    deviation = f" ± {numbers.std(ddof=1):.2g}" if len(numbers) > 1 else ""
+    return f"{numbers.mean():.3g}{deviation}" + (f" ({len(numbers)})" if len(numbers) < seeds else "")

@@ -1,9 +1,10 @@
 """Where results live: a folder, or an address such as ``s3://bucket/study`` that fsspec understands."""
 
 import errno
+import shutil
 import tempfile
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -31,6 +32,7 @@ __all__ = [
 
 FAILED = "failed.txt"
 LARGEST = 1 << 28
+LARGEST_COPY = 1 << 32
 
 
 class DiskFullError(PolarisedError, OSError):
@@ -124,11 +126,13 @@ def fetch(
     Where the list of the address has one name that leads out of the folder, nothing of it is copied.
     """
     system, base = open_filesystem(root)
-    found = [
-        path
-        for path in system.find(f"{base}/{name}".rstrip("/"))
+    sizes = {
+        path: int(about.get("size") or 0)
+        for path, about in system.find(f"{base}/{name}".rstrip("/"), detail=True).items()
         if (only is None or Path(path).name in only) and Path(path).name not in without
-    ]
+    }
+    found = list(sizes)
+    _check_room(root, sizes, folder)
     targets = [contained(folder, path.removeprefix(base).lstrip("/"), source=root) for path in found]
     for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -140,6 +144,17 @@ def fetch(
         for path, target in zip(found, targets, strict=True):
             with suppress(FileNotFoundError):
                 system.get_file(path, str(target))
+
+
+def _check_room(root: str, sizes: Mapping[str, int], folder: Path) -> None:
+    """Refuse an address that would fill this disk: a small archive may unpack to any size."""
+    room = shutil.disk_usage(folder).free // 2
+    largest = max(sizes, key=sizes.__getitem__, default="")
+    if sizes and (sizes[largest] > LARGEST_COPY or sum(sizes.values()) > room):
+        raise DataError(
+            f"expected files of at most {LARGEST_COPY >> 30} GiB, and of {room >> 20:,} MiB together, at {root}, it "
+            f"lists {sum(sizes.values()) >> 20:,} MiB, of which {Path(largest).name} has {sizes[largest] >> 20:,}"
+        )
 
 
 def read_text(root: str | Path, name: str) -> str | None:

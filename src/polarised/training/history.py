@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from polarised._io.files import replacing
+from polarised._io.limits import check_ordinary
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, TrainingError
 from polarised.models.encoding import decoder_use, from_vae
@@ -265,6 +266,7 @@ def load_checkpoint(
     path = directory / CHECKPOINT
     if not path.exists():
         return None
+    check_ordinary(path)
     try:
         with safe_open(path, framework="pt") as archive:
             header = json.loads(archive.metadata()["polarised"])

@@ -320,8 +320,8 @@ def _mixture(grid: NDArray[np.float64], mean: NDArray[Any], variance: NDArray[An
     sides = []
     for k in range(2):
         gap = grid[:, None] - mean[None, :, k].astype(np.float64)
-        spread = np.maximum(variance[None, :, k].astype(np.float64), 1e-12)
-        sides.append(np.exp(-0.5 * np.square(gap) / spread) / np.sqrt(2 * np.pi * spread))
+        width = np.maximum(variance[None, :, k].astype(np.float64), 1e-12)
+        sides.append(np.exp(-0.5 * np.square(gap) / width) / np.sqrt(2 * np.pi * width))
     density: NDArray[np.float64] = sides[1] @ sides[0].T / len(mean)
     return density
 

@@ -1,7 +1,7 @@
 // The page of one model or several: the picker chooses whose sections are below.
 for (const own of DATA.models) {
   own.use = new Map(records(own.decoder_use).map((row) => [row.variable, row]));
-  own.list = records(own.variables);
+  own.list = records(own.variables).map((v) => ({ ...v, kind: kindOf(v) }));
   own.histogram = new Map(own.histograms.map((histogram) => [histogram.variable, histogram]));
 }
 // Nested settings become one row for each value, named by its path.

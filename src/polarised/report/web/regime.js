@@ -114,7 +114,15 @@ function drawCrowd(drawing, points) {
 
 function setUpAlpha() {
   const slider = find("#alpha"), rules = all("#rule button");
-  slider.addEventListener("input", () => { state.alpha = slider.valueAsNumber; tell(); });
+  let pause = 0;
+  slider.addEventListener("input", () => {
+    state.alpha = slider.valueAsNumber;
+    // Thousands of variables are typed again when the slider rests.
+    if (variables.length <= 10 * DATA.many) return tell();
+    showAlpha();
+    clearTimeout(pause);
+    pause = setTimeout(tell, 120);
+  });
   for (const button of rules) button.addEventListener("click", () => { state.rule = button.value; tell(); });
   find("#as-made").addEventListener("click", () => { state.alpha = model.alpha; state.rule = model.rule; tell(); });
   function tell() { showAlpha(); retype(); }

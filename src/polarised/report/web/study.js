@@ -12,13 +12,13 @@ const byLength = Object.keys(DATA.strengths).sort((a, b) => b.length - a.length)
 const strengthName = (label) => DATA.strengths[byLength.find((method) => label.includes(method))] || "strength";
 const strengthText = (value) => (value === null ? "–" : typeof value === "number" ? brief(value) : String(value));
 
-// Mean, spread of the mean (two standard errors) and number of runs at each strength.
+// Mean, two standard errors of it and number of runs at each strength.
 function curve(runs, index) {
   return unique(runs.map((run) => run.strength)).sort(byStrength).map((strength) => {
     const values = runs.filter((run) => run.strength === strength).map((run) => DATA.values[run.i][index]).filter((v) => v !== null && Math.abs(v) < HUGE);
     if (!values.length) return { strength, n: 0, value: null, error: 0 };
-    const value = mean(values), spread = values.length > 1 ? Math.sqrt(values.reduce((s, v) => s + (v - value) ** 2, 0) / (values.length - 1)) : 0;
-    return { strength, n: values.length, value, error: (2 * spread) / Math.sqrt(values.length) };
+    const value = mean(values), deviation = values.length > 1 ? Math.sqrt(values.reduce((s, v) => s + (v - value) ** 2, 0) / (values.length - 1)) : 0;
+    return { strength, n: values.length, value, error: (2 * deviation) / Math.sqrt(values.length) };
   });
 }
 function panels(host, draw) {

@@ -85,10 +85,10 @@ function ranges(numbers, longest = 4) {
 }
 // Variables of one type for one reason, together.
 function kinds() {
-  const found = new Map();
+  const found = new Map(), made = asMade();
   variables.forEach((v, j) => {
     if (chosenRows.group && !(j >= chosenRows.group.first && j <= chosenRows.group.last)) return;
-    const reason = asMade() ? kindOf(v) : "", key = `${types[j]} ${reason}`;
+    const reason = made ? v.kind : "", key = `${types[j]} ${reason}`;
     if (!found.has(key)) found.set(key, { key, type: types[j], reason, own: [] });
     found.get(key).own.push(j);
   });

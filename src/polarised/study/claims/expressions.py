@@ -13,6 +13,8 @@ import numpy as np
 import polars
 from numpy.typing import NDArray
 
+from polarised.errors import DataError
+
 __all__ = [
     "STRENGTH",
     "Array",
@@ -413,7 +415,10 @@ class Table:
         chosen = tuple(sorted(own["seed"].unique().to_list())) if seeds is None else tuple(seeds)
         key = (method, dataset, chosen)
         if key not in self._grids:
-            points = tuple(float(value) for value in own["strength"].unique().sort())
+            try:
+                points = tuple(float(value) for value in own["strength"].unique().sort())
+            except (TypeError, ValueError) as error:
+                raise DataError(f"expected numbers as the strength of {method} on {dataset}, {error}") from error
             found = _Lookup(own, points, chosen)
             self._grids[key] = Grid(points, chosen, found, lambda name: self.grid(name, dataset, chosen))
         return self._grids[key]
