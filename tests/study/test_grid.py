@@ -156,3 +156,34 @@ def test_the_fashion_mnist_scale_is_the_released_code_shortened() -> None:
     for name in ("dataset", "model", "objective"):
         assert all(getattr(run, name) in [getattr(other, name) for other in released.runs] for run in short.runs)
     assert len({point.labels["seed"] for point in short.points}) >= 6
+
+
+@pytest.mark.parametrize(
+    ("study", "methods", "settings"),
+    [
+        (
+            "be_more_active",
+            {"FactorVAE"},
+            {
+                "dsprites, paper": ("none", 300_000, 1e-4),
+                "dsprites, released code": ("disentanglement_lib", 150_000, 1e-4),
+            },
+        ),
+        (
+            "decomposition_alignment",
+            {"anisotropic, PCA", "anisotropic, learned"},
+            {"dsprites, paper": ("none", 230_400, 1e-4), "dsprites, released code": ("released-code", 230_400, 5e-4)},
+        ),
+    ],
+)
+def test_released_code_is_an_axis_beside_the_paper(
+    study: str, methods: set[str], settings: dict[str, tuple[str, int, float]]
+) -> None:
+    points = load_study(study, scale="released").points
+    assert {point.labels["method"] for point in points} == methods
+    found = {}
+    for point in points:
+        run = point.run
+        chosen = run.objective.get("compatibility", run.model["prior"].get("compatibility"))
+        found[point.labels["dataset"]] = (chosen, run.training.steps, run.training.learning_rate)
+    assert found == settings

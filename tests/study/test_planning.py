@@ -2,10 +2,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from typer.testing import CliRunner
 
+from polarised.cli import app
 from polarised.errors import ConfigError
 from polarised.study import measures
-from polarised.study.config import Run
+from polarised.study import plan as plan_study
+from polarised.study.config import Run, check_devices
 from polarised.study.grid import load_study
 from polarised.study.planning import Cost, Plan, plan
 from study.workshop import study_config, write_study
@@ -25,7 +29,7 @@ def test_looks_while_training_are_counted(tmp_path: Path) -> None:
     config["base"]["snapshots"] = {"every": 1, "examples": 2000}
     often = plan(load_study(write_study(tmp_path / "b.yaml", config)), calibration_steps=20)
     assert often.costs[0].seconds_per_step > 2 * rare.costs[0].seconds_per_step
-    assert often.costs[0].kind.endswith("snapshots.every=1")
+    assert "a look every 1 steps" in often.common
 
 
 def test_networks_of_different_sizes_are_different_kinds(tmp_path: Path) -> None:
@@ -67,3 +71,43 @@ def test_inputs_that_predicted_factors_are_tested_on_are_counted(
 def test_a_number_without_sense_is_refused_before_a_run_starts(settings: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Run.from_config(settings)
+
+
+def test_hours_of_a_gpu_are_not_hours_of_a_core() -> None:
+    core = Cost("a", runs=1, steps=3600, longest=3600, seconds_per_step=1.0, evaluation_seconds=0.0)
+    card = Cost("b", runs=4, steps=14_400, longest=3600, seconds_per_step=0.5, evaluation_seconds=0.0, device="cuda")
+    both = Plan((core, card))
+    assert (both.core_hours, both.gpu_hours) == (1.0, 2.0)
+    assert both.days(1) * 24 == pytest.approx(3.0)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_device_that_is_not_here_fails_once_and_with_a_sentence(tmp_path: Path) -> None:
+    config = study_config(runs=3, steps=10)
+    config["base"]["training"]["device"] = "cuda"
+    file = write_study(tmp_path / "a.yaml", config)
+    words = "expected a device cuda for training.device, this machine has none"
+    with pytest.raises(ConfigError, match=words):
+        plan(load_study(file))
+    said = CliRunner().invoke(app, ["study", str(file), "--out", str(tmp_path / "out"), "--jobs", "2"])
+    assert said.exit_code == 2
+    assert isinstance(said.output, str)
+    assert " ".join(said.output.split()).count(words) == 1
+    assert not list((tmp_path / "out").glob("*/failed.txt"))
+    assert CliRunner().invoke(app, ["study", "plan", str(file)]).exit_code == 2
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:zero"])
+def test_devices_are_named_as_torch_names_them(device: str) -> None:
+    with pytest.raises(ConfigError, match=r"training\.device"):
+        check_devices([device])
+
+
+def test_measuring_models_is_planned_by_the_model(tmp_path: Path) -> None:
+    config = study_config(runs=1, steps=10)
+    listed = tmp_path / "list.txt"
+    listed.write_text("https://example.org/1.zip\nhttps://example.org/2.zip\n")
+    found = plan_study(write_study(tmp_path / "a.yaml", config), models=listed)
+    assert (found.runs, found.steps) == (2, 0)
+    assert found.costs[0].evaluation_seconds > 0
+    assert found.core_hours == pytest.approx(2 * found.costs[0].evaluation_seconds / 3600)

@@ -18,7 +18,7 @@ from study.workshop import notes, study_config, write_study
 
 
 def test_published_models_are_measured_and_skipped_when_done(tmp_path: Path, reference: Path) -> None:
-    study = load_study("be_more_active", scale="smoke", settings=["evaluation.examples=300"])
+    study = load_study("be_more_active", scale="smoke", settings=["evaluation.examples=300", "evaluation.further=[]"])
     folder = reference / "models" / "disentanglement_lib"
     outcomes = dict(measure_models(study, folder, tmp_path))
     # The README beside them is no model and no failure.
@@ -89,7 +89,11 @@ def test_a_model_that_does_not_say_its_strength_is_not_given_ours(name: str) -> 
         published_point({"model.name": f"'{name}'"}, Evaluation())
 
 
-def test_models_are_measured_as_the_paper_did_and_are_of_no_scale(tmp_path: Path) -> None:
+def test_models_are_measured_as_the_paper_did_and_are_of_no_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Workers are processes of their own, which know no code of ours yet.
+    monkeypatch.setenv("POLARISED_TRUST", "study")
     config = study_config(runs=1, steps=2) | {
         "scales": {"small": {}, "paper": {"base": {"evaluation": {"examples": 50}}}},
         "default_scale": "small",
@@ -114,7 +118,8 @@ def test_a_folder_without_models_is_refused(tmp_path: Path) -> None:
         list(measure_models(study, tmp_path, tmp_path / "out"))
 
 
-def test_retry_measures_again_and_trains_nothing(tmp_path: Path) -> None:
+def test_retry_measures_again_and_trains_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLARISED_TRUST", "study")
     log = tmp_path / "notes"
     study = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=4, notes=str(log))))
     trained = execute(study.runs[0], tmp_path / "trained")

@@ -1,6 +1,7 @@
 """Schedules, settling and the held-out part, as a config names them."""
 
 from pathlib import Path
+from typing import Any
 
 import polars
 import pytest
@@ -12,7 +13,7 @@ from polarised.study import Run, execute
 from polarised.study.config import CONSTANT, Training, read_training
 from polarised.study.grid import load_study
 from polarised.study.results import results_of
-from polarised.study.stages import dataset_of
+from polarised.study.stages import build_parts, dataset_of
 from study.workshop import study_config, write_study
 
 
@@ -120,3 +121,34 @@ def test_a_run_with_a_split_is_measured_on_what_it_was_not_trained_on(tmp_path: 
     assert not trained & held_out
     assert len(trained) + len(held_out) == len(whole)
     assert polars.read_parquet(tmp_path / run.name / "reconstruction.parquet")["value"].is_finite().all()
+
+
+def test_auxiliary_variables_are_all_some_or_one() -> None:
+    base = {"model": {"prior": "Conditional"}, "objective": "ELBO"}
+    every = Run.from_config({**base, "auxiliary": "all"})
+    assert every == Run.from_config({**base, "auxiliary": []})
+    assert dataset_of(every).auxiliary_size == 5
+    one = Run.from_config({**base, "auxiliary": "shape"})
+    assert one == Run.from_config({**base, "auxiliary": ["shape"]})
+    assert dataset_of(one).auxiliary_size == 1
+    with pytest.raises(ConfigError, match="expected auxiliary as all, or as a list of factor names, got 3"):
+        Run.from_config({**base, "auxiliary": 3})
+
+
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        (
+            "dsprites",
+            r"set auxiliary=all, or names of its factors: auxiliary=\[shape, scale, orientation, posX, posY\]",
+        ),
+        ({"name": "linear_gaussian"}, "has no factors to take them from; use a dataset with factors or labels"),
+    ],
+)
+def test_a_prior_that_knows_u_without_any_is_refused_in_words_of_the_command_line(dataset: Any, words: str) -> None:
+    mlp = {"name": "mlp", "widths": [8]}
+    run = Run.from_config(
+        {"dataset": dataset, "model": {"architecture": mlp, "prior": "Conditional"}, "objective": "ELBO"}
+    )
+    with pytest.raises(ConfigError, match=words):
+        build_parts(dataset_of(run), model=run.model, objective=run.objective, seed=0)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from polarised.regime.classify import Rule
     from polarised.study import StudyOutcome
+    from polarised.study.planning import Plan
 
 __all__ = ["app"]
 
@@ -86,7 +87,10 @@ def run(
     mixed: Mixed = False,
     runtime_env: RuntimeEnv = None,
     out: Annotated[str | None, typer.Option(help="Folder or fsspec address of the results.")] = None,
-    models: Annotated[Path | None, typer.Option(help="Measure the trained models of this folder instead.")] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(help="Measure trained models instead: a folder, or a text file of paths and https addresses."),
+    ] = None,
     shard: Annotated[str | None, typer.Option(help="Do one share of the runs and end, e.g. 2/8 in a queue.")] = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -98,8 +102,6 @@ def run(
     from polarised.errors import ConfigError
     from polarised.study import run as do
 
-    if models is not None and executor != "local":
-        raise ConfigError(f"expected --models with --executor local, got {executor}; nothing is trained")
     if shard is not None and (models is not None or executor != "local"):
         raise ConfigError("expected --shard with --executor local and without --models: the queue deals it out")
     silent = quiet or json
@@ -160,7 +162,14 @@ def script(
 
 
 @app.command()
-def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs = 0, json: Json = False) -> None:
+def plan(
+    name: Name,
+    settings: Settings = None,
+    scale: Scale = None,
+    jobs: Jobs = 0,
+    models: Annotated[str | None, typer.Option(help="Of measuring trained models: a folder, or a list.")] = None,
+    json: Json = False,
+) -> None:
     """Say what a study will cost, by a short calibration here, and what its seeds can decide; nothing is started.
 
     Example: [bold]polarised study plan be_more_active --scale paper --jobs 64[/bold]
@@ -172,7 +181,9 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
     from polarised.study.runner import duration
     from polarised.study.workflow import counted
 
-    result, workers = planned(name, scale=scale, settings=settings or []), jobs or os.cpu_count() or 1
+    result = planned(name, scale=scale, settings=settings or [], models=models)
+    # On a GPU as many at a time as are asked for; on processors one for each core.
+    workers = jobs or (1 if result.gpu_hours else os.cpu_count() or 1)
     if json:
         planned_study = stamp(
             "plan",
@@ -180,6 +191,7 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
                 "runs": result.runs,
                 "steps": result.steps,
                 "core_hours": result.core_hours,
+                "gpu_hours": result.gpu_hours,
                 "common": result.common,
                 "kinds": [asdict(cost) for cost in result.costs],
                 "workers": workers,
@@ -201,15 +213,19 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
         )
         for cost in result.costs
     ]
-    columns = ("kind", "runs", "steps", "ms a step", "evaluation (s)", "core-hours")
+    hours = "GPU-hours" if result.gpu_hours and not result.core_hours else "core-hours"
+    columns = ("kind", "runs", "steps", "ms a step", "evaluation (s)", hours)
     screen = console()
     note = f"all: {as_it_is(result.common)}" if result.common else ""
     screen.print(table(as_it_is(result.title), columns, rows, note=note))
     screen.print(
-        f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {result.core_hours:.1f} core-hours, "
+        f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {_hours(result)}, "
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
-    screen.print(as_it_is(result.outlook), soft_wrap=True)
+    if result.gpu_hours:
+        screen.print("Several runs share a GPU with --jobs N, under Ray with --gpus 0.25.")
+    if result.outlook:
+        screen.print(as_it_is(result.outlook), soft_wrap=True)
     able = [power for power in result.powers if power.effect is not None]
     if able:
         told = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.short) for one in able]
@@ -219,6 +235,11 @@ def plan(name: Name, settings: Settings = None, scale: Scale = None, jobs: Jobs 
         screen.print(table("What the seeds can decide", heads, told, left=2, note=note))
     if lacking := len(result.powers) - len(able):
         screen.print(f"{counted(lacking, 'statistic')} of the claims cannot be decided: 6 seeds are the fewest.")
+
+
+def _hours(result: "Plan") -> str:
+    parts = [(result.gpu_hours, "GPU-hours"), (result.core_hours, "core-hours")]
+    return " and ".join(f"{hours:.1f} {unit}" for hours, unit in parts if hours) or "no time at all"
 
 
 @app.command()

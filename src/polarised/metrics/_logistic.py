@@ -115,7 +115,7 @@ def cross_validated_classifier(
     parts = [_fold(whole, held) for held in np.array_split(np.arange(len(codes)), folds) if len(held)]
     best, accuracy = np.zeros((0, 0)), np.full(0, -np.inf)
     weights, tolerance = kind(whole, penalty).start(), _TOLERANCES[multiclass]
-    before, offsets = weights, [np.zeros_like(weights) for _ in parts]
+    before = weights
     for strength in np.asarray(strengths, dtype=np.float64):
         problem = kind(whole, penalty / (strength * len(codes)))
         # Strengths are evenly spaced in their logarithm: most of the last move will be made again.
@@ -124,10 +124,8 @@ def cross_validated_classifier(
         problems = [kind(rest, penalty / (strength * len(rest.design))) for rest, _ in parts]
         guides = _guides(hessians + np.diag(problems[0].ridge - problem.ridge))
         correct = np.zeros(len(weights))
-        for number, (fold, (_, held)) in enumerate(zip(problems, parts, strict=True)):
-            # What leaving its rows out changes is much the same from one strength to the next.
-            found = minimise(fold, weights + offsets[number], guides, tolerance=tolerance)[0]
-            offsets[number] = found - weights
+        for fold, (_, held) in zip(problems, parts, strict=True):
+            found = minimise(fold, weights, guides, tolerance=tolerance)[0]
             correct += kind(held, penalty).accuracy(found) / len(parts)
         if not best.size:
             best, accuracy = weights.copy(), correct

@@ -30,6 +30,7 @@ from polarised.study.measures import images_of_prior, regime_of, timeline_of
 from polarised.study.results import results_of
 from polarised.study.runner import duration, read_study
 from polarised.study.stages import dataset_of, is_done, read_done
+from polarised.study.trained import archive_settings, shared_settings, stored_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,6 +50,7 @@ BOTH = ("mean", "sampled")
 REDUNDANCY = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
 # What the tables of a study show where it was measured, in this order: metric, representation, variables.
 TABLES: dict[str, tuple[tuple[str, str | None, str], ...]] = {
+    "When runs settled": (("settled", None, "full"), ("settled_step", None, "full")),
     "Types and fit": (
         ("count", None, "active"),
         ("count", None, "mixed"),
@@ -397,10 +399,13 @@ def _page(material: Material, found: "Verification", stems: Sequence[str], notes
     if found.verdicts:
         parts.append(f"Verdicts: {found.headline}.")
     parts.append(_provenance(material))
+    if told := _settled(material.table):
+        parts.append(told)
     if notes:
         parts += ["## Notes", notes]
     parts += _claims(found)
     parts += ["## Tables", CELLS, *tables(material.table)]
+    parts += _archives(material)
     parts += ["## Figures", FIGURES, *(f"![{stem.replace('_', ' ')}]({stem}.png)" for stem in stems)]
     return "\n\n".join(parts) + "\n"
 
@@ -417,7 +422,59 @@ def _claims(found: "Verification") -> list[str]:
     return ["## Claims", "\n".join([*head, *counts]), "\n".join(by_claim)]
 
 
+def _settled(table: polars.DataFrame) -> str:
+    """Return how many runs settled and when, in a sentence; nothing where none was asked to."""
+    settled = table.filter(metric="settled")["value"]
+    if settled.is_empty():
+        return ""
+    steps = table.filter(metric="settled_step")["value"].to_list()
+    when = f" after {min(steps):,.0f} to {max(steps):,.0f} steps" if steps else ""
+    rest = len(settled) - len(steps)
+    unsettled = f"; {rest} did not and ran to their last step" if rest else ""
+    return f"{len(steps)} of {len(settled)} runs settled{when}, before their rate fell{unsettled}."
+
+
+def _archives(material: Material) -> list[str]:
+    """Return what archives that were measured say of themselves, and their scores beside ours; nothing if none were."""
+    known = archive_settings(material.root)
+    if not known:
+        return []
+    shared, own = shared_settings([about["settings"] for about in known.values()])
+    head = ["archive", *own]
+    rows = [
+        _line(
+            [
+                _in_cell(Path(str(about["address"])).name),
+                *(_in_cell(str(about["settings"].get(key, ""))) for key in own),
+            ]
+        )
+        for about in known.values()
+    ]
+    parts = ["## Archives", "\n".join([_line(head), "|" + "---|" * len(head), *rows])]
+    if shared:
+        parts.append("All of them say: " + ", ".join(f"`{key} = {value}`" for key, value in shared.items()) + ".")
+    stored = stored_scores(material.root)
+    if stored.is_empty():
+        return parts
+    compared = stored.group_by("metric", "representation", maintain_order=True).agg(
+        polars.len(), polars.col("theirs").mean(), polars.col("ours").mean(), polars.col("difference").abs().max()
+    )
+    lines = [
+        _line([metric_name(metric), str(of or ""), str(count), *("" if v is None else f"{v:.3g}" for v in numbers)])
+        for metric, of, count, *numbers in compared.iter_rows()
+    ]
+    head = ["score", "representation", "archives", "theirs", "ours", "largest difference"]
+    words = "The scores that the archives brought along beside ours, averages over archives; ours are of another draw."
+    return [*parts, words, "\n".join([_line(head), "|" + "---|" * len(head), *lines])]
+
+
 def _provenance(material: Material) -> str:
+    if known := archive_settings(material.root):
+        seconds = sum(about.seconds for point in material.done if (about := read_done(material.root / point.run.name)))
+        return (
+            f"{len(known)} models, measured, not trained here: their archives say how they were trained. "
+            f"{duration(seconds)} of measuring in all (wall clock, added up)."
+        )
     commands, seconds = dict.fromkeys([""]), 0.0
     for point in material.done:
         directory = material.root / point.run.name

@@ -4,7 +4,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, cast
@@ -18,6 +18,7 @@ __all__ = [
     "Run",
     "SnapshotSettings",
     "Training",
+    "check_devices",
     "overridden",
     "read_config",
     "read_evaluation",
@@ -98,7 +99,7 @@ class Run:
         dataset: The dataset, with its settings.
         model: Architecture, latents, prior and likelihood.
         objective: The objective, with its settings.
-        auxiliary: The factors an iVAE is told: names, an empty list for all, or None.
+        auxiliary: The factors an iVAE is told as u: names, "all" (or an empty list) for all, or None for no u.
         training: How long and how fast to train.
         snapshots: Looks at the regime while training.
         evaluation: What to measure.
@@ -139,8 +140,10 @@ class Run:
         if not isinstance(latents, int) or isinstance(latents, bool) or latents < 1:
             raise ConfigError(f"expected model.latents as a whole number from 1, got {latents!r}")
         auxiliary = config.get("auxiliary")
+        if isinstance(auxiliary, str):
+            auxiliary = [] if auxiliary == "all" else [auxiliary]
         if auxiliary is not None and not (isinstance(auxiliary, list | tuple) and all(map(_is_text, auxiliary))):
-            raise ConfigError(f"expected auxiliary as a list of factor names (or nothing), got {auxiliary!r}")
+            raise ConfigError(f"expected auxiliary as all, or as a list of factor names, got {auxiliary!r}")
         return cls(
             dataset=_completed("dataset", config.get("dataset", "dsprites")),
             model={
@@ -227,6 +230,37 @@ class Run:
 
             chosen["settling"] = _differing(chosen["settling"], Settling())
         return chosen
+
+
+def check_devices(devices: Iterable[str]) -> None:
+    """Refuse devices that this machine does not have: one sentence instead of one failure for each run.
+
+    Args:
+        devices: Devices as torch names them, such as cpu, cuda or cuda:1.
+
+    Raises:
+        ConfigError: A device is not here.
+
+    >>> check_devices(["cpu"])
+    """
+    wanted = sorted({device for device in devices if not device.startswith("cpu")})
+    if not wanted:
+        return
+    import torch
+
+    for device in wanted:
+        kind, _, number = device.partition(":")
+        backend = {"cuda": torch.cuda, "mps": torch.backends.mps}.get(kind)
+        if backend is None:
+            raise ConfigError(f"expected training.device as cpu, cuda, cuda:N or mps, got {device!r}")
+        if not backend.is_available():
+            raise ConfigError(
+                f"expected a device {device} for training.device, this machine has none; train on cpu, or on a cluster "
+                "that has one (executor ray)"
+            )
+        count = torch.cuda.device_count() if kind == "cuda" else 1
+        if number and not (number.isdigit() and int(number) < count):
+            raise ConfigError(f"expected training.device up to {kind}:{count - 1}, got {device!r}")
 
 
 def read_config(path: str | Path) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any
 from polarised.cluster import Node, check_nodes, check_request, code_here, ray_cluster, shipped
 from polarised.errors import ConfigError
 from polarised.registry import register
-from polarised.study.config import Run
+from polarised.study.config import Run, check_devices
 from polarised.study.leases import HEARTBEAT, Lease, read_lease, release
 from polarised.study.storage import DiskFullError
 from polarised.study.worker import Outcome, State, give_up, showing, work
@@ -106,6 +106,7 @@ def local(
     """
     if jobs < 0 or attempts < 1:
         raise ConfigError(f"expected jobs from 0 (every core) and attempts from 1, got {jobs} and {attempts}")
+    check_devices(run.training.device for run in runs)
     waiting, losses, seen = _Waiting(runs), Counter[str](), dict[str, Lease | None]()
     free = deque(_Worker() for _ in range(min(jobs or os.cpu_count() or 1, len(runs))))
     at_work: dict[Future[Outcome], tuple[_Worker, Run]] = {}

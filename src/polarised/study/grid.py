@@ -158,7 +158,7 @@ def study_scales(name: str | Path) -> tuple[str, ...]:
         The names of its scales.
 
     >>> study_scales("be_more_active")
-    ('paper', 'small', 'laptop', 'smoke')
+    ('paper', 'released', 'small', 'laptop', 'smoke')
     """
     config = _read(name)
     _check_sections(config, name)

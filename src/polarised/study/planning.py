@@ -11,18 +11,18 @@ from polarised.study.claims import chosen_claims
 from polarised.study.claims.check import RESERVED_SEEDS
 from polarised.study.claims.claim import Claim
 from polarised.study.claims.decisions import Kind, decidable_effect
-from polarised.study.config import Run
+from polarised.study.config import Run, check_devices
 from polarised.study.further import further_scores
 from polarised.study.grid import Point, Study
 from polarised.study.outlook import outlook_of_runs
 from polarised.study.stages import build_parts, dataset_of
 
-__all__ = ["Cost", "Plan", "Power", "decidable", "plan"]
+__all__ = ["Cost", "Plan", "Power", "decidable", "plan", "plan_models"]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What runs of one kind cost on one core of this machine; `longest` is the most steps one of them has."""
+    """What runs of one kind cost on one core, or the one GPU, of this machine; `longest` is the most steps of one."""
 
     kind: str
     runs: int
@@ -30,10 +30,11 @@ class Cost:
     longest: int
     seconds_per_step: float
     evaluation_seconds: float
+    device: str = "cpu"
 
     @property
     def core_seconds(self) -> float:
-        """The time of all these runs on one core."""
+        """The time of all these runs on one core, or one GPU."""
         return self.steps * self.seconds_per_step + self.runs * self.evaluation_seconds
 
     @property
@@ -116,11 +117,16 @@ class Plan:
 
     @property
     def core_hours(self) -> float:
-        """How long one core of this machine would need."""
-        return sum(cost.core_seconds for cost in self.costs) / 3600
+        """How long one core of this machine would need for the runs that train on one."""
+        return sum(cost.core_seconds for cost in self.costs if cost.device == "cpu") / 3600
+
+    @property
+    def gpu_hours(self) -> float:
+        """How long one GPU of this machine would need for the runs that train on one, a run at a time."""
+        return sum(cost.core_seconds for cost in self.costs if cost.device != "cpu") / 3600
 
     def days(self, workers: int) -> float:
-        """Return how long `workers` cores like this one would need, in days: at least as long as the longest run.
+        """Return the days that `workers` cores or GPUs like this one would need: at least those of the longest run.
 
         >>> cost = Cost("mlp", runs=2, steps=86_400, longest=43_200, seconds_per_step=1, evaluation_seconds=0)
         >>> two = Plan((cost,))
@@ -128,16 +134,19 @@ class Plan:
         (1.0, 0.5, 0.5)
         """
         longest = max((cost.longest_seconds for cost in self.costs), default=0.0)
-        return max(self.core_hours / 24 / workers, longest / 86_400)
+        return max((self.core_hours + self.gpu_hours) / 24 / workers, longest / 86_400)
 
 
 def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     """Count the runs and steps of a study and time a few steps and a small evaluation of every kind of run.
 
-    Kinds differ in dataset, network, objective, batch or how often they are looked at. One thread is used, as the
-    workers of a study do.
+    Kinds differ in dataset, network, objective, batch, device or how often they are looked at. They are timed on the
+    device that they will train on, on a processor with one thread, as the workers of a study do. A device that is not
+    here is refused first.
     """
     import torch
+
+    check_devices(run.training.device for run in study.runs)
 
     groups: dict[tuple[tuple[str, str], ...], list[Run]] = {}
     for run in study.runs:
@@ -151,11 +160,29 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     steps = {kind: [run.training.steps for run in runs] for kind, runs in groups.items()}
     common, labels = _labels([dict(kind) for kind in groups])
     costs = tuple(
-        Cost(label, len(many), sum(many), max(many), *measured[kind])
+        Cost(label, len(many), sum(many), max(many), *measured[kind], device=groups[kind][0].training.device)
         for label, (kind, many) in zip(labels, steps.items(), strict=True)
     )
     powers = decidable(chosen_claims(study.claims), study.points)
     return Plan(costs, study.title, outlook_of_runs(study.runs), powers, common)
+
+
+def plan_models(study: Study, count: int) -> Plan:
+    """Say what it costs to measure trained models as a study does, from the evaluation of an untrained one.
+
+    Args:
+        study: The study, whose first run stands for the models.
+        count: How many models there are.
+
+    Returns:
+        The plan, without training; downloads are not in it.
+    """
+    run = study.points[0].run
+    check_devices([run.training.device])
+    seconds = _calibrated(run, 1)[1]
+    kind = f"{run.model['architecture']['name']}, {run.dataset['name']}, measured"
+    cost = Cost(kind, count, 0, 0, 0.0, seconds, device=run.training.device)
+    return Plan((cost,), f"{study.name}, trained models")
 
 
 def decidable(claims: Iterable[Claim], points: Iterable[Point]) -> tuple[Power, ...]:
@@ -194,6 +221,7 @@ def _facts(run: Run) -> dict[str, str]:
         # Which draw of the data it is costs nothing.
         facts |= {f"{part}.{key}": str(value) for key, value in own.items() if key not in ("name", "seed")}
     return facts | {
+        "device": run.training.device,
         "latents": str(run.model["latents"]),
         "batch_size": str(run.training.batch_size),
         "snapshots.every": str(run.snapshots.every),
@@ -214,6 +242,9 @@ def _labels(kinds: Sequence[Mapping[str, str]]) -> tuple[str, list[str]]:
         for name, words in (("latents", "latents"), ("batch_size", "images a step"))
         if name in kinds[0] and name not in differing
     ]
+    for name, usual, words in (("device", "cpu", "on {}"), ("snapshots.every", "0", "a look every {} steps")):
+        if name not in differing and kinds[0].get(name, usual) != usual:
+            common.append(words.format(kinds[0][name]))
     told = []
     for kind in kinds:
         # The objective comes first; what is a name speaks for itself, a number needs its setting's name.
@@ -225,7 +256,7 @@ def _labels(kinds: Sequence[Mapping[str, str]]) -> tuple[str, list[str]]:
 
 
 def _calibrated(run: Run, steps: int) -> tuple[float, float]:
-    """Return processor seconds a step and an evaluation, which others on this machine do not lengthen.
+    """Return the seconds of a step and of an evaluation: of the processor, which others do not lengthen, or of a GPU.
 
     The first steps warm caches and are not counted; a look at the regime is shared among the steps between two.
     """
@@ -236,33 +267,51 @@ def _calibrated(run: Run, steps: int) -> tuple[float, float]:
     dataset = dataset_of(run)
     vae, objective = build_parts(dataset, model=run.model, objective=run.objective, seed=run.seed)
     brief = functools.partial(
-        train, vae, objective, dataset, batch_size=run.training.batch_size, precision=run.training.precision
+        train,
+        vae,
+        objective,
+        dataset,
+        batch_size=run.training.batch_size,
+        precision=run.training.precision,
+        device=run.training.device,
     )
+    now = functools.partial(_clock, run.training.device)
     clock = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for count in (5, 5, 5 + steps):
-            began = time.process_time()
+            began = now()
             brief(steps=count, progress=False)
-            clock.append(time.process_time() - began)
+            clock.append(now() - began)
     looks = 0.0
     for hook in measures.snapshot_hooks(run, dataset):
         hook(0, vae)
-        began = time.process_time()
+        began = now()
         hook(hook.every, vae)
-        looks += (time.process_time() - began) / hook.every
+        looks += (now() - began) / hook.every
     share = 10
     asked = run.evaluation
     fewer = replace(asked, examples=max(200, asked.examples // share), downstream_test=asked.downstream_test // share)
     small = replace(run, evaluation=fewer)
-    began = time.process_time()
+    began = now()
     encodings = measures.encode(small, vae, dataset)
     measures.reconstruction(small, vae, dataset)
     measures.scores(small, encodings)
     unseen = measures.encode_unseen(small, vae, dataset) if fewer.unseen else None
     measures.downstream(small, encodings, unseen)
-    per_example = (time.process_time() - began) / fewer.examples
-    began = time.process_time()
+    per_example = (now() - began) / fewer.examples
+    began = now()
     further_scores(small, vae, dataset, encodings)
-    further = time.process_time() - began
+    further = now() - began
     return max(clock[2] - clock[1], 0.0) / steps + looks, per_example * asked.examples + further
+
+
+def _clock(device: str) -> float:
+    """Return a moment in seconds: of the processor's own time, or on the wall once a GPU has done what was asked."""
+    if device == "cpu":
+        return time.process_time()
+    import torch
+
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

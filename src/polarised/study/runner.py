@@ -266,10 +266,10 @@ def _runs(known: Mapping[str, Any], where: str) -> Iterator[Run]:
         yield checked[text].with_seed(seed)
 
 
-def read_models(root: str | Path) -> Path | None:
-    """Return the folder of trained models that the runs of a folder are, or None where they are trained here."""
+def read_models(root: str | Path) -> str | None:
+    """Return the folder or list of trained models that the runs of a folder are, or None if they are trained here."""
     models = _read(root)["models"]
-    return None if models is None else Path(models)
+    return None if models is None else str(models)
 
 
 def read_executor(root: str | Path) -> dict[str, Any]:
@@ -337,7 +337,7 @@ def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: 
         "rule": study.rule,
         "claims": list(study.claims),
         "executor": _without_address(executor) if isinstance(executor, Mapping) else executor,
-        "models": None if models is None else str(Path(models).resolve()),
+        "models": None if models is None else str(models) if is_address(models) else str(Path(models).resolve()),
         "runs": {**earlier, **own},
     }
 

@@ -276,6 +276,16 @@ def build_parts(
     """
     from polarised.models import build_vae
 
+    prior = model.get("prior", "StandardNormal")
+    name = prior if isinstance(prior, str) else str(prior.get("name"))
+    if not dataset.auxiliary_size and "u" in registry.record("prior", name).needs:
+        space = dataset.factor_space
+        words = f"expected auxiliary variables u for the prior {name}, {dataset.name} has"
+        if space is None:
+            raise ConfigError(f"{words} no factors to take them from; use a dataset with factors or labels")
+        raise ConfigError(
+            f"{words} none; set auxiliary=all, or names of its factors: auxiliary=[{', '.join(space.names)}]"
+        )
     vae = build_vae(model, dataset.shape, dataset.auxiliary_size, seed)
     return vae, registry.build("objective", objective)
 

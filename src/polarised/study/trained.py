@@ -1,21 +1,83 @@
-"""A study on models that are trained already: a folder of disentanglement_lib's archives, or of our runs."""
+"""A study on models that are trained already: fetched, measured as the study's runs are, and deleted, one by one.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+They come as a list of folders, zips and addresses, or as a folder of them: runs of disentanglement_lib, or of ours. An
+archive leaves a record in ``archives/``, written last; what has one is done. Downloads are deleted, your files never.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import unquote, urlsplit
 
-from polarised.adapters.published import literal, read_config
+import polars
+
+from polarised import registry
+from polarised._io.files import Folder, private_folder, replacing
+from polarised._io.tables import read_table
+from polarised._io.text import parse_json, read_small
+from polarised.adapters.published import LARGEST_CONFIG, literal, read_config
+from polarised.data.cache import download
 from polarised.errors import DataError, MissingFileError, PolarisedError
-from polarised.study.config import Evaluation, Run, labels_of
+from polarised.regime import Encodings
+from polarised.study.config import Evaluation, Run, Training, labels_of, read_evaluation
 from polarised.study.grid import Point, Study
-from polarised.study.leases import locked
+from polarised.study.leases import leased, locked
 from polarised.study.runner import FILE, enrol, read_study
 from polarised.study.stages import load_run, measure, write_config
-from polarised.study.storage import recording_failure
+from polarised.study.storage import (
+    FAILED,
+    at_hand,
+    is_address,
+    open_filesystem,
+    put,
+    read_text,
+    recording_failure,
+    remove,
+    write_text,
+)
 
-__all__ = ["measure_models", "published_point"]
+if TYPE_CHECKING:
+    from polarised.models import VAE
 
+__all__ = [
+    "Archive",
+    "archive_settings",
+    "measure_archive",
+    "measure_models",
+    "published_point",
+    "read_archives",
+    "shared_settings",
+    "stored_scores",
+]
+
+RECORD = "archive.json"
+STORED = "stored.parquet"
+# A published archive has some tens of megabytes; a list of all 10,800 not one.
+LARGEST_ARCHIVE, LARGEST_LIST = 1 << 31, 1 << 24
+SECONDS_BETWEEN_LISTS = 30.0
+COMPARED = {
+    "metric": polars.String,
+    "representation": polars.String,
+    "theirs": polars.Float64,
+    "ours": polars.Float64,
+}
+# What disentanglement_lib calls its scores, and ours that mean the same.
+SAME = {
+    "gaussian_total_correlation": "total_correlation",
+    "gaussian_wasserstein_correlation": "wasserstein_correlation",
+    "mutual_info_score": "mutual_information",
+    "discrete_mig": "mig",
+    "SAP_score": "sap",
+    "modularity_score": "modularity",
+    "IRS": "irs",
+}
 # The study's names of its methods and of their settings, and ours [Locatello2019, table 2].
 PUBLISHED = {
     "beta_vae": ("BetaVAE", {"vae.beta": "beta"}),
@@ -34,41 +96,347 @@ PUBLISHED = {
 }
 
 
-def measure_models(study: Study, folder: str | Path, root: str | Path, *, jobs: int = 1) -> Iterator[tuple[Path, str]]:
-    """Measure every model of a folder as the runs of a study are; yield (model, why it failed or nothing).
+@dataclass(frozen=True)
+class Archive:
+    """A trained model by the place it is at, to be measured as an evaluation says; executors take it as a run.
 
-    A model is a folder or a zip; other files are passed over. What is measured already is skipped, so the same call
-    after a kill goes on. Their scale is called "models": none of the study's trained them.
+    Args:
+        address: A folder or zip of this machine, or the address of a zip.
+        evaluation: What to measure.
+        sha256: The digest the zip must have, if it is known.
+        labels: What its own study calls the model, if that is known.
+        training: Where it is measured (`device`); nothing is trained.
     """
-    import joblib
 
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise MissingFileError(f"expected a folder of trained models, {folder} is none")
+    address: str
+    evaluation: Evaluation
+    sha256: str | None = None
+    labels: Mapping[str, Any] | None = None
+    training: Training = field(default_factory=lambda: Training(steps=1))
+
+    @property
+    def name(self) -> str:
+        """Its directory below that of the study: its own name, and a digest of the whole address."""
+        own = Path(unquote(urlsplit(self.address).path) if is_address(self.address) else self.address).name
+        word = re.sub(r"[^A-Za-z0-9.-]+", "_", own).strip(".")[:80] or "model"
+        return f"archives/{word}-{hashlib.sha256(self.address.encode()).hexdigest()[:10]}"
+
+    def to_config(self) -> dict[str, Any]:
+        """Return everything as plain JSON types; `from_config` of it is the same archive."""
+        config: dict[str, Any] = json.loads(json.dumps({**asdict(self), "archive": self.address}))
+        del config["address"]
+        return config
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Read back what `to_config` returned.
+
+        Args:
+            config: The settings.
+
+        Returns:
+            The archive.
+        """
+        return cls(
+            config["archive"],
+            read_evaluation(config["evaluation"]),
+            config.get("sha256"),
+            config.get("labels"),
+            Training(steps=1, device=config["training"]["device"]),
+        )
+
+
+def read_archives(models: str | Path, evaluation: Evaluation) -> tuple[Archive, ...]:
+    """Return the archives that a folder holds, that a text file lists, or the one archive that is named itself.
+
+    A line of a list is a path (from the list's own folder), or an https address, maybe followed by the SHA-256 of the
+    zip; empty lines and those that begin with # are passed over. Of a folder every folder and zip in it counts.
+
+    Args:
+        models: A folder of models, a text file, a zip, or the address of a zip.
+        evaluation: What to measure.
+
+    Returns:
+        The archives, each once.
+
+    Raises:
+        DataError: There is no such file, or a line is no archive.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "list.txt"
+    >>> _ = file.write_text("# the first of beta = 8\\nhttps://example.org/200.zip\\n")
+    >>> [archive.address for archive in read_archives(file, Evaluation())]
+    ['https://example.org/200.zip']
+    """
+    if is_address(models):
+        return (_archive(str(models), evaluation, Path.cwd(), str(models)),)
+    path = Path(models)
+    if path.is_dir():
+        # A folder of a study knows what its own study calls them.
+        ours = read_study(path).points if (path / FILE).exists() else ()
+        known = {point.run.name: dict(point.labels) for point in ours}
+        return tuple(
+            Archive(str(entry.resolve()), evaluation, labels=known.get(entry.name))
+            for entry in sorted(path.iterdir())
+            if not entry.name.startswith(".") and (entry.is_dir() or entry.suffix == ".zip")
+        )
+    if not path.is_file():
+        raise DataError(f"expected a folder of trained models or a list of them, {path} does not exist; check the path")
+    if path.suffix == ".zip":
+        return (Archive(str(path.resolve()), evaluation),)
+    lines = (line.strip() for line in read_small(path, largest=LARGEST_LIST).splitlines())
+    named = [line for line in lines if line and not line.startswith("#")]
+    found = [_archive(line, evaluation, path.resolve().parent, f"{path}: {line[:200]}") for line in named]
+    return tuple({archive.address: archive for archive in found}.values())
+
+
+def _archive(line: str, evaluation: Evaluation, folder: Path, where: str) -> Archive:
+    address, _, digest = line.rpartition(" ")
+    if not address or not re.fullmatch(r"(sha256:)?[0-9a-fA-F]{64}", digest):
+        address, digest = line, ""
+    address, digest = address.strip(), digest.removeprefix("sha256:").lower()
+    if not is_address(address):
+        return Archive(str((folder / Path(address).expanduser()).resolve()), evaluation, digest or None)
+    if urlsplit(address).scheme not in ("http", "https"):
+        raise DataError(f"expected paths and https addresses in a list of models, got {where}")
+    return Archive(address, evaluation, digest or None)
+
+
+def measure_models(
+    study: Study,
+    models: str | Path,
+    root: str | Path,
+    *,
+    executor: str | Mapping[str, Any] | None = None,
+    command: str = "",
+) -> Iterator[tuple[str, str]]:
+    """Measure every model of a folder or list as the runs of a study are; yield (address, why it failed or nothing).
+
+    What is measured already is skipped and what failed is tried again, so the same call after a kill goes on. Their
+    scale is called "models": none of the study's trained them.
+
+    Args:
+        study: The study, whose evaluation is taken.
+        models: A folder of models, a list of them, or one; see `read_archives`.
+        root: The folder or fsspec address of the results.
+        executor: ``local``, ``ray`` or a mapping with its settings; one after another in this process if None.
+        command: The command that asked for them.
+
+    Yields:
+        Every archive with the reason of its failure, empty where it is measured; those measured earlier first.
+
+    Raises:
+        DataError: There is nothing to measure, or nothing that can be read.
+    """
     if not study.points:
         raise DataError(f"expected a study with runs to take the evaluation from, {study.name} has none")
-    evaluation = study.points[0].run.evaluation
-    # A folder of a study knows what its own study calls them.
-    ours = read_study(folder).points if (folder / FILE).exists() else ()
-    known = {point.run.name: point.labels for point in ours}
-    points, paths = [], []
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or not (path.is_dir() or path.suffix == ".zip"):
-            continue
-        try:
-            points.append(_point(path, evaluation, known))
-            paths.append(path)
-        except Exception as error:
-            yield path, _words(error)
-    if not points:
+    archives = read_archives(models, study.points[0].run.evaluation)
+    if not archives:
+        raise DataError(f"expected archives of disentanglement_lib or runs of ours in {models}, found none")
+    measured = replace(study, points=(), scale="models")
+    # Also those whose settings were read but which could not be measured: a look at the study shows them as failed.
+    found = {archive.name: point for archive in archives if (point := _known(archive, root)) is not None}
+    if found:
+        enrol(replace(measured, points=tuple(found.values())), root, executor=executor, models=models)
+    left = [archive for archive in archives if _measured(archive, root) is None]
+    waiting = {archive.name for archive in left}
+    earlier = [archive.address for archive in archives if archive.name not in waiting]
+    yield from ((address, "") for address in earlier)
+    any_measured = bool(earlier)
+    told = time.monotonic()
+    for archive, why in _events(left, root, executor, command):
+        any_measured |= not why
+        if (point := _known(archive, root)) is not None:
+            found[archive.name] = point
+            if time.monotonic() - told > SECONDS_BETWEEN_LISTS:
+                enrol(replace(measured, points=tuple(found.values())), root, executor=executor, models=models)
+                told = time.monotonic()
+        yield archive.address, why
+    if found:
+        enrol(replace(measured, points=tuple(found.values())), root, executor=executor, models=models)
+    if not any_measured:
         raise DataError(
-            f"expected archives of disentanglement_lib or runs of ours in {folder}, found none that can be read"
+            f"expected archives of disentanglement_lib or runs of ours in {models}, found none that can be read"
         )
-    enrol(replace(study, points=tuple(points), scale="models"), root, models=folder)
-    with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
-        parallel = joblib.Parallel(return_as="generator")
-        reasons = parallel(joblib.delayed(_measured)(p, q.run, str(root)) for p, q in zip(paths, points, strict=True))
-        yield from zip(paths, reasons, strict=True)
+
+
+def _events(
+    archives: list[Archive], root: str | Path, executor: str | Mapping[str, Any] | None, command: str
+) -> Iterator[tuple[Archive, str]]:
+    if executor is None:
+        for archive in archives:
+            try:
+                measure_archive(archive, str(root))
+                yield archive, ""
+            except Exception as error:
+                yield archive, _words(error)
+        return
+    place = str(root) if is_address(root) else str(Path(root).resolve())
+    for event in registry.build("executor", executor, archives, place, command) if archives else ():
+        if event.state in ("done", "failed"):
+            yield event.run, event.reason
+
+
+def measure_archive(archive: Archive, root: str) -> None:
+    """Fetch one archive, measure its model, and delete what was fetched; nothing where that was done before.
+
+    At an address the numbers are copied when they are all there, the record last.
+
+    Args:
+        archive: The archive.
+        root: The folder or fsspec address of the results.
+
+    Raises:
+        DataError: It is not a model that can be read.
+        DownloadError: It cannot be fetched.
+        BusyError: Another process is at it.
+    """
+    if not is_address(root):
+        _measure_into(archive, Path(root))
+        return
+    desk = private_folder(hashlib.sha256(root.encode()).hexdigest()[:12])
+    with leased(root, archive.name, step=lambda: 0):
+        if _measured(archive, root) is not None:
+            return
+        try:
+            name = _measure_into(archive, desk)
+        except Exception:
+            for name in (RECORD, FAILED):
+                if (text := read_text(desk, f"{archive.name}/{name}")) is not None:
+                    write_text(root, f"{archive.name}/{name}", text)
+            if (point := _known(archive, desk)) is not None and text is not None:
+                write_text(root, f"{point.run.name}/{FAILED}", text)
+            raise
+        system, base = open_filesystem(root)
+        system.makedirs(f"{base}/{name}", exist_ok=True)
+        files = [path for path in (desk / name).iterdir() if path.name[0] != "."]
+        for path in sorted(files, key=lambda path: path.name == "done.json"):
+            put(root, path, f"{name}/{path.name}")
+        put(root, desk / archive.name / RECORD, f"{archive.name}/{RECORD}")
+        remove(root, f"{archive.name}/{FAILED}")
+        for directory in (desk / name, desk / archive.name):
+            shutil.rmtree(directory)
+
+
+def _measure_into(archive: Archive, root: Path) -> str:
+    """Measure an archive into a folder of this machine; return the name of its run."""
+    directory = root / archive.name
+    directory.mkdir(parents=True, exist_ok=True)
+    with locked(directory), leased(root, archive.name, step=lambda: 0), recording_failure(directory):
+        if (earlier := _measured(archive, root)) is not None:
+            return earlier.run.name
+        began = time.monotonic()
+        with _at_hand(archive) as (path, digest):
+            point, settings = _point(path, archive)
+            place = root / point.run.name
+            place.mkdir(parents=True, exist_ok=True)
+            record = {
+                "version": 1,
+                "address": archive.address,
+                "sha256": digest,
+                "run": point.run.to_config(),
+                "labels": dict(point.labels),
+                "settings": settings,
+                "finished": False,
+            }
+            _write_record(directory, record)
+            vae = _vae_of(path, place, archive)
+            with locked(place), recording_failure(place):
+                write_config(point.run, place, f"measured from {archive.address}")
+                measure(point.run, place, vae)
+                _compare(path, place)
+        _write_record(directory, {**record, "finished": True, "seconds": round(time.monotonic() - began, 3)})
+    return point.run.name
+
+
+def _write_record(directory: Path, record: Mapping[str, Any]) -> None:
+    with replacing(directory / RECORD) as temporary:
+        temporary.write_text(json.dumps(record), encoding="utf-8")
+
+
+def _measured(archive: Archive, root: str | Path) -> Point | None:
+    """Return the run an archive turned out to be, or None where it is not measured as it is asked to be."""
+    record = _record(root, archive.name)
+    return _known(archive, root) if record is not None and record.get("finished") is True else None
+
+
+def _known(archive: Archive, root: str | Path) -> Point | None:
+    """Return the run an archive turned out to be, measured or not."""
+    record = _record(root, archive.name)
+    if record is None:
+        return None
+    run = Run.from_config(record["run"])
+    return Point(record["labels"], run) if run.evaluation == archive.evaluation else None
+
+
+def _record(root: str | Path, name: str) -> dict[str, Any] | None:
+    try:
+        text = read_text(root, f"{name}/{RECORD}")
+        record = None if text is None else parse_json(text, where=f"{name}/{RECORD} of {root}")
+        if record is None:
+            return None
+        registry.refuse_code(record["run"], f"{name}/{RECORD} of {root}")
+        return dict(record) if record["version"] == 1 and isinstance(record["labels"], dict) else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def archive_settings(root: str | Path) -> dict[str, dict[str, Any]]:
+    """Return what the archives of a study say of themselves, by the name of the run each turned out to be.
+
+    Args:
+        root: The folder or address of a study that measured trained models.
+
+    Returns:
+        Of every run its `address`, `sha256` and `settings`, the archive's own words; empty where all were trained here.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    with at_hand(root, only=(RECORD,)) as folder:
+        for path in sorted((folder / "archives").glob(f"*/{RECORD}")):
+            record = _record(folder, f"archives/{path.parent.name}")
+            if record is not None and record.get("finished") is True:
+                about = {key: record.get(key) for key in ("address", "sha256", "settings")}
+                found[Run.from_config(record["run"]).name] = about
+    return found
+
+
+def shared_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings that all archives have alike, and the names of those in which they differ.
+
+    Args:
+        settings: The settings of each archive.
+
+    Returns:
+        The settings all share, and the other names in order.
+
+    >>> shared_settings([{"beta": 8, "seed": 0}, {"beta": 8, "seed": 1}])
+    ({'beta': 8}, ['seed'])
+    """
+    names = dict.fromkeys(name for own in settings for name in own)
+    shared = {
+        name: settings[0][name]
+        for name in names
+        if all(name in own and own[name] == settings[0].get(name) for own in settings)
+    }
+    return shared, [name for name in names if name not in shared]
+
+
+def stored_scores(root: str | Path) -> polars.DataFrame:
+    """Return the scores that archives brought along beside ours, a row for each number.
+
+    Args:
+        root: The folder or address of a study that measured trained models.
+
+    Returns:
+        Columns run, metric, representation, theirs, ours (null where we do not measure it) and difference.
+    """
+    tables = []
+    with at_hand(root, only=(STORED,)) as folder:
+        for path in sorted(folder.glob(f"*/{STORED}")):
+            table = read_table(path, columns={"metric": "text", "theirs": "number", "ours": "number"})
+            tables.append(table.select(polars.lit(path.parent.name).alias("run"), *COMPARED))
+    joined = polars.concat(tables) if tables else polars.DataFrame(schema={"run": polars.String, **COMPARED})
+    return joined.with_columns(difference=polars.col("ours") - polars.col("theirs"))
 
 
 def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
@@ -110,31 +478,141 @@ def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
     return Point(labels_of(run), run)
 
 
-def _point(path: Path, evaluation: Evaluation, known: Mapping[str, Mapping[str, Any]]) -> Point:
-    from polarised._io.files import Folder
+@contextmanager
+def _at_hand(archive: Archive) -> Iterator[tuple[Path, str | None]]:
+    """Give an archive as a path of this machine, with its digest; what was downloaded is deleted afterwards."""
+    if not is_address(archive.address):
+        path = Path(archive.address)
+        if not path.exists():
+            raise MissingFileError(f"expected a trained model at {path}, there is nothing; check the list")
+        digest = None
+        if path.is_file():
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if archive.sha256 is not None and digest != archive.sha256:
+            raise DataError(f"expected {path} to have the SHA-256 {archive.sha256}, it has {digest}")
+        yield path, digest
+        return
+    target = private_folder("archives") / f"{archive.name.rpartition('/')[2].removesuffix('.zip')}.zip"
+    digest = download(archive.address, target, sha256=archive.sha256, largest=LARGEST_ARCHIVE)
+    try:
+        yield target, digest
+    finally:
+        target.unlink(missing_ok=True)
+
+
+def _point(path: Path, archive: Archive) -> tuple[Point, dict[str, Any]]:
+    """Return the run a model is, and its own settings as its archive has them."""
     from polarised.adapters.targets import open_target
 
     target = open_target(path)
     if target.kind == "run":
-        run = replace(load_run(path), evaluation=evaluation)
-        return Point(known.get(run.name, labels_of(run)), run)
+        run = replace(load_run(path), evaluation=archive.evaluation)
+        config = run.to_config()
+        settings = {key: config[key] for key in ("dataset", "model", "objective", "training", "seed")}
+        return Point(dict(archive.labels or labels_of(run)), run), settings
     if target.kind != "disentanglement_lib":
-        raise DataError(f"expected a run of disentanglement_lib or of ours, {path} is {target.kind}")
-    return published_point(read_config(Folder(path), ["model/results/json/train_config.json"]), evaluation)
+        raise DataError(f"expected a run of disentanglement_lib or of ours, {archive.address} is {target.kind}")
+    own = read_config(Folder(path), ["model/results/json/train_config.json"])
+    return published_point(own, archive.evaluation), {str(key): str(value) for key, value in own.items()}
 
 
-def _measured(path: Path, run: Run, root: str) -> str:
+def _vae_of(path: Path, place: Path, archive: Archive) -> "VAE":
+    """Return the model of an archive, once it is clear that its place is not another one's."""
     from polarised.adapters.targets import open_target
 
-    directory = Path(root) / run.name
-    directory.mkdir(parents=True, exist_ok=True)
     try:
-        with locked(directory), recording_failure(directory):
-            write_config(run, directory, f"measured from {path.name}")
-            measure(run, directory, open_target(path).vae())
-    except Exception as error:
-        return _words(error)
-    return ""
+        vae = open_target(path).vae()
+    except Exception:
+        if not (place / "source.json").exists():
+            with locked(place), recording_failure(place):
+                raise
+        raise
+    with locked(place):
+        _claim(place, vae, archive)
+    return vae
+
+
+def _claim(place: Path, vae: "VAE", archive: Archive) -> None:
+    """Refuse a second model of the same settings and seed: its numbers would be taken for the first one's."""
+    found = hashlib.sha256()
+    for name, value in sorted(vae.state_dict().items()):
+        found.update(name.encode() + value.contiguous().numpy().tobytes())
+    own = {"address": archive.address, "weights": found.hexdigest()}
+    file = place / "source.json"
+    if file.exists():
+        first = parse_json(read_small(file), where=file)
+        if first.get("weights") != own["weights"]:
+            raise DataError(
+                f"expected one model for each setting and seed, {archive.address} has those of {first.get('address')} "
+                "and other weights; leave one of them out"
+            )
+        return
+    with replacing(file) as temporary:
+        temporary.write_text(json.dumps(own), encoding="utf-8")
+
+
+def _compare(path: Path, place: Path) -> None:
+    """Write the scores an archive brings along beside ours, where it has any."""
+    theirs = _theirs(path)
+    if not theirs:
+        return
+    table = polars.concat(
+        [read_table(place / name) for name in ("scores.parquet", "reconstruction.parquet")], how="diagonal_relaxed"
+    ).filter(polars.col("variables") == "full")
+    ours = {(row["metric"], row["representation"]): row["value"] for row in table.iter_rows(named=True)}
+    encodings = Encodings.load(place / "encodings.npz")
+    rows = [
+        (metric, representation, value, ours.get((metric, representation), _score(metric, representation, encodings)))
+        for (metric, representation), value in theirs.items()
+    ]
+    with replacing(place / STORED) as temporary:
+        polars.DataFrame(rows, schema=COMPARED, orient="row").write_parquet(temporary)
+
+
+def _theirs(path: Path) -> dict[tuple[str, str | None], float]:
+    """Return the scores in an archive of disentanglement_lib, by our names where we have one."""
+    folder = Folder(path)
+    found: dict[tuple[str, str | None], float] = {}
+    scores = re.compile(r"(?:^|/)metrics/(mean|sampled)/[^/]+/results/json/evaluation_results\.json$")
+    for name in folder.files:
+        if (place := scores.search(name)) is not None:
+            for key, value in _numbers(folder, name).items():
+                found[SAME.get(key, key), place.group(1)] = value
+    trained = folder.ending("model/results/json/train_results.json")
+    told = {} if trained is None else _numbers(folder, trained)
+    for key, ours, representation in (("reconstruction_loss", "reconstruction", "sampled"), ("kl_loss", "rate", None)):
+        if key in told:
+            found[ours, representation] = told[key]
+    return found
+
+
+def _numbers(folder: Folder, name: str) -> dict[str, float]:
+    known = parse_json(folder.read(name, largest=LARGEST_CONFIG).decode("utf-8", "replace"), where=name)
+    about = ("elapsed_time", "uuid", "global_step", "num_active_dims")
+    return {
+        str(key): float(value)
+        for key, value in (known.items() if isinstance(known, dict) else ())
+        if isinstance(value, int | float) and not isinstance(value, bool) and key not in about
+    }
+
+
+def _score(metric: str, representation: str | None, encodings: Encodings) -> float | None:
+    """Return a score of ours that every run has not: those that take a second at most."""
+    from polarised.metrics import irs, mig, modularity, sap
+
+    if encodings.factors is None or representation not in ("mean", "sampled"):
+        return None
+    codes = encodings.mean if representation == "mean" else encodings.sample(seed=0)
+    if metric == "mig":
+        return mig(codes, encodings.factors)
+    if metric == "modularity":
+        return modularity(codes, encodings.factors)
+    if metric == "sap":
+        return sap(codes, encodings.factors, kind="discrete").score
+    if metric == "irs":
+        return irs(codes, encodings.factors).score
+    return None
 
 
 def _words(error: Exception) -> str:

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from polarised._io.files import private_folder
 from polarised.cluster import code_here
@@ -37,6 +37,9 @@ from polarised.study.storage import (
     remove,
     write_text,
 )
+
+if TYPE_CHECKING:
+    from polarised.study.trained import Archive
 
 __all__ = ["LOG", "Outcome", "State", "give_up", "last_lines", "look_around", "showing", "work", "work_at"]
 
@@ -64,23 +67,37 @@ def work(config: dict[str, Any], root: str, command: str) -> Outcome:
     """Do one run in a worker; what goes wrong comes back as words, never as an exception."""
     began = time.monotonic()
     try:
-        run = Run.from_config(config)
+        task = _task(config)
     except Exception as error:
         return Outcome("failed", f"{type(error).__name__}: {error}", time.monotonic() - began)
     with _stoppable():
-        return _do(run, root, command)
+        return _do(task, root, command)
 
 
-def _do(run: Run, root: str, command: str) -> Outcome:
+def _task(config: dict[str, Any]) -> "Run | Archive":
+    if "archive" not in config:
+        return Run.from_config(config)
+    # Imported here: it builds on what the study's other modules have.
+    from polarised.study.trained import Archive
+
+    return Archive.from_config(config)
+
+
+def _do(task: "Run | Archive", root: str, command: str) -> Outcome:
     import torch
 
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
     began = time.monotonic()
     try:
         # Left over are only runs that had not failed, so another command at the same place did this one meanwhile.
-        if (told := read_text(root, f"{run.name}/{FAILED}")) is not None:
+        if not isinstance(task, Run):
+            from polarised.study.trained import measure_archive
+
+            measure_archive(task, root)
+        elif (told := read_text(root, f"{task.name}/{FAILED}")) is not None:
             return Outcome("failed", told.partition("\n")[0])
-        work_at(run, root, command)
+        else:
+            work_at(task, root, command)
     except KeyboardInterrupt:
         return Outcome("lost", "its worker was asked to stop; what it had done is kept")
     except BusyError as error:

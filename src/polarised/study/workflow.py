@@ -4,6 +4,7 @@ Every function returns a typed result; the command line prints these results and
 """
 
 import shlex
+import statistics
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from polarised._io.files import contained
+from polarised._io.files import contained, replacing
 from polarised.bibliography import cite_specs, entry_of, specs_of_config
 from polarised.errors import ConfigError
 from polarised.schemas import stamp
 from polarised.study.config import Run, overridden, read_config
 from polarised.study.grid import Study, load_study, study_scales
 from polarised.study.outlook import outlook
-from polarised.study.planning import Plan
+from polarised.study.planning import Plan, plan_models
 from polarised.study.planning import plan as calibrate
 from polarised.study.results import collect
 from polarised.study.runner import (
@@ -32,8 +33,7 @@ from polarised.study.runner import (
     run_states,
 )
 from polarised.study.stages import execute, load_run
-from polarised.study.storage import is_address
-from polarised.study.trained import measure_models
+from polarised.study.trained import measure_models, read_archives, stored_scores
 
 __all__ = [
     "STATES",
@@ -158,7 +158,8 @@ def run(
         settings: ``key=value`` for every run, or for an axis (``axes.seed=2``).
         out: The folder or fsspec address of the results; ``runs/NAME-SCALE`` if None.
         executor: ``local``, ``ray``, or a mapping with its settings.
-        models: A folder of trained models to measure instead of training any.
+        models: A folder of trained models, a text file that lists them (paths and https addresses), or one of them: to
+            measure instead of training any. Each is fetched, measured and, if it was fetched, deleted.
         shard: One share of the runs, such as ``2/8``, for a job of a queue: it is done, nobody else's run is waited
             for, and the table is left to whoever collects when every share is done.
         jobs: Models to measure at a time; 0 is one a core. Training takes the executor's own setting.
@@ -176,14 +177,11 @@ def run(
     >>> run("learning_dynamics", scale="smoke", settings=["training.steps=20"], out=folder, progress=False).failed
     0
     """
-    # Trained models are measured as the paper did, not as a scale for small machines would.
-    if models is not None and scale is None and "paper" in study_scales(name):
-        scale = "paper"
-    study = load_study(name, scale=scale, settings=settings)
+    study = load_study(name, scale=_scale_of(name, scale, models), settings=settings)
     kind = "models" if models is not None else study.scale
     root = str(out) if out else str(contained("runs", "-".join(filter(None, (study.name, kind))), source=name))
     if models is not None:
-        return _measure(study, models, root, jobs, tell)
+        return _measure(study, models, root, _jobs_of(executor, jobs), tell)
     share = None if shard is None else Shard.parse(shard)
     return _conduct(study, root, executor, again=False, progress=progress, tell=tell, share=share)
 
@@ -214,25 +212,35 @@ def retry(
     """
     study, models = read_study(folder), read_models(folder)
     if models is not None:
-        return _measure(study, models, str(folder), jobs, tell)
+        return _measure(study, models, str(folder), _jobs_of(executor or read_executor(folder), jobs), tell)
     return _conduct(study, str(folder), executor or read_executor(folder), again=True, progress=progress, tell=tell)
 
 
-def plan(name: str | Path, *, scale: str | None = None, settings: Sequence[str] = ()) -> Plan:
+def plan(
+    name: str | Path,
+    *,
+    scale: str | None = None,
+    settings: Sequence[str] = (),
+    models: str | Path | None = None,
+) -> Plan:
     """Return what a study will cost, from a short calibration on this machine; nothing is started.
 
     Args:
         name: A study that comes with the library, or a YAML file.
         scale: One of the study's scales; its own choice if None.
         settings: ``key=value`` for every run or an axis.
+        models: A folder or list of trained models to measure instead of training any, see `run`.
 
     Returns:
-        Runs, steps and core-hours by kind of run.
+        Runs, steps, core-hours and GPU-hours by kind of run.
 
     Raises:
-        ConfigError: If the study, its scale or a setting is wrong.
+        ConfigError: If the study, its scale or a setting is wrong, or a device it names is not here.
     """
-    return calibrate(load_study(name, scale=scale, settings=settings))
+    study = load_study(name, scale=_scale_of(name, scale, models), settings=settings)
+    if models is None:
+        return calibrate(study)
+    return plan_models(study, len(read_archives(models, study.points[0].run.evaluation)))
 
 
 def status(folder: str | Path) -> StudyStatus:
@@ -419,17 +427,41 @@ def _conduct(
 
 
 def _measure(
-    study: Study, models: str | Path, root: str, jobs: int, tell: Callable[[str], None] | None
+    study: Study,
+    models: str | Path,
+    root: str,
+    executor: str | Mapping[str, Any],
+    tell: Callable[[str], None] | None,
 ) -> StudyOutcome:
-    if is_address(root):
-        raise ConfigError(f"expected a folder of this machine for the results of trained models, got {root}")
+    command = shlex.join(["polarised", *sys.argv[1:]])
     reasons = []
-    for path, why in measure_models(study, models, root, jobs=jobs or -1):
+    for address, why in measure_models(study, models, root, executor=executor, command=command):
         reasons.append(why)
         if tell is not None:
-            tell(f"failed {path.name}: {why}" if why else f"measured {path.name}")
+            name = Path(address).name
+            tell(f"failed {name}: {why}" if why else f"measured {name}")
     failed = sum(map(bool, reasons))
-    return StudyOutcome(root, len(reasons), len(reasons) - failed, failed, str(collect(root)), measured=True)
+    results = collect(root)
+    stored = stored_scores(root)
+    if not stored.is_empty():
+        name = results.name.replace("results", "stored")
+        with replacing(results.with_name(name)) as temporary:
+            stored.write_parquet(temporary)
+        if tell is not None and (sizes := stored["difference"].abs().drop_nulls().to_list()):
+            median = statistics.median(sizes)
+            tell(f"{len(sizes):,} scores of the archives beside ours in {name}: the median difference is {median:.2g}")
+    return StudyOutcome(root, len(reasons), len(reasons) - failed, failed, str(results), measured=True)
+
+
+def _scale_of(name: str | Path, scale: str | None, models: str | Path | None) -> str | None:
+    """Return the scale that was asked for; trained models are measured as the paper did, not as on small machines."""
+    return "paper" if models is not None and scale is None and "paper" in study_scales(name) else scale
+
+
+def _jobs_of(executor: str | Mapping[str, Any], jobs: int) -> str | Mapping[str, Any]:
+    """Give an executor that says nothing of it the number of models to measure at a time."""
+    spec = {"name": executor} if isinstance(executor, str) else dict(executor)
+    return {**spec, "jobs": jobs} if jobs and not spec.get("jobs") else spec
 
 
 def counted(count: int, thing: str) -> str:

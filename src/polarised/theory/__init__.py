@@ -1,7 +1,8 @@
 """The theorems of the papers as functions, so that documentation can compute them and tests can hold them.
 
-`annealing`: what beta does to a VAE. `correlation`: what passive variables and noise do to the correlation of a code,
-what minibatch estimates of q(z) get wrong, and why variables are active or passive.
+`polarised`: the propositions and theorems on the polarised regime, measured on each variable. `annealing`: what beta
+does to a VAE. `correlation`: what passive variables and noise do to the correlation of a code, what minibatch estimates
+of q(z) get wrong, and when a variance is worth its information.
 """
 
 from polarised.theory.annealing import (
