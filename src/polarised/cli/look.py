@@ -305,21 +305,32 @@ def report(
 
 
 def explore(
-    target: Annotated[Path, typer.Argument(help="A run directory or a published model.", show_default=False)],
-    data: Annotated[str | None, typer.Option(help="Inputs to show: a dataset's name or an .npz.")] = None,
+    target: Annotated[
+        Path,
+        typer.Argument(
+            help="A run directory, a published model, or the folder of a model of pythae or diffusers.",
+            show_default=False,
+        ),
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="Inputs to show: a dataset's name, an .npz or a folder of pictures.")
+    ] = None,
+    pixel_range: PixelRange = None,
     port: Annotated[int, typer.Option(help="Port on this machine; 0: any free one.", min=0, max=65535)] = 0,
     browse: Annotated[bool, typer.Option(help="Open the page in the browser (with --json not).")] = True,
     json: Json = False,
 ) -> None:
     """Open a local page whose sliders decode on the fly; only this machine can reach it; Ctrl-C ends it.
 
-    Example: [bold]polarised explore runs/my-run[/bold]
+    Example: [bold]polarised explore runs/my-run[/bold]  or  [bold]polarised explore sd/vae --data pictures[/bold]
     """
     import webbrowser
 
     from polarised.report.explore import ExploreServer, open_exploration
 
-    with ExploreServer(open_exploration(target, data=data), port=port) as server:
+    pixels = numbers(pixel_range, "--pixel-range")
+    shown = open_exploration(target, data=data, pixel_range=None if pixels is None else (pixels[0], pixels[-1]))
+    with ExploreServer(shown, port=port) as server:
         try:
             if json:
                 print_json({"target": str(target), "address": server.address})

@@ -7,7 +7,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +20,7 @@ from polarised._io import plain
 from polarised._io.text import parse_json
 from polarised.errors import DataError
 from polarised.regime import Encodings, classify
+from polarised.regime.encodings import as_table, from_table
 from polarised.report.page import rendered
 from polarised.report.theme import png, strip
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from polarised.data import Batch, Dataset
     from polarised.models.encoding import Live
     from polarised.regime import Regime
+    from polarised.regime.encodings import Axis
 
 __all__ = ["Exploration", "ExploreServer", "explore_model", "open_exploration"]
 
@@ -48,6 +50,7 @@ class Exploration:
         inputs: The inputs it may be asked about.
         regime: The types of its variables.
         points: The mean codes of the inputs (n, d).
+        note: What a slider moves, where that is not a variable alone.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Exploration:
     inputs: "Batch"
     regime: "Regime"
     points: Any
+    note: str = ""
 
     def page(self) -> str:
         """Return the HTML that asks this server.
@@ -66,6 +70,7 @@ class Exploration:
         order = np.argsort(-np.nan_to_num(statistics.kl, posinf=1e300), kind="stable")[:MOST_SLIDERS]
         data = {
             "name": self.name,
+            "note": self.note,
             "latents": self.live.latents,
             "variables": [
                 {"variable": int(j), "type": self.regime.types[j], "kl": float(f"{statistics.kl[j]:.4g}")}
@@ -119,12 +124,21 @@ class Exploration:
         return json.dumps(plain(answer)).encode()
 
 
-def open_exploration(path: str | Path, *, data: str | None = None, inputs: int = 600, seed: int = 0) -> Exploration:
-    """Load the model of a run directory, or of a published one, and encode some of its inputs.
+def open_exploration(
+    path: str | Path,
+    *,
+    data: str | None = None,
+    pixel_range: tuple[float, float] | None = None,
+    inputs: int = 600,
+    seed: int = 0,
+) -> Exploration:
+    """Load the model of a run directory, a published one or one that another library saved; encode some of its inputs.
 
     Args:
-        path: A run directory, or a published model.
-        data: The data to encode; that of the run if not given.
+        path: A run directory, a published model, or the folder of a model of pythae or diffusers.
+        data: The data to encode: a dataset's name, an .npz of images or a folder of pictures; that of the run if not
+            given.
+        pixel_range: The range of pixels a model of another library was trained on, where it has to be said.
         inputs: How many inputs to encode.
         seed: Seed of what is drawn.
 
@@ -138,6 +152,14 @@ def open_exploration(path: str | Path, *, data: str | None = None, inputs: int =
     from polarised.models.encoding import Live, from_vae
 
     target = open_target(path)
+    if target.kind == "scvi":
+        raise DataError(
+            f"expected a model of images to explore, {path} is one of cells; `diagnose` tells its variables"
+        )
+    if target.kind in ("pythae", "diffusers"):
+        shown = target.data() if data is None else data
+        made = explore_model(target.model(), shown, pixel_range=pixel_range, inputs=inputs, seed=seed)
+        return replace(made, name=target.name)
     vae = target.vae()
     if len(vae.shape) != 3:
         raise DataError(f"expected a model of images to explore, {path} is of vectors {vae.shape}; see its report")
@@ -148,13 +170,18 @@ def open_exploration(path: str | Path, *, data: str | None = None, inputs: int =
 
 
 class _Asked:
-    """Anybody's model behind the page: codes go to its decoder, inputs were encoded when the page was made."""
+    """Anybody's model behind the page: codes go to its decoder, inputs were encoded when the page was made.
 
-    def __init__(self, decoder: "Decoder", seen: "Remembered", images: NDArray[np.float32]) -> None:
-        self.decoder, self.seen = decoder, seen
-        self.latents = int(seen.mean.shape[1])
+    Where a variable has positions, a slider is its average over them; the pattern around it is that of the input that
+    was encoded last, the first one to begin with.
+    """
+
+    def __init__(self, decoder: "Decoder", seen: "Remembered", images: NDArray[np.float32], axis: "Axis") -> None:
+        self.decoder, self.seen, self.axis = decoder, seen, axis
+        self.points, self.variances = (_averaged(part, axis) for part in (seen.mean, seen.variance))
+        self.latents = int(self.points.shape[1])
         self._place = {image.tobytes(): i for i, image in enumerate(images)}
-        self._turn = threading.Lock()
+        self._turn, self._last = threading.Lock(), 0
 
     def decode(self, code: ArrayLike) -> NDArray[np.float32]:
         """Return the picture of a code (d,)."""
@@ -162,13 +189,26 @@ class _Asked:
         if z.shape != (self.latents,) or not np.isfinite(z).all():
             raise DataError(f"expected {self.latents} finite numbers, got shape {z.shape}")
         with self._turn:
-            picture: NDArray[np.float32] = self.decoder.drawn(z[None], self.seen.inputs)[0]
+            whole = self.seen.mean[self._last : self._last + 1]
+            moved = as_table(whole, self.axis)[0] + (z - self.points[self._last])
+            # A row without positions is the code itself, free of rounding.
+            codes = z[None] if len(moved) == 1 else from_table(moved, whole.shape[1:], self.axis)
+            picture: NDArray[np.float32] = self.decoder.drawn(codes.astype(np.float32), self.seen.inputs)[0]
         return picture
 
     def encode(self, image: NDArray[Any], _u: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return mean and variance of q(z|x) of one of the inputs."""
         i = self._place[np.ascontiguousarray(image).tobytes()]
-        return np.asarray(self.seen.mean[i]), np.asarray(self.seen.variance[i])
+        with self._turn:
+            self._last = i
+        return self.points[i], self.variances[i]
+
+
+def _averaged(values: NDArray[Any], axis: "Axis") -> NDArray[Any]:
+    """Return latents (n, ...) as (n, d), the average over the positions of each variable."""
+    table, repeats = as_table(values, axis)
+    average: NDArray[Any] = table.reshape(len(values), repeats, table.shape[1]).mean(axis=1)
+    return average
 
 
 def explore_model(
@@ -182,7 +222,9 @@ def explore_model(
     inputs: int = 600,
     seed: int = 0,
 ) -> Exploration:
-    """Encode some pictures with anybody's model, to play with its decoder: pythae, a torch module, functions.
+    """Encode some pictures with anybody's model, to play with its decoder: pythae, diffusers, torch, functions.
+
+    Where latents have positions, a slider moves the average of a variable over all of them.
 
     Args:
         target: The model, as `polarised.diagnose` takes it.
@@ -212,20 +254,25 @@ def explore_model(
     reading = Reading(scale_kind=scale_kind, pixel_range=pixel_range)
     coded = encode_batches(model, batches, reading, named=batches.named, seed=seed)
     kept = [part for batch in coded for part in remembered_of(batch)]
-    if model.decode is None or not kept or kept[0].mean.ndim != 2:
-        raise DataError(
-            f"expected a model with a decoder and codes (n, d) of arrays of pictures, {model.name} has none"
-        )
+    if model.decode is None or not kept:
+        raise DataError(f"expected a model with a decoder and codes of arrays of pictures, {model.name} has none")
+    axis = None if kept[0].mean.ndim == 2 else model.axis
     joined = {part: np.concatenate([getattr(each, part) for each in kept]) for part in ("inputs", "mean", "variance")}
     seen = Remembered(**joined, prior_mean=kept[0].prior_mean, prior_variance=kept[0].prior_variance)
     decoder = decoder_of(model, seen, seed=seed)
     if decoder is None:
         raise DataError(f"expected a model with a decoder to explore, {model.name} has none; give decode=")
     images = pictures_like(seen.inputs, seen.inputs)
-    encodings = Encodings(seen.mean, variance=seen.variance)
-    live, everyone = _Asked(decoder, seen, images), np.arange(len(images))
-    points = np.asarray(seen.mean, dtype=float)
-    return Exploration(model.name, live, Batch(images, None, None, everyone), classify(encodings), points)
+    encodings = Encodings(as_table(seen.mean, axis)[0], variance=as_table(seen.variance, axis)[0])
+    live, batch = _Asked(decoder, seen, images, axis), Batch(images, None, None, np.arange(len(images)))
+    positions = len(encodings) // len(images)
+    note = (
+        f"Each slider is the average of a variable over its {positions} positions; the pattern around it is of the "
+        "input that was encoded last."
+        if positions > 1
+        else ""
+    )
+    return Exploration(model.name, live, batch, classify(encodings), np.asarray(live.points, dtype=float), note)
 
 
 class ExploreServer(ThreadingHTTPServer):
