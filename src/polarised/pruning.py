@@ -6,16 +6,17 @@ prior mean unless told, in that layer's bias.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from polarised._io import plain
+from polarised.adapters.arrays import ScaleKind
 from polarised.adapters.published import read_state, write_state
 from polarised.adapters.targets import images_named, open_target
 from polarised.diagnosis import diagnose
@@ -43,36 +44,58 @@ __all__ = [
 ]
 
 
+AnyModel = TypeVar("AnyModel")
+
+
 def prune(
-    vae: VAE,
+    model: AnyModel,
     keep: Iterable[int],
     *,
+    data: Any = None,
     u: np.ndarray[Any, Any] | Tensor | None = None,
     constants: np.ndarray[Any, Any] | Tensor | None = None,
-) -> VAE:
-    """Return an ordinary smaller VAE with the variables in `keep` only, in that order; the given one is untouched.
+    encode: Callable[[Any, Any], Any] | None = None,
+    decode: Callable[[Any, Any], Any] | None = None,
+    scale_kind: ScaleKind | None = None,
+    pixel_range: tuple[float, float] | None = None,
+) -> AnyModel:
+    """Return an ordinary smaller model with the variables in `keep` only, in that order; the given one is untouched.
 
     decoder'(z_keep) = decoder(z) with z_j = E[z_j] under the prior for every dropped j. Where the prior mean
     depends on auxiliary variables, their average over `u` (n, k) is the constant [Bonheme2023BeMoreActive, section 4].
+    Of a model of others, the layers around the code are found by watching a copy of it encode and decode some `data`;
+    the copy is returned only if it gives the same as the model does with the dropped variables at their constants.
 
     Args:
-        vae: The model.
+        model: A VAE of ours, a model of pythae, a LightningModule or any torch module that encodes and decodes.
         keep: The variables to keep, in the order they are to have.
+        data: Some inputs of a model of others, in any form `polarised.diagnose` takes.
         u: Auxiliary variables (n, k) to average the prior mean over, where it depends on them.
         constants: What each variable is held at where it is dropped, (d,): the prior mean unless given. A variable that
             is noise about another value needs that value, as a rule the average of the encoder's means.
+        encode: How a model of others encodes, from model and batch to mean and scale, where that cannot be seen.
+        decode: How it decodes, from model and codes to outputs, where that cannot be seen.
+        scale_kind: What its scale is, where its name does not tell.
+        pixel_range: The range of pixels it was trained on, where it has to be said.
 
     Returns:
         The smaller model.
 
     Raises:
-        ConfigError: If a variable does not exist or is named twice.
+        ConfigError: If a variable does not exist or is named twice, or the model cannot be cut, with the reason.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": "mlp", "latents": 4}, shape=(1, 16, 16))
     >>> prune(vae, [0, 3]).latents
     2
     """
+    if not isinstance(model, VAE):
+        from polarised._cutting import Asking, cut_model
+
+        asking = Asking(encode, decode, scale_kind, pixel_range)
+        smaller: AnyModel = cut_model(model, keep, data, constants=constants, asking=asking)
+        return smaller
+    vae: VAE = model
     chosen = checked_keep(keep, vae.latents)
     layers = slice_layers(
         vae.encoder.mean_head,
@@ -87,7 +110,7 @@ def prune(
     pruned.decoder.input = layers.decoder_input
     pruned.prior = vae.prior.kept(chosen)
     like = next(vae.parameters())
-    return pruned.to(like.device, like.dtype).train(vae.training)
+    return pruned.to(like.device, like.dtype).train(vae.training)  # type: ignore[return-value]
 
 
 def pruned_config(config: Mapping[str, Any], keep: Sequence[int]) -> dict[str, Any]:
@@ -124,6 +147,9 @@ class PruningReport:
         sampled_distortion: The same at a sample.
         rate: The KL, before and after.
         encodings: The largest change of a kept mean or log-variance.
+        outputs: The largest change of what the decoder gives, against the larger model with every dropped variable at
+            its constant.
+        assumed: What was assumed of the likelihood of a model of others, or nothing where it is known.
     """
 
     keep: tuple[int, ...]
@@ -134,6 +160,8 @@ class PruningReport:
     sampled_distortion: tuple[float, float]
     rate: tuple[float, float]
     encodings: float
+    outputs: float
+    assumed: str = ""
 
     @property
     def distortion_change(self) -> float:
@@ -150,22 +178,53 @@ class PruningReport:
         lines = [f"{name:<28}{old:>14,.2f} -> {new:>14,.2f}   {new - old:+,.3f}" for name, (old, new) in pairs.items()]
         kept, dropped = ", ".join(map(str, self.keep)), ", ".join(map(str, self.dropped)) or "nothing"
         return "\n".join(
-            [f"kept {kept}; dropped {dropped}", *lines, f"largest change of a kept encoding: {self.encodings:.2g}"]
+            [
+                f"kept {kept}; dropped {dropped}",
+                *lines,
+                f"largest change of a kept encoding: {self.encodings:.2g}",
+                f"largest change of an output, dropped variables at their constants: {self.outputs:.2g}",
+                *([self.assumed] if self.assumed else []),
+            ]
         )
 
 
 @torch.no_grad()
 def pruning_report(
-    before: VAE,
-    after: VAE,
-    images: np.ndarray[Any, Any] | Tensor,
+    before: AnyModel,
+    after: AnyModel,
+    data: Any,
     *,
     keep: Iterable[int],
     u: np.ndarray[Any, Any] | Tensor | None = None,
+    constants: np.ndarray[Any, Any] | Tensor | None = None,
+    encode: Callable[[Any, Any], Any] | None = None,
+    decode: Callable[[Any, Any], Any] | None = None,
+    scale_kind: ScaleKind | None = None,
+    pixel_range: tuple[float, float] | None = None,
     seed: int = 0,
     batch_size: int = 256,
 ) -> PruningReport:
-    """Compare a VAE with its pruned self on images: reconstruction, KL, encodings and size.
+    """Compare a model with its pruned self on data: reconstruction, KL, encodings, outputs and size.
+
+    Args:
+        before: The larger model.
+        after: What `prune` made of it.
+        data: Images (n, channels, height, width), or of a model of others whatever `polarised.diagnose` takes.
+        keep: The variables that were kept.
+        u: Auxiliary variables (n, k), where the prior depends on them.
+        constants: What dropped variables were held at, where `prune` was told.
+        encode: How a model of others encodes, as `prune` was told.
+        decode: How it decodes, as `prune` was told.
+        scale_kind: What its scale is, where its name does not tell.
+        pixel_range: The range of pixels it was trained on, where it has to be said.
+        seed: Seed of the draws.
+        batch_size: Inputs encoded at once.
+
+    Returns:
+        What pruning changed.
+
+    Raises:
+        DataError: If there are no inputs, or `keep` is not that of the smaller model.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": "mlp", "latents": 4}, shape=(1, 16, 16))
@@ -173,16 +232,25 @@ def pruning_report(
     >>> report.encodings < 1e-6, report.dropped
     (True, (1, 2))
     """
+    if not isinstance(before, VAE) or not isinstance(after, VAE):
+        from polarised._cutting import Asking, compare_models
+
+        asking = Asking(encode, decode, scale_kind, pixel_range)
+        numbers = compare_models(
+            before, after, data, keep=keep, constants=constants, asking=asking, seed=seed, batch_size=batch_size
+        )
+        return PruningReport(**numbers)
     chosen = checked_keep(keep, before.latents)
     if after.latents != len(chosen):
         raise DataError(f"expected a pruned model of {len(chosen)} latents, got {after.latents}; is `keep` its own?")
     device = next(before.parameters()).device
-    x = torch.as_tensor(images, dtype=torch.float32)
+    x = torch.as_tensor(data, dtype=torch.float32)
     if not len(x):
         raise DataError("expected at least one image to compare the two models on, got none")
     auxiliary = None if u is None else torch.as_tensor(u, dtype=torch.float32)
     noise = torch.randn(len(x), before.latents, generator=torch.Generator().manual_seed(seed_for(seed, "pruning")))
-    totals, change = np.zeros((2, 3)), 0.0
+    totals, change, outputs = np.zeros((2, 3)), 0.0, 0.0
+    held = _prior_mean(before, u) if constants is None else torch.as_tensor(constants)
     with evaluating(before), evaluating(after):
         for start in range(0, len(x), batch_size):
             rows = slice(start, start + batch_size)
@@ -192,6 +260,9 @@ def pruning_report(
             second, totals_after = _losses(after, *batch, part[:, chosen])
             totals += [totals_before, totals_after]
             change = max(change, (first[..., chosen] - second).abs().max().item())
+            resting = held.to(second).expand(len(part), -1).clone()
+            resting[:, chosen] = second[0]
+            outputs = max(outputs, (before.decode(resting) - after.decode(second[0])).abs().max().item())
     distortion, sampled, rate = (totals / len(x)).T.tolist()
     sizes = [sum(p.numel() for p in vae.parameters()) for vae in (before, after)]
     return PruningReport(
@@ -203,6 +274,7 @@ def pruning_report(
         sampled_distortion=(sampled[0], sampled[1]),
         rate=(rate[0], rate[1]),
         encodings=change,
+        outputs=outputs,
     )
 
 
@@ -264,7 +336,7 @@ class PrunedModel:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the model as plain JSON types; pairs are before and after."""
-        proof = plain(asdict(self.report))
+        proof = {name: value for name, value in plain(asdict(self.report)).items() if name != "assumed"}
         return stamp("pruning", {**proof, "passive_but_kept": list(self.doubtful), "accuracy": plain(self.accuracy)})
 
 
@@ -341,8 +413,9 @@ def prune_model(
         raise DataError("expected a variable that is used, all are passive; name what to keep")
     batch = images.sample(min(examples, len(images)), seed)
     # What is noise about a value of its own must leave that value behind, not the prior mean.
-    smaller = prune(vae, kept, constants=found.encodings.mean.mean(axis=0, dtype=np.float64))
-    report = pruning_report(vae, smaller, batch.images, keep=kept, u=batch.u, seed=seed)
+    resting = found.encodings.mean.mean(axis=0, dtype=np.float64)
+    smaller = prune(vae, kept, constants=resting)
+    report = pruning_report(vae, smaller, batch.images, keep=kept, u=batch.u, constants=resting, seed=seed)
     doubtful = tuple(j for j in found.regime.passive if keep is None and j not in droppable)
     accuracy = None if found.encodings.factors is None else _accuracies(found.encodings, kept, examples)
     return PrunedModel(smaller, pruned_config(config, kept), auxiliary_size, report, doubtful, accuracy)

@@ -85,6 +85,7 @@ _PRUNING = {
     "sampled_distortion": Field(Pair, "The same at a sample."),
     "rate": Field(Pair, "The KL in nats, before and after."),
     "encodings": Field(Number, "The largest change of a kept mean or log-variance."),
+    "outputs": Field(Number, "The largest change of an output, against the dropped variables at their constants."),
 }
 
 SCHEMAS: Mapping[str, Schema] = {
