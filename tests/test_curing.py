@@ -367,5 +367,5 @@ def test_the_command_prints_cause_trials_and_what_came_of_them(run, tmp_path):
     printed = invoke(app, ["cure", str(run), "--steps", "300", "--out", str(tmp_path / "cured")]).stdout
     assert "is above the spectrum of the data" in " ".join(printed.split())
     missing = invoke(app, ["cure", str(tmp_path / "nowhere")])
-    assert missing.exit_code == 1
+    assert missing.exit_code == 2
     assert "config.yaml" in missing.stderr

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from polarised.curing import Cure, cure
     from polarised.demonstration import Demonstration, demo
     from polarised.diagnosis import Diagnosis, annotate, diagnose
-    from polarised.errors import ConfigError, DataError, DownloadError, PolarisedError
+    from polarised.errors import ConfigError, DataError, DownloadError, MissingFileError, PolarisedError
     from polarised.metrics.evaluation import compare, evaluate
     from polarised.models.vae import VAE, build_vae, load_vae, save_vae
     from polarised.pruning import PruningReport, prune
@@ -46,6 +46,7 @@ _HOMES = {
     "Encodings": "regime",
     "Evidence": "regime",
     "Forecast": "regime.forecast",
+    "MissingFileError": "errors",
     "PolarisedError": "errors",
     "PruningReport": "pruning",
     "Regime": "regime",
@@ -91,6 +92,7 @@ __all__ = [
     "Encodings",
     "Evidence",
     "Forecast",
+    "MissingFileError",
     "PolarisedError",
     "PruningReport",
     "Regime",

@@ -100,18 +100,18 @@ def split_inputs(count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.i
 class _Encode(nn.Module):
     """The encoder of a module of others, as one of ours."""
 
-    def __init__(self, module: nn.Module, second: Scale, shape: tuple[int, ...]) -> None:
+    def __init__(self, module: nn.Module, scale_kind: Scale, shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.module, self.second, self.shape = module, second, shape
+        self.module, self.scale_kind, self.shape = module, scale_kind, shape
 
     def forward(self, x: Tensor, u: Tensor | None = None) -> tuple[Tensor, Tensor]:
         mean, scale = self.module.encode(x)[:2]  # type: ignore[operator]
         mean, scale = mean.flatten(1), scale.flatten(1)
-        if self.second == "log_variance":
+        if self.scale_kind == "log_variance":
             return mean, scale
-        if self.second == "log_std":
+        if self.scale_kind == "log_std":
             return mean, 2 * scale
-        return mean, (1 if self.second == "variance" else 2) * scale.clamp_min(1e-12).log()
+        return mean, (1 if self.scale_kind == "variance" else 2) * scale.clamp_min(1e-12).log()
 
 
 class _Decode(nn.Module):
@@ -127,7 +127,7 @@ class _Decode(nn.Module):
         return outputs if self.logits else outputs.clamp(1e-6, 1 - 1e-6).logit()
 
 
-def as_vae(model: nn.Module, images: Images, likelihood: str, second: Scale, variance: float | None) -> VAE:
+def as_vae(model: nn.Module, images: Images, likelihood: str, scale_kind: Scale, variance: float | None) -> VAE:
     """Return a copy of the model as a VAE of ours, whatever it was; refuse what has no encoder or decoder."""
     if isinstance(model, VAE):
         own = copy.deepcopy(model)
@@ -159,17 +159,17 @@ def as_vae(model: nn.Module, images: Images, likelihood: str, second: Scale, var
             outputs = own_module.decode(mean)  # type: ignore[operator]
     except Exception as error:
         raise DataError(
-            f"expected encode(x) to return (mean, {second}) and decode(mean) to return x for inputs of shape {shape}, "
-            f"got an error: {error}"
+            f"expected encode(x) to return (mean, {scale_kind}) and decode(mean) to return x for inputs of shape "
+            f"{shape}, got an error: {error}"
         ) from error
     if mean.shape != scale.shape or outputs.numel() != probe.numel():
         raise DataError(
-            f"expected mean and {second} of one shape and an output for every value of x, got {tuple(mean.shape)}, "
+            f"expected mean and {scale_kind} of one shape and an output for every value of x, got {tuple(mean.shape)}, "
             f"{tuple(scale.shape)} and {tuple(outputs.shape)} for inputs {tuple(probe.shape)}"
         )
     inside = bool(torch.isfinite(outputs).all() and outputs.min() >= 0 and outputs.max() <= 1)
     logits = likelihood == "gaussian" or not inside
-    encoder = _Encode(own_module, second, shape)
+    encoder = _Encode(own_module, scale_kind, shape)
     decoder = _Decode(own_module, shape, tuple(mean.shape[1:]), logits=logits)
     chosen: Likelihood = Bernoulli() if likelihood == "bernoulli" else Gaussian(variance=variance or 1.0)
     return VAE(encoder, decoder, StandardNormal(mean[0].numel()), chosen).eval()  # type: ignore[arg-type]
@@ -179,7 +179,7 @@ def unwrapped(vae: VAE) -> nn.Module:
     return vae.encoder.module if isinstance(vae.encoder, _Encode) else vae
 
 
-def with_fresh_weights(vae: VAE, make: Callable[[int], nn.Module] | None, second: Scale, seed: int) -> VAE:
+def with_fresh_weights(vae: VAE, make: Callable[[int], nn.Module] | None, scale_kind: Scale, seed: int) -> VAE:
     """Return the same network with new weights: those of `make`, or each layer's own way to begin."""
     new = copy.deepcopy(vae)
     if make is not None:

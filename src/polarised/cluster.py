@@ -46,7 +46,7 @@ def ray_cluster(address: str | None = None) -> Iterator[Any]:
         try:
             import ray
         except ImportError as error:
-            raise ConfigError("the ray executor needs Ray: pip install 'polarised[ray]', or use local") from error
+            raise ConfigError("the ray executor needs Ray: pip install ray, or use local") from error
         if ray.is_initialized():
             yield ray
             return

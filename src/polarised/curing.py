@@ -188,7 +188,7 @@ def cure(
     likelihood: Literal["gaussian", "bernoulli"] = "gaussian",
     reduction: Reduction = "likelihood",
     factors: NDArray[Any] | None = None,
-    second: Scale = "log_variance",
+    scale_kind: Scale = "log_variance",
     fresh: Callable[[int], nn.Module] | None = None,
     steps: int = 2000,
     learning_rate: float = 1e-3,
@@ -206,7 +206,7 @@ def cure(
     winner is the best bound on validation data among those that explain 0.9 of the best; the proof is on test data.
 
     Args:
-        model: A VAE of ours, or any module with ``encode(x) -> (mean, second)`` and ``decode(z)``; never changed.
+        model: A VAE of ours, or any module with ``encode(x) -> (mean, scale_kind)`` and ``decode(z)``; never changed.
         data: Inputs (n, ...), a `Dataset`, or an iterable of batches, as the model sees them.
         beta: The weight of the KL it was trained with.
         variance: The variance of its Gaussian decoder; 1 unless given.
@@ -214,7 +214,7 @@ def cure(
         reduction: How its loss adds up, see `forecast`.
         factors: What the codes ought to tell, (n,) or (n, F) whole numbers or measurements; those of a `Dataset` are
             used by themselves.
-        second: What ``encode`` returns beside the mean.
+        scale_kind: What ``encode`` returns beside the mean.
         fresh: Makes the same module with new weights from a seed; without it every layer resets its own.
         steps: The steps of each trial; at least as many as the model had is fair.
         learning_rate: The learning rate it was trained with.
@@ -243,7 +243,7 @@ def cure(
             f"{learning_rate}"
         )
     images, known = read_inputs(data, factors, seed)
-    vae = as_vae(model, images, likelihood, second, variance)
+    vae = as_vae(model, images, likelihood, scale_kind, variance)
     if isinstance(model, VAE):
         likelihood = "gaussian" if isinstance(vae.likelihood, Gaussian) else "bernoulli"
     parts = split_inputs(len(images), seed)
@@ -262,7 +262,7 @@ def cure(
         factors=known,
         parts=parts,
         expected=expected,
-        fresh=partial(with_fresh_weights, vae, fresh, second),
+        fresh=partial(with_fresh_weights, vae, fresh, scale_kind),
         steps=steps,
         learning_rate=learning_rate,
         batch_size=batch_size,

@@ -78,8 +78,8 @@ def test_a_page_is_written(codes, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (("diagnose", "nowhere"), 1),
-        (("prune", "nowhere"), 1),
+        (("diagnose", "nowhere"), 2),
+        (("prune", "nowhere"), 2),
         (("dimensions", "nowhere"), 2),
         (("prune", "x", "--mean-head", "a"), 2),
         (("prune", "vae.pt"), 2),

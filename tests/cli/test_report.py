@@ -33,7 +33,11 @@ def test_several_are_compared_and_machines_are_answered(tmp_path: Path) -> None:
     first, second = arrays(tmp_path / "first.npz"), arrays(tmp_path / "second.npz", seed=1)
     page = tmp_path / "both.html"
     result = CliRunner().invoke(app, ["report", str(first), str(second), "--out", str(page), "--json"])
-    assert json.loads(result.output) == {"page": str(page), "bytes": page.stat().st_size}
+    assert json.loads(result.output) == {
+        "schema": "polarised.report/1",
+        "page": str(page),
+        "bytes": page.stat().st_size,
+    }
     assert "2 models side by side" in page.read_text(encoding="utf-8")
 
 
@@ -58,7 +62,7 @@ def test_a_study_among_models_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["report", "explore"])
 def test_what_is_not_there_is_said(command: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [command, str(tmp_path / "nothing")])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "does not exist" in result.output
     assert isinstance(result.exception, SystemExit)
 

@@ -41,14 +41,12 @@ def open_filesystem(address: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise ConfigError(
-            f"{address} needs fsspec: pip install 'polarised[s3]' or 'polarised[ray]', or give a folder"
-        ) from error
+        raise ConfigError(f"{address} needs fsspec: pip install fsspec (s3fs for S3), or give a folder") from error
     try:
         # Others write there at the same time: what was listed a moment ago is not what is there.
         system, base = fsspec.core.url_to_fs(address, use_listings_cache=False)
     except (ImportError, ValueError) as error:
-        hint = "; pip install 'polarised[s3]'" if address.startswith("s3://") and isinstance(error, ImportError) else ""
+        hint = "; pip install s3fs" if address.startswith("s3://") and isinstance(error, ImportError) else ""
         raise ConfigError(f"expected an address fsspec can open, got {address}: {error}{hint}") from error
     return system, base.rstrip("/")
 

@@ -36,9 +36,9 @@ FAILED, WRONG_USE = 1, 2
 
 # How to get what some commands or targets need and the package itself does not.
 EXTRAS = {
-    "torch": "pip install 'polarised[train]'",
-    "ray": "pip install 'polarised[ray]'",
-    "lightning": "pip install 'polarised[lightning]'",
+    "torch": "pip install torch",
+    "ray": "pip install ray fsspec",
+    "lightning": "pip install lightning",
     **{name: f"pip install {name}" for name in ("diffusers", "pythae", "anndata", "pandas")},
     "scvi": "pip install scvi-tools",
 }

@@ -358,7 +358,9 @@ def _download(url: str, partial: Path, source: Source, largest: int | None = Non
 def _check_content(partial: Path, target: Path, source: Source) -> str:
     """Refuse other bytes than those pinned or first downloaded; return what a user should know, if anything."""
     if source.pinned:
-        if verification(partial, source) == "not verified":
+        with partial.open("rb") as file:
+            unpacked = target.suffix == ".gz" and file.read(2) != b"\x1f\x8b"
+        if unpacked or verification(partial, source) == "not verified":
             raise ValueError(f"the file does not match the digest {source.digest or source.content} that is pinned")
         return ""
     record = target.with_name(f"{target.name}.sha256")

@@ -233,8 +233,8 @@ def wasserstein_correlation_from_covariance(covariance: npt.ArrayLike, *, normal
     0.205267
     """
     matrix = _checked_covariance(covariance)
-    # By a power of two, which changes no digit: squares of large variances would not be finite.
-    unit = 2.0 ** np.floor(np.log2(max(float(np.diag(matrix).max(initial=0.0)), 1e-300)))
+    # By a power of four, whose root changes no digit either: squares of large variances would not be finite.
+    unit = 4.0 ** np.floor(np.log2(max(float(np.diag(matrix).max(initial=0.0)), 1e-300)) / 2)
     matrix = matrix / unit
     scale = np.sqrt(np.diag(matrix))
     # (D C) and D^1/2 C D^1/2 share their eigenvalues, and the second is symmetric: no complex roots.

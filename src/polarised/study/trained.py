@@ -181,7 +181,9 @@ def read_archives(models: str | Path, evaluation: Evaluation) -> tuple[Archive, 
             if not entry.name.startswith(".") and (entry.is_dir() or entry.suffix == ".zip")
         )
     if not path.is_file():
-        raise DataError(f"expected a folder of trained models or a list of them, {path} does not exist; check the path")
+        raise MissingFileError(
+            f"expected a folder of trained models or a list of them, {path} does not exist; check the path"
+        )
     if path.suffix == ".zip":
         return (Archive(str(path.resolve()), evaluation),)
     lines = (line.strip() for line in read_small(path, largest=LARGEST_LIST).splitlines())

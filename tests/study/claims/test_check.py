@@ -290,7 +290,10 @@ def test_the_page_of_a_published_folder_opens_with_its_verdicts(tmp_path: Path) 
     (tmp_path / "verdict.json").write_text(json.dumps(found.to_dict()))
     page = write([tmp_path]).read_text(encoding="utf-8")
     assert all(own.evidence.split(" over ")[0] in page for own in found.verdicts)
-    assert "X-2, beta-VAE on made" in page
+    told = json.loads(page.split('type="application/json" id="data">')[1].split("</script>")[0])["verdicts"]
+    assert [(own["name"], own["method"], own["dataset"]) for own in told if own["name"] == "X-2"] == [
+        ("X-2", "beta-VAE", "made")
+    ]
 
 
 def test_a_table_needs_to_know_whose_claims(tmp_path: Path) -> None:
