@@ -194,7 +194,7 @@ def _keras_convolutional(owner: Any) -> bool:
     return any(type(layer).__name__.startswith("Conv2D") for layer in getattr(owner, "layers", []))
 
 
-@register("adapter", name="function", summary="any function or object that encodes a batch")
+@register("adapter", name="function", summary="any function or object that encodes a batch, of Flax and JAX too")
 def model_of_function(target: Any) -> Model:
     """Return what can be seen of a function, or of an object with `encode` or `encoder`.
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "StoredRun",
     "Target",
+    "accepted_targets",
     "images_named",
     "made_here",
     "open_run",
@@ -45,6 +46,17 @@ LARGEST_CONFIG = 1 << 20
 ARRAYS = (".npz", ".npy", ".parquet", ".pq", ".csv", ".h5ad")
 TENSORS = (".pt", ".pth", ".safetensors")
 
+# What each kind is, in the order in which a reader looks for it.
+DESCRIBED: dict[Kind, str] = {
+    "arrays": "files of named means and scales ({files})",
+    "diffusers": "the folder of a diffusers autoencoder or pipeline",
+    "pythae": "the folder of a pythae model",
+    "scvi": "the folder of a scvi-tools model with its .h5ad",
+    "disentanglement_lib": "a run of disentanglement_lib or its zip",
+    "disentangling-vae": "the folder of a disentangling-vae model",
+    "run": "a run directory of ours",
+    "model": "a model file of ours (.safetensors)",
+}
 # What shows that a folder is somebody's model, where its configuration is, and what names the dataset there.
 CONFIG = "results/json/train_config.json"
 PUBLISHED: dict[Kind, tuple[str, tuple[str, ...], str]] = {
@@ -153,6 +165,23 @@ class Target:
             f"expected a model that names a dataset of ours, {self.path} names {came}; "
             "say which images to encode with data= (the name of a dataset, a file of images, or a folder of pictures)"
         )
+
+
+def accepted_targets() -> str:
+    """Return what `polarised.diagnose` accepts as a list in Markdown, made from the adapters and kinds there are.
+
+    Returns:
+        A line of objects and a line of what lies on disk.
+
+    >>> "a network of torch or Lightning" in accepted_targets()
+    True
+    """
+    # The summaries of adapters that other packages bring are not ours to promise.
+    ours = [each for each in registry.records("adapter") if each.call.__module__.startswith("polarised.")]
+    objects = ["`Encodings`", "a mapping of arrays", *(each.summary for each in ours), "a model of scvi-tools"]
+    files = ", ".join((*ARRAYS, *TENSORS))
+    disk = [text.format(files=files) for text in DESCRIBED.values()]
+    return f"- In Python: {'; '.join(objects)}.\n- On disk, also for `polarised diagnose`: {'; '.join(disk)}."
 
 
 def images_named(name: str) -> Dataset:
