@@ -28,6 +28,14 @@ _FILES = """
 """
 
 EXAMPLES: dict[tuple[str, ...], str] = {
+    ("MissingFileError",): """
+>>> import polarised as po
+>>> try:
+...     po.diagnose("nowhere.npz")
+... except po.MissingFileError as error:
+...     print(str(error).split(",")[1].strip())
+a file of arrays or a model
+""",
     ("PolarisedError", "ConfigError", "DataError", "DownloadError"): """
 >>> import numpy as np
 >>> import polarised as po

@@ -13,6 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from polarised.adapters.targets import open_target
 from polarised.cli import app
 from polarised.errors import DataError
 from polarised.models import build_vae, save_vae
@@ -67,6 +68,8 @@ def test_a_folder_of_cells_is_refused_in_a_sentence(tmp_path):
     result = CliRunner().invoke(app, ["explore", str(tmp_path)])
     assert result.exit_code == 1
     assert "one of cells" in " ".join(result.output.split())
+    with pytest.raises(DataError, match="holds one of scvi: load it"):
+        open_target(tmp_path).vae()
 
 
 def test_channels_are_moved_at_all_positions_around_the_input_that_was_encoded():

@@ -115,6 +115,11 @@ class Target:
             from polarised.models.vae import load_vae
 
             return load_vae(self.path / "model.safetensors" if self.path.is_dir() else self.path)
+        if self.kind != "arrays":
+            raise DataError(
+                f"expected a model of ours or a published one, {self.path} holds one of {self.kind}: load it with its "
+                "library and give it to polarised.diagnose, polarised.prune or report.explore.explore_model"
+            )
         raise DataError(f"expected a model with its weights, {self.path} holds only arrays; give the run or the model")
 
     def model(self) -> Any:
