@@ -155,7 +155,8 @@ def test_memory_that_runs_out_is_named_counted_and_kept_apart(tmp_path: Path) ->
     failed = load_study(file).runs[0].name
     kept = (tmp_path / "runs" / failed / "failed.txt").read_text()
     assert kept.startswith("TrainingError: it ran over the memory of its node and was killed by Ray, 2 times")
-    assert kept.count("begun at step") == 2
+    # An attempt may be killed before it says a word; the one that was not is kept.
+    assert "begun at step 0 of 8 by process" in kept
     assert len(said) < 4000
 
 

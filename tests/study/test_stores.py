@@ -83,6 +83,7 @@ def assert_as_one_machine(address: str, file: Path, tmp_path: Path, monkeypatch:
     """Weights are byte for byte, and the table exactly, what one machine alone makes of the same runs."""
     for run in load_study(file).runs:
         execute(run, tmp_path / "alone")
+    (tmp_path / "fetched").mkdir()
     fetch(address, tmp_path / "fetched")
     assert weights(tmp_path / "fetched") == weights(tmp_path / "alone")
     monkeypatch.chdir(tmp_path)
