@@ -65,7 +65,7 @@ def test_pages_of_the_gallery_stand_alone(page):
     assert 50_000 < len(text) < 2_000_000
     assert not re.search(r"<(?:script|img|link|iframe)[^>]*(?:src|href)=[\"']?https?:", text)
     assert f"(pages/{page.name})" in (GALLERY / "README.md").read_text(encoding="utf-8")
-    assert "/work/" not in text
+    assert str(ROOT) not in text
 
 
 def test_examples_of_docstrings_become_code():
