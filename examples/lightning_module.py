@@ -47,7 +47,7 @@ class LitVAE(LightningModule):
         return torch.optim.Adam(self.parameters(), lr=1e-3)
 
 
-def main(steps: int = 1000) -> None:
+def main(steps: int = 4000) -> None:
     """Train with the callback, which logs the counts to any logger, and show what it saw."""
     torch.manual_seed(0)
     warnings.filterwarnings("ignore", module="lightning")

@@ -26,7 +26,7 @@ def counts_of_cells() -> Any:
     return raw
 
 
-def main(epochs: int = 100, latents: int = 20) -> None:
+def main(epochs: int = 80, latents: int = 20) -> None:
     """Train, annotate, and show what to keep for neighbours, clustering and UMAP."""
     warnings.filterwarnings("ignore")
     import scvi
@@ -36,7 +36,7 @@ def main(epochs: int = 100, latents: int = 20) -> None:
     cells = counts_of_cells()
     scvi.model.SCVI.setup_anndata(cells)
     model = scvi.model.SCVI(cells, n_latent=latents)
-    model.train(max_epochs=epochs, accelerator="cpu", enable_progress_bar=False)
+    model.train(max_epochs=epochs, plan_kwargs={"n_epochs_kl_warmup": 20}, accelerator="cpu", enable_progress_bar=False)
     diagnosis = po.annotate(cells, model, factors="bulk_labels")
     print(diagnosis)
     print("kept for neighbours:", cells.uns["polarised"]["kept"], "->", cells.obsm["X_polarised"].shape)

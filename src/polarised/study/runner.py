@@ -361,7 +361,7 @@ def _read(root: str | Path) -> dict[str, Any]:
         here = is_address(root) or Path(root).exists()
         lack = f"{root} has no {FILE}" if here else f"{root} does not exist"
         raise MissingFileError(
-            f"expected the folder of a study, {lack}; start one with polarised study NAME --out {root}"
+            f"expected the folder of a study, {lack}; start one with polarised.study.run(NAME, out=...)"
         )
     return _parsed(text, root)
 
