@@ -25,7 +25,13 @@ def explored(target: Path, data: Path, ask, *options: str):
     """Start the command, ask its page, interrupt it, and return what `ask` gave."""
     command = [sys.executable, "-W", "ignore", "-m", "polarised", "explore", str(target), "--data", str(data)]
     with subprocess.Popen(
-        [*command, "--json", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+        [*command, "--json", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ},
+        # A job in the background of a shell hands on that it hears no interrupt.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
             said = ""
@@ -35,7 +41,10 @@ def explored(target: Path, data: Path, ask, *options: str):
             return ask(json.loads(said)["address"])
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=60)
+            try:
+                process.wait(timeout=60)
+            finally:
+                process.kill()
 
 
 def of_input(address: str, number: int):
