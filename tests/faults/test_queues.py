@@ -154,14 +154,17 @@ def test_at_an_address_a_run_has_one_owner(tmp_path: Path, monkeypatch: pytest.M
         pass
     assert read_lease(address, "run") is None
     owners: list[int] = []
+    refused = threading.Semaphore(0)
 
     def claim(number: int) -> None:
         try:
             with leased(address, "race", step=lambda: 0):
                 owners.append(number)
-                time.sleep(0.5)
+                # Held until all others were refused, however slow this machine is today.
+                for _ in range(7):
+                    refused.acquire(timeout=20)
         except BusyError:
-            pass
+            refused.release()
 
     threads = [threading.Thread(target=claim, args=(number,)) for number in range(8)]
     for thread in threads:

@@ -127,6 +127,7 @@ def posterior_and_prior(
         colour = MUTED if "prior" in name else TYPES[kind].light
         _histogram(axis, values[:, j], bins, limits if name in together else None, colour)
         axis.set_xlabel(name)
+        axis.locator_params(axis="x", nbins=4)
     axes[0].set_ylabel("inputs")
     figure.suptitle(f"{TYPES[kind].glyph} {kind}, variable {j}", fontsize=TEXT, color=TYPES[kind].light)
     return figure
