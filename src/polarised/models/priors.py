@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError, DataError
+from polarised.models._fused import Dense
 from polarised.models.distributions import (
     LOG_TWO_PI,
     Compatibility,
@@ -472,7 +473,7 @@ class Conditional(Prior):
 
         def network() -> nn.Sequential:
             hidden = dense(auxiliary_size, *widths, activation="leaky_relu")
-            return nn.Sequential(*hidden, nn.Linear(widths[-1], latents))
+            return Dense(*hidden, nn.Linear(widths[-1], latents))
 
         self.log_variance_network = network()
         self.mean_network = network() if mean == "learned" else None

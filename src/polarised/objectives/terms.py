@@ -12,6 +12,7 @@ from torch.func import functional_call
 from torch.nn.functional import log_softmax
 
 from polarised.errors import ConfigError, DataError
+from polarised.models._fused import Dense
 from polarised.models.distributions import DiagonalGaussian
 from polarised.models.networks import glorot
 from polarised.objectives.step import Step
@@ -339,7 +340,7 @@ def critic_network(latents: int, *, layers: int, width: int) -> nn.Module:
     """
     widths = [latents, *[width] * layers]
     hidden = chain.from_iterable((nn.Linear(a, b), nn.LeakyReLU(0.2, inplace=True)) for a, b in pairwise(widths))
-    critic = nn.Sequential(*hidden, nn.Linear(widths[-1], 2))
+    critic = Dense(*hidden, nn.Linear(widths[-1], 2))
     glorot(critic)
     return critic
 

@@ -265,6 +265,7 @@ class _Adam(torch.optim.Adam):
     """
 
     _ready: list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]]]] | None = None
+    _counts: Tensor
 
     @torch.no_grad()
     def update(self) -> None:
@@ -274,8 +275,8 @@ class _Adam(torch.optim.Adam):
         if not ready or any(len(own) < len(part[1]) for own, part in zip(gradients, ready, strict=True)):
             self.step()
             return
+        self._counts.add_(1)
         for (group, parameters, (means, squares, largest, steps)), own in zip(ready, gradients, strict=True):
-            torch._foreach_add_(steps, 1)
             torch._fused_adam_(
                 parameters,
                 own,
@@ -300,6 +301,10 @@ class _Adam(torch.optim.Adam):
         alike = len({(parameter.device, parameter.dtype) for parameter in every}) == 1
         if not alike or any("exp_avg" not in self.state.get(parameter, {}) for parameter in every):
             return []
+        # The counts of steps side by side, each parameter's a view: one addition serves all.
+        self._counts = torch.stack([self.state[parameter]["step"] for parameter in every])
+        for parameter, count in zip(every, self._counts.unbind(), strict=True):
+            self.state[parameter]["step"] = count
         self._ready = []
         for group in self.param_groups:
             states = [self.state[parameter] for parameter in group["params"]]
