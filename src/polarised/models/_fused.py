@@ -7,7 +7,7 @@ hooks) goes the plain way.
 """
 
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.functional import binary_cross_entropy_with_logits, leaky_relu, linear
 
-__all__ = ["Dense", "fuses", "pass_through", "sum_cross_entropy"]
+__all__ = ["Dense", "fuses", "kl_from_standard", "pass_through", "sample_gaussian", "sum_cross_entropy"]
 
 # Below so many multiplications the call of oneDNN costs more than its faster kernel gains.
 _LARGE = 1 << 20
@@ -40,7 +40,7 @@ class Activation(NamedTuple):
     slopes: tuple[float, ...] = ()
 
 
-_NONE = Activation("none")
+_NONE, _RELU, _TANH = Activation("none"), Activation("relu"), Activation("tanh")
 
 
 def fuses(*tensors: Tensor) -> bool:
@@ -89,7 +89,7 @@ def pass_through(x: Tensor, modules: Iterable[nn.Module], heads: Sequence[nn.Mod
     >>> [tuple(y.shape) for y in pass_through(torch.zeros(2, 3), layers, [nn.Linear(4, 1), nn.Linear(4, 5)])]
     [(2, 1), (2, 5)]
     """
-    layers = list(_unrolled(modules))
+    layers = _unrolled(modules)
     if x.ndim == 2 and fuses(x):
         linears, activations, rest = _split(layers)
         own = heads if not rest and all(_is_linear(head) for head in heads) else ()
@@ -123,12 +123,14 @@ class Dense(nn.Sequential):
         return pass_through(input, self)[0]
 
 
-def _unrolled(modules: Iterable[nn.Module]) -> Iterator[nn.Module]:
+def _unrolled(modules: Iterable[nn.Module]) -> list[nn.Module]:
+    layers: list[nn.Module] = []
     for module in modules:
         if type(module) in (nn.Sequential, Dense) and not _hooked(module):
-            yield from _unrolled(module.children())
+            layers += _unrolled(module._modules.values())  # type: ignore[arg-type]
         else:
-            yield module
+            layers.append(module)
+    return layers
 
 
 def _hooked(module: nn.Module) -> bool:
@@ -138,28 +140,30 @@ def _hooked(module: nn.Module) -> bool:
 
 
 def _is_linear(module: nn.Module) -> bool:
-    return type(module) is nn.Linear and module.bias is not None and not _hooked(module)
+    return type(module) is nn.Linear and module._parameters["bias"] is not None and not _hooked(module)
 
 
-def _split(layers: list[nn.Module]) -> tuple[list[Any], tuple[Activation, ...], list[nn.Module]]:
+def _split(layers: list[nn.Module]) -> tuple[list[nn.Module], tuple[Activation, ...], list[nn.Module]]:
     """Return the leading linear layers, what follows each of them, and the modules after the last."""
-    linears, activations, place = [], [], 0
-    while place < len(layers) and _is_linear(layers[place]):
-        linears.append(layers[place])
-        following = _known(layers[place + 1]) if place + 1 < len(layers) else None
-        activations.append(following or _NONE)
-        place += 2 if following else 1
-    return linears, tuple(activations), layers[place:]
+    linears, activations = [], []
+    for place, layer in enumerate(layers):
+        if _is_linear(layer):
+            linears.append(layer)
+            activations.append(_NONE)
+        elif linears and activations[-1] is _NONE and (known := _known(layer)) is not None:
+            activations[-1] = known
+        else:
+            return linears, tuple(activations), layers[place:]
+    return linears, tuple(activations), []
 
 
 def _known(module: nn.Module) -> Activation | None:
-    if _hooked(module):
+    kind = type(module)
+    if kind not in (nn.ReLU, nn.LeakyReLU, nn.Tanh) or _hooked(module):
         return None
-    if type(module) is nn.ReLU:
-        return Activation("relu")
-    if type(module) is nn.LeakyReLU and module.negative_slope > 0:
-        return Activation("leaky_relu", (module.negative_slope,))
-    return Activation("tanh") if type(module) is nn.Tanh else None
+    if isinstance(module, nn.LeakyReLU):
+        return Activation("leaky_relu", (module.negative_slope,)) if module.negative_slope > 0 else None
+    return _RELU if kind is nn.ReLU else _TANH
 
 
 class _Chain(torch.autograd.Function):
@@ -301,3 +305,68 @@ class _CrossEntropy(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             second = -outputs * slope
         return first, second
+
+
+def sample_gaussian(mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
+    """Return mean + exp(log_variance / 2) noise.
+
+    Args:
+        mean: The means.
+        log_variance: The log-variances, of the same shape.
+        noise: The noise, of a shape that broadcasts.
+
+    Returns:
+        The samples.
+
+    >>> sample_gaussian(torch.ones(2), torch.zeros(2), torch.ones(2)).tolist()
+    [2.0, 2.0]
+    """
+    if noise.shape == mean.shape and fuses(mean, log_variance, noise) and not noise.requires_grad:
+        return _Sample.apply(mean, log_variance, noise)  # type: ignore[no-untyped-call, no-any-return]
+    return torch.addcmul(mean, (log_variance / 2).exp(), noise)
+
+
+class _Sample(torch.autograd.Function):
+    """mean + exp(log_variance / 2) noise."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
+        ctx.save_for_backward(log_variance, noise)
+        return (log_variance / 2).exp_().mul_(noise).add_(mean)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None]:
+        log_variance, noise = ctx.saved_tensors
+        return slopes[0], (log_variance / 2).exp() * (noise / 2) * slopes[0], None
+
+
+def kl_from_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """Return KL(N(mean, variance) || N(0, 1)) of every variable, (mean^2 + variance - 1 - log variance) / 2.
+
+    Args:
+        mean: The means.
+        log_variance: The log-variances, of the same shape.
+
+    Returns:
+        The KL of every variable in nats.
+
+    >>> kl_from_standard(torch.ones(2), torch.zeros(2)).tolist()
+    [0.5, 0.5]
+    """
+    if fuses(mean, log_variance) and mean.shape == log_variance.shape:
+        return _StandardKL.apply(mean, log_variance)  # type: ignore[no-untyped-call, no-any-return]
+    return 0.5 * (mean**2 + log_variance.exp() - 1 - log_variance)
+
+
+class _StandardKL(torch.autograd.Function):
+    """(mean^2 + variance - 1 - log variance) / 2."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, log_variance: Tensor) -> Tensor:
+        ctx.save_for_backward(mean, log_variance)
+        return log_variance.expm1().addcmul_(mean, mean).sub_(log_variance).mul_(0.5)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_variance = ctx.saved_tensors
+        return mean * slopes[0], log_variance.expm1() * (slopes[0] / 2)
