@@ -7,7 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from polarised.models import _fused, build_vae
-from polarised.models._fused import Dense, fuses, pass_through, sum_cross_entropy
+from polarised.models._fused import (
+    Dense,
+    fuses,
+    judge,
+    kl_from_standard,
+    pass_through,
+    sample_gaussian,
+    sum_cross_entropy,
+)
+
+NOISE = torch.randn(3, 4, generator=torch.Generator().manual_seed(7))
 
 ACTIVATIONS: list[Callable[[], nn.Module]] = [
     lambda: nn.ReLU(inplace=True),
@@ -185,3 +195,53 @@ def test_a_whole_vae_has_the_gradients_of_double_precision(architecture: str) ->
     vae.double()
     for mine, truth in zip(single, slopes(x.double(), noise.double()), strict=True):
         assert (mine - truth).norm() <= 1e-5 * truth.norm() + 1e-6
+
+
+def test_a_judge_gives_each_player_the_gradient_of_the_plain_way() -> None:
+    torch.manual_seed(4)
+    critic = Dense(nn.Linear(6, 300), nn.LeakyReLU(0.2), nn.Linear(300, 300), nn.LeakyReLU(0.2), nn.Linear(300, 2))
+    codes, others = torch.randn(20, 6, requires_grad=True), torch.randn(20, 6)
+    own, both = judge(critic, codes, others)
+    assert "Judged" in type(own.grad_fn).__name__
+    weights = list(critic.parameters())
+    torch.testing.assert_close(torch.cat([own, both]), critic(torch.cat([codes, codes, others])))
+    first = torch.autograd.grad(own.square().sum(), [codes, *weights], retain_graph=True, materialize_grads=True)
+    second = torch.autograd.grad(both.square().sum(), [codes, *weights], materialize_grads=True)
+    expected = torch.autograd.grad(critic(codes).square().sum(), codes)[0]
+    torch.testing.assert_close(first[0], expected)
+    assert all(not slope.any() for slope in first[1:]), "the weights are constants to the codes"
+    assert not second[0].any(), "the codes are constants to the weights"
+    plain = critic(torch.cat([codes, others]).detach()).square().sum()
+    for a, b in zip(second[1:], torch.autograd.grad(plain, weights), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_derivatives_of_a_judge_pass_gradcheck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fused, "fuses", lambda *_: True)
+    torch.manual_seed(5)
+    critic = Dense(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    codes, others = torch.randn(3, 3, dtype=torch.float64, requires_grad=True), torch.randn(2, 3, dtype=torch.float64)
+
+    def of_codes(codes: Tensor) -> Tensor:
+        return judge(critic, codes, others)[0]
+
+    def of_weights(*_: Tensor) -> Tensor:
+        return judge(critic, codes.detach(), others)[1]
+
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(of_codes, (codes,), check_batched_grad=True)
+        assert check(of_weights, tuple(critic.parameters()), check_batched_grad=True)
+
+
+@pytest.mark.parametrize("function", [lambda m, v: sample_gaussian(m, v, NOISE.to(m)), kl_from_standard])
+def test_derivatives_of_sample_and_kl_pass_gradcheck(
+    function: Callable[[Tensor, Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mean, log_variance = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    plain = function(mean, log_variance)
+    monkeypatch.setattr(_fused, "fuses", lambda *_: True)
+    fused = function(mean, log_variance)
+    assert type(fused.grad_fn).__name__ in ("_SampleBackward", "_StandardKLBackward")
+    torch.testing.assert_close(fused, plain)
+    assert torch.autograd.gradcheck(function, (mean, log_variance), check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(function, (mean, log_variance), check_batched_grad=True)

@@ -7,15 +7,25 @@ hooks) goes the plain way.
 """
 
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.func import functional_call
 from torch.nn.functional import binary_cross_entropy_with_logits, leaky_relu, linear
 
-__all__ = ["Dense", "fuses", "kl_from_standard", "pass_through", "sample_gaussian", "sum_cross_entropy"]
+__all__ = [
+    "Dense",
+    "fuses",
+    "graph_wanted",
+    "judge",
+    "kl_from_standard",
+    "pass_through",
+    "sample_gaussian",
+    "sum_cross_entropy",
+]
 
 # Below so many multiplications the call of oneDNN costs more than its faster kernel gains.
 _LARGE = 1 << 20
@@ -69,8 +79,15 @@ def _transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
-def _graph_wanted(slope: Tensor) -> bool:
-    """Return whether a backward pass is differentiated itself, or runs for many slopes at once."""
+def graph_wanted(slope: Tensor) -> bool:
+    """Return whether a backward pass is differentiated itself, or runs for many slopes at once.
+
+    Args:
+        slope: A slope that came in.
+
+    Returns:
+        Whether it has to go the plain way.
+    """
     return torch.is_grad_enabled() or _transformed() or torch._C._functorch.is_legacy_batchedtensor(slope)
 
 
@@ -171,42 +188,125 @@ class _Chain(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, activations: tuple[Activation, ...], heads: int, x: Tensor, *weights: Tensor) -> Any:
-        depth = len(activations)
-        hidden = [x]
-        for place, activation in enumerate(activations):
-            hidden.append(_layer(hidden[-1], weights[2 * place], weights[2 * place + 1], activation))
+        hidden = _hidden(x, weights, activations, _layer)
         ctx.activations, ctx.heads = activations, heads
         last = hidden[-1]
         # The output itself is needed only where an activation was applied to it.
         ctx.save_for_backward(*(hidden if heads or activations[-1] is not _NONE else hidden[:-1]), *weights)
-        places = range(2 * depth, 2 * (depth + heads), 2)
+        places = range(2 * len(activations), 2 * (len(activations) + heads), 2)
         return tuple(_layer(last, weights[place], weights[place + 1], _NONE) for place in places) or (last,)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
         activations, depth = ctx.activations, len(ctx.activations)
         count = 2 * (depth + ctx.heads)
-        hidden, weights = list(ctx.saved_tensors[:-count]), ctx.saved_tensors[-count:]
-        plain = _graph_wanted(slopes[0])
+        hidden, weights = ctx.saved_tensors[:-count], ctx.saved_tensors[-count:]
+        plain = graph_wanted(slopes[0])
         if plain:
             # The layers again, now with a graph: what was saved of them has none.
-            hidden = hidden[:1]
-            for place, activation in enumerate(activations):
-                hidden.append(_plain_layer(hidden[-1], weights[2 * place], weights[2 * place + 1], activation))
-        needed = ctx.needs_input_grad[2:]
+            hidden = _hidden(hidden[0], weights, activations, _plain_layer)
         gradients: list[Tensor | None] = [None] * count
-        slope = slopes[0]
+        slope, needed = slopes[0], ctx.needs_input_grad[3:]
         if ctx.heads:
             for place, own in zip(range(2 * depth, count, 2), slopes, strict=True):
                 _take(gradients, place, own, hidden[-1], needed, plain)
                 slope = own @ weights[place] if place == 2 * depth else torch.addmm(slope, own, weights[place])
-        for place in range(depth - 1, -1, -1):
-            if activations[place] is not _NONE:
-                slope = _before(slope, hidden[place + 1], activations[place])
-            _take(gradients, 2 * place, slope, hidden[place], needed, plain)
-            if place or needed[0]:
-                slope = _product(slope, weights[2 * place].t(), plain)
-        return None, None, slope if needed[0] else None, *gradients
+        entry = _descend(slope, hidden, weights, activations, gradients, needed, plain, ctx.needs_input_grad[2])
+        return None, None, entry, *gradients
+
+
+def _hidden(
+    x: Tensor, weights: Sequence[Tensor], activations: Sequence[Activation], layer: Callable[..., Tensor]
+) -> list[Tensor]:
+    """Return the inputs and what each layer makes of them."""
+    hidden = [x]
+    for place, activation in enumerate(activations):
+        hidden.append(layer(hidden[-1], weights[2 * place], weights[2 * place + 1], activation))
+    return hidden
+
+
+def _descend(
+    slope: Tensor,
+    hidden: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    activations: Sequence[Activation],
+    gradients: list[Tensor | None],
+    needed: Sequence[bool],
+    plain: bool,
+    entry: bool,
+) -> Tensor | None:
+    """Note the gradients of all weights that need one, given the slope at the end; return that at the entry if asked.
+
+    `hidden` may lack the last output where it has no activation.
+    """
+    for place in range(len(activations) - 1, -1, -1):
+        if activations[place] is not _NONE:
+            slope = _before(slope, hidden[place + 1], activations[place])
+        _take(gradients, 2 * place, slope, hidden[place], needed, plain)
+        if not place and not entry:
+            return None
+        slope = _product(slope, weights[2 * place].t(), plain)
+    return slope
+
+
+def judge(network: nn.Module, codes: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """Apply a network once to codes and to others, and return its outputs twice, for two players.
+
+    The first outputs, those of the codes, depend on the codes while the weights are constants; the second, those of
+    the codes and of the others below them, on the weights while the codes are constants.
+
+    Args:
+        network: The network, such as a critic.
+        codes: Codes, (B, d).
+        others: Other codes, (C, d).
+
+    Returns:
+        The outputs for the codes, (B, k), and for both, (B + C, k).
+
+    >>> first, second = judge(Dense(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)), torch.ones(4, 2), torch.ones(5, 2))
+    >>> tuple(first.shape), tuple(second.shape)
+    ((4, 1), (9, 1))
+    """
+    if fuses(codes, others) and codes.ndim == 2:
+        linears, activations, rest = _split(_unrolled([network]))
+        if linears and not rest:
+            weights = [weight for layer in linears for weight in layer._parameters.values()]
+            judged: tuple[Tensor, Tensor] = _Judged.apply(activations, codes, others.detach(), *weights)  # type: ignore[no-untyped-call]
+            return judged
+    frozen = {name: weight.detach() for name, weight in network.named_parameters()}
+    first: Tensor = functional_call(network, frozen, (codes,))
+    return first, network(torch.cat([codes, others]).detach())
+
+
+class _Judged(torch.autograd.Function):
+    """The outputs of layers for codes, as a function of the codes; and for codes and others, of the weights."""
+
+    @staticmethod
+    def forward(ctx: Any, activations: tuple[Activation, ...], codes: Tensor, others: Tensor, *weights: Tensor) -> Any:
+        hidden = _hidden(torch.cat([codes, others]), weights, activations, _layer)
+        ctx.activations, ctx.size = activations, len(codes)
+        ctx.save_for_backward(codes, others, *hidden, *weights)
+        return hidden[-1][: len(codes)].clone(), hidden[-1]
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Any:
+        activations, size, count = ctx.activations, ctx.size, 2 * len(ctx.activations)
+        codes, others, *hidden = ctx.saved_tensors[:-count]
+        weights = ctx.saved_tensors[-count:]
+        plain = graph_wanted(slopes[0])
+        gradients: list[Tensor | None] = [None] * count
+        constants = [weight.detach() for weight in weights]
+        own = [each[:size] for each in hidden]
+        if plain:
+            own = _hidden(codes, constants, activations, _plain_layer)
+            hidden = _hidden(torch.cat([codes, others]).detach(), weights, activations, _plain_layer)
+        entry = None
+        if ctx.needs_input_grad[1]:
+            nothing = [False] * count
+            entry = _descend(slopes[0], own, constants, activations, gradients, nothing, plain, True)
+        if any(ctx.needs_input_grad[3:]):
+            _descend(slopes[1], hidden, weights, activations, gradients, ctx.needs_input_grad[3:], plain, False)
+        return None, entry, None, *gradients
 
 
 def _layer(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
@@ -255,9 +355,9 @@ def _take(
     gradients: list[Tensor | None], place: int, slope: Tensor, x: Tensor, needed: Sequence[bool], plain: bool
 ) -> None:
     """Note the gradients of the weight and the bias of the layer that made what `slope` is of from x."""
-    if needed[1 + place]:
+    if needed[place]:
         gradients[place] = _product(slope.t(), x.t(), plain)
-    if needed[2 + place]:
+    if needed[place + 1]:
         gradients[place + 1] = slope.sum(0)
 
 
@@ -300,7 +400,7 @@ class _CrossEntropy(torch.autograd.Function):
         slope = slopes[0][:, None]
         first = second = None
         if ctx.needs_input_grad[0]:
-            ours = not _graph_wanted(slope)
+            ours = not graph_wanted(slope)
             first = outputs.sigmoid().sub_(x).mul_(slope) if ours else (outputs.sigmoid() - x) * slope
         if ctx.needs_input_grad[1]:
             second = -outputs * slope
