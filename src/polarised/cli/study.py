@@ -426,9 +426,13 @@ def publish(
     folder: Folder,
     out: Annotated[Path, typer.Option(help="Folder for the figures, the table, the verdict and their README.")],
     vector: Annotated[bool, typer.Option(help="Figures also as SVG and PDF.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep runs of this study that --out has from before.")] = False,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
     json: Json = False,
 ) -> None:
     """Draw the figures of a study and write them down with its table, verdict, command, time and machine.
+
+    With --keep a study may be done in parts on machines that share no disk, and be published part by part.
 
     Example: [bold]polarised study publish runs/rtc_vae-small --out docs/results/rtc_vae[/bold]
     """
@@ -436,7 +440,8 @@ def publish(
     from polarised.study.storage import at_hand
 
     with at_hand(folder) as here:
-        page = published(here, out, formats=("png", "svg", "pdf") if vector else ("png",))
+        formats: Any = ("png", "svg", "pdf") if vector else ("png",)
+        page = published(here, out, formats=formats, keep=keep, mixed=mixed)
     if json:
         print_json(stamp("report", {"page": str(page)}))
     else:

@@ -101,7 +101,7 @@ def be_more_active(material: Material) -> Drawings:
     """
     for dataset, ending in material.datasets.items():
         table = material.table.filter(polars.col("dataset") == dataset)
-        if material.done:
+        if material.methods_at_hand(dataset):
             chosen = _with_a_mixed_variable(material, dataset)
             encodings, regime = material.encodings(chosen), material.regime(chosen)
             yield f"figure_4_5_histograms{ending}", of_one_model(chosen, histograms_by_type(encodings, regime))
@@ -213,7 +213,8 @@ def decomposition_clustering(material: Material) -> Drawings:
         The name of each figure with the figure.
     """
     for dataset, ending in material.datasets.items():
-        for method, symbol in (("beta", "β"), ("alpha", "α")) if material.done else ():
+        known = material.methods_at_hand(dataset)
+        for method, symbol in ((name, symbol) for name, symbol in (("beta", "β"), ("alpha", "α")) if name in known):
             codes = {
                 f"{symbol} = {strength:g}": material.encodings(material.point(method, strength, dataset=dataset))
                 for strength in material.strengths(method, dataset=dataset)
@@ -267,7 +268,7 @@ def decomposition_sparsity(material: Material) -> Drawings:
     """
     yield "figure_4", sparsity_by_regularisation(material.table)
     for dataset, ending in material.datasets.items():
-        for method in material.methods(dataset) if material.done else ():
+        for method in material.methods_at_hand(dataset):
             strengths = material.strengths(method, dataset=dataset)
             for strength in (strengths[0], strengths[-1]):
                 point = material.point(method, strength, dataset=dataset)
@@ -311,7 +312,7 @@ def rtc_vae(material: Material) -> Drawings:
         counts = latents_of_factors(material, dataset)
         if not counts.is_empty():
             yield f"disintegration{ending}", latents_by_factor(counts)
-        for method in [name for name in SHOWN if name in material.methods(dataset)] if material.done else ():
+        for method in [name for name in SHOWN if name in material.methods_at_hand(dataset)]:
             point = material.point(method, SHOWN[method], dataset=dataset)
             yield from _of_model(material, point, f"{stem(method)}{ending}")
 
@@ -442,14 +443,14 @@ def polarised_ivae(material: Material) -> Drawings:
     Yields:
         The name of each figure with the figure.
     """
-    if material.done:
+    if "iVAE" in material.methods_at_hand():
         point = material.richest("iVAE", kinds=("active", "passive"))
         encodings, regime = material.encodings(point), material.regime(point)
         for number, (kind, of) in FIGURES.items():
             if getattr(regime, kind):
                 drawn = posterior_and_prior(encodings, regime, kind=kind, of=of)
                 yield f"figure_{number}_{kind}_{of}", of_one_model(point, drawn)
-    for method in material.methods() if material.done else ():
+    for method in material.methods_at_hand():
         own = material.richest(method, kinds=("active", "passive"))
         yield f"overview_{stem(method)}", of_one_model(own, overview(material.encodings(own), material.regime(own)))
     for rule in ("relative", "standard"):
@@ -468,7 +469,7 @@ def nonlinear_ica(material: Material) -> Drawings:
     """
     yield "mcc", scores_by_method(material.table, metric="mcc", label="MCC")
     yield "mcc_spearman", scores_by_method(material.table, metric="mcc_spearman", label="MCC, Spearman")
-    if not material.done:
+    if "iVAE" not in material.methods_at_hand():
         return
     point = material.point("iVAE")
     yield "ivae_overview", of_one_model(point, overview(material.encodings(point), material.regime(point)))

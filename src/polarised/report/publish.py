@@ -3,7 +3,8 @@
 import json
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,12 +23,12 @@ from polarised.regime import Encodings, Regime
 from polarised.regime.timeline import Timeline
 from polarised.report.drawing import save
 from polarised.report.theme import SUBSETS, metric_name
-from polarised.study.claims.check import WORDS
-from polarised.study.claims.verify import PUBLISHED, verify
+from polarised.study.claims.check import WORDS, check_claims
+from polarised.study.claims.verify import PUBLISHED, claims_of, verify
 from polarised.study.config import read_config
-from polarised.study.grid import Point, Study
+from polarised.study.grid import Point, Study, load_study, study_names
 from polarised.study.measures import images_of_prior, regime_of, timeline_of
-from polarised.study.results import results_of
+from polarised.study.results import KINDS, results_of
 from polarised.study.runner import duration, read_study
 from polarised.study.stages import dataset_of, is_done, read_done
 from polarised.study.trained import archive_settings, shared_settings, stored_scores
@@ -104,9 +105,13 @@ class Material:
 
     Args:
         root: The folder of the study, or one that `publish` wrote.
+        earlier: A folder that `publish` wrote, whose runs are shown too where `root` has not done them.
+        mixed: Whether runs made by different code may stand in one table.
     """
 
     root: Path
+    earlier: Path | None = None
+    mixed: bool = False
 
     @cached_property
     def study(self) -> Study:
@@ -118,7 +123,71 @@ class Material:
         """The tidy table of the runs that are done, types by the rule of the study."""
         if is_published(self.root):
             return read_table(self.root / RESULTS)
-        return results_of(self.study.points, self.root, rule=self.study.rule)
+        own = results_of(self.study.points, self.root, rule=self.study.rule, mixed=self.mixed)
+        if self.kept.is_empty():
+            return own
+        both = polars.concat([own, self.kept], how="diagonal_relaxed")
+        order = polars.DataFrame({"run": list(self.grid), "place": range(len(self.grid))})
+        return (
+            both.join(order, on="run", how="left", maintain_order="left")
+            .sort("place", maintain_order=True)
+            .drop("place")
+        )
+
+    @cached_property
+    def grid(self) -> dict[str, Point]:
+        """Every run of the study by its name: those of its folder, and of its scale where runs published are kept."""
+        own = {point.run.name: point for point in self.study.points}
+        if self.earlier is None or self.study.name not in study_names():
+            return own
+        whole = load_study(self.study.name, scale=self.study.scale).points
+        return {point.run.name: point for point in whole} | own
+
+    @cached_property
+    def kept(self) -> polars.DataFrame:
+        """The rows of runs of this study that were published in `earlier` and are not done here."""
+        if self.earlier is None:
+            return polars.DataFrame(schema={"run": polars.String})
+        rule = _published(self.earlier).get("rule", self.study.rule)
+        if rule != self.study.rule:
+            raise DataError(
+                f"expected types by the rule {self.study.rule} in the table published in {self.earlier}, got {rule}; "
+                "publish to another folder"
+            )
+        table = read_table(self.earlier / RESULTS, columns=KINDS)
+        done = {point.run.name for point in self.done}
+        kept = table.filter(polars.col("run").is_in([name for name in self.grid if name not in done]))
+        codes = Counter(made["code"] for name, made in self.made.items() if name in done and made["code"])
+        before = Counter(self.made.get(name, {}).get("code", "") for name in kept["run"].unique())
+        if not self.mixed and (len(codes | before) > 1 or "" in before):
+            unknown = "; where it is not known, the table was written before it was noted" if before[""] else ""
+            raise DataError(
+                f"expected runs of one version of the code, got {_told_codes(codes)} in {self.root} and "
+                f"{_told_codes(before)} in the table published in {self.earlier}{unknown}; do them again with one, or "
+                "say that a mixed table is meant (mixed)"
+            )
+        return kept
+
+    @cached_property
+    def made(self) -> dict[str, dict[str, Any]]:
+        """By which code and command each run was made and how many seconds it took, as far as that is known."""
+        known = {} if self.earlier is None else _published(self.earlier).get("made", {})
+        found: dict[str, dict[str, Any]] = {
+            str(name): {"code": str(one.get("code", "")), "command": str(one.get("command", "")), "seconds": seconds}
+            for name, one in (known.items() if isinstance(known, dict) else ())
+            if isinstance(one, dict) and isinstance(seconds := one.get("seconds"), int | float)
+        }
+        for point in self.done:
+            directory = self.root / point.run.name
+            command = read_config(directory / "config.yaml").get("made", {}).get("command", "")
+            done = read_done(directory)
+            found[point.run.name] = {
+                "code": "" if done is None else done.code,
+                # Where the folder lies on this machine is left out.
+                "command": str(command).replace(f"{self.root.resolve().parent}/", ""),
+                "seconds": 0.0 if done is None else done.seconds,
+            }
+        return found
 
     @cached_property
     def done(self) -> list[Point]:
@@ -144,6 +213,17 @@ class Material:
         """
         own = self.table if dataset is None else self.table.filter(polars.col("dataset") == dataset)
         return [str(name) for name in own["method"].unique(maintain_order=True)]
+
+    def methods_at_hand(self, dataset: str | None = None) -> list[str]:
+        """Return the methods of which the folder has a finished run: a model that can be shown.
+
+        Args:
+            dataset: Of this dataset; of all if not given.
+
+        Returns:
+            The methods, in the order of the study; none of a published folder.
+        """
+        return list(dict.fromkeys(str(point.labels["method"]) for point in self._of(None, dataset)))
 
     def point(self, method: str, strength: float | None = None, *, dataset: str | None = None) -> Point:
         """Return the first run of a method, at the strength nearest to the one wanted.
@@ -316,28 +396,49 @@ def stem(name: str) -> str:
     return plain
 
 
-def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = ("png",)) -> Path:
+def publish(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    formats: Sequence[Format] = ("png",),
+    keep: bool = False,
+    mixed: bool = False,
+) -> Path:
     """Write the figures, ``results.parquet``, ``verdict.json`` and a README of a study's folder to `out`.
 
-    A file ``notes.md`` in `out`, written by hand, is taken into the README. A study without figures of its own gets
-    those of any study. Of a folder that was published before, without its runs, the figures that need the table alone
-    are drawn again, and nothing else is written.
+    A file ``notes.md`` in `out`, written by hand, is taken into the README, its first paragraph at the top. A study
+    without figures of its own gets those of any study. Of a folder that was published before, without its runs, the
+    figures that need the table alone are drawn again, and nothing else is written.
+
+    With `keep` a study may be done in parts on machines that share no disk: runs that the table in `out` has, that
+    belong to this study at this scale and that are not done in `folder`, stay in the table beside the new ones. Of them
+    only rows by the rule of the study are known, so that claims about types are then decided by that rule alone.
 
     Args:
         folder: The folder of the study, or one that was published.
         out: The folder to write.
         formats: Formats of the figures.
+        keep: Whether runs published in `out` before stay.
+        mixed: Whether runs made by different code, or by code that is not known, may stand in one table.
 
     Returns:
         The README.
 
     Raises:
-        DataError: The folder holds no study.
+        DataError: The folder holds no study, `out` has nothing to keep, or its runs were made by other code.
     """
-    material, out = Material(Path(folder)), Path(out)
-    out.mkdir(parents=True, exist_ok=True)
+    out = Path(out)
+    material = Material(Path(folder), earlier=out if keep else None, mixed=mixed)
     known = material.root if is_published(material.root) else None
+    if keep and (known is not None or not is_published(out)):
+        place, words = (out, "a table that was published before") if known is None else (known, "the runs of a study")
+        raise DataError(f"expected {words} in {place} to keep runs of earlier beside new ones, there is none")
     name = material.study.name if known is None else _published_study(known)
+    if known is None and not material.kept.is_empty():
+        found = check_claims(material.table, claims_of(material.study))
+    elif known is None:
+        found = verify(folder, mixed=mixed)
+    out.mkdir(parents=True, exist_ok=True)
     entry = name if name in registry.names("gallery") else "any_study"
     drawn = []
     for each, figure in registry.build("gallery", entry, material):
@@ -346,8 +447,9 @@ def publish(folder: str | Path, out: str | Path, *, formats: Sequence[Format] = 
         drawn.append(each)
     if known is not None:
         return out / README
-    found = verify(folder)
-    told = {**found.to_dict(), "study": name}
+    runs = set(material.table["run"].unique())
+    made = {run: one for run, one in material.made.items() if run in runs}
+    told = {**found.to_dict(), "study": name, "rule": material.study.rule, "made": made}
     with replacing(out / RESULTS) as temporary:
         material.table.write_parquet(temporary)
     with replacing(out / PUBLISHED) as temporary:
@@ -372,13 +474,19 @@ def is_published(folder: Path) -> bool:
 
 def _published_study(folder: Path) -> str:
     """Return the study a published folder is of: as its verdicts say, else as it or the folder around it is called."""
-    known = parse_json((folder / PUBLISHED).read_bytes(), where=str(folder)) if (folder / PUBLISHED).is_file() else {}
-    names = [
-        known.get("study") if isinstance(known, dict) else None,
-        folder.resolve().name,
-        folder.resolve().parent.name,
-    ]
+    names = [_published(folder).get("study"), folder.resolve().name, folder.resolve().parent.name]
     return next((str(name) for name in names if name in registry.names("gallery")), "any_study")
+
+
+def _published(folder: Path) -> Mapping[str, Any]:
+    """Return what lies beside the table of a published folder: its verdicts, and how the runs were made."""
+    path = folder / PUBLISHED
+    known = parse_json(path.read_bytes(), where=str(folder)) if path.is_file() else {}
+    return known if isinstance(known, dict) else {}
+
+
+def _told_codes(codes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} by {code or 'code that is not known'}" for code, count in codes.items()) or "none"
 
 
 # What stands above a page as long as runs on it were typed before the decoder was asked.
@@ -392,7 +500,9 @@ EARLIER = (
 
 def _page(material: Material, found: "Verification", stems: Sequence[str], notes: str) -> str:
     study = material.study
-    parts = [f"# {study.title}"]
+    # The first paragraph says what reproduced, what did not and what did not settle; the rest stands further below.
+    summary, _, remarks = notes.partition("\n\n")
+    parts = [f"# {study.title}", *([summary] if summary else [])]
     if any(not (material.root / point.run.name / "decoder_use.parquet").exists() for point in material.done):
         parts.append(EARLIER)
     parts.append(study.about)
@@ -401,8 +511,8 @@ def _page(material: Material, found: "Verification", stems: Sequence[str], notes
     parts.append(_provenance(material))
     if told := _settled(material.table):
         parts.append(told)
-    if notes:
-        parts += ["## Notes", notes]
+    if remarks:
+        parts += ["## Notes", remarks]
     parts += _claims(found)
     parts += ["## Tables", CELLS, *tables(material.table)]
     parts += _archives(material)
@@ -475,21 +585,38 @@ def _provenance(material: Material) -> str:
             f"{len(known)} models, measured, not trained here: their archives say how they were trained. "
             f"{duration(seconds)} of measuring in all (wall clock, added up)."
         )
-    commands, seconds = dict.fromkeys([""]), 0.0
-    for point in material.done:
-        directory = material.root / point.run.name
-        made = read_config(directory / "config.yaml").get("made", {})
-        # Where the folder lies on this machine is left out.
-        commands[str(made.get("command", "")).replace(f"{material.root.resolve().parent}/", "")] = None
-        done = read_done(directory)
-        seconds += 0.0 if done is None else done.seconds
-    said = [f"`{command}`" for command in commands if command]
-    steps = sum(point.run.training.steps for point in material.done)
+    own = {point.run.name for point in material.done}
+    kept = material.kept["run"].unique().to_list()
+    made = [one for run, one in material.made.items() if run in own or run in kept]
+    said = [f"`{command}`" for command in dict.fromkeys(one["command"] for one in made) if command]
+    steps = sum(material.grid[run].run.training.steps for run in (*own, *kept))
+    seconds = sum(one["seconds"] for one in made)
     return (
-        f"{len(material.done)} of {len(material.study.points)} runs, {steps:,} training steps, "
-        f"{duration(seconds)} of run time in all (wall clock of every run, added up) on a machine with "
-        f"{os.cpu_count()} cores ({_processor()}), {platform.system()}, Python {platform.python_version()}.\n\n"
+        f"{len(own) + len(kept)} of {len(material.grid)} runs, {steps:,} training steps, "
+        f"{duration(seconds)} of run time in all (wall clock of every run{_where_known(made, own, kept)}, added up) on "
+        f"a machine with {os.cpu_count()} cores ({_processor()}), {platform.system()}, Python "
+        f"{platform.python_version()}.{_told_kept(material, kept)}\n\n"
         f"Command: {'; '.join(said) or 'unknown'}"
+    )
+
+
+def _where_known(made: Sequence[Any], own: Collection[str], kept: Collection[str]) -> str:
+    return "" if len(made) == len(own) + len(kept) else " of which it is known"
+
+
+def _told_kept(material: Material, kept: Sequence[str]) -> str:
+    """Return how many runs came from the table published before and by which code; nothing where none did."""
+    if not kept:
+        return ""
+    codes = Counter(material.made.get(run, {}).get("code", "") for run in kept)
+    here = {material.made[point.run.name]["code"] for point in material.done}
+    same = (
+        " the same code as the others" if set(codes) == here else f" other code than the others: {_told_codes(codes)}"
+    )
+    by = " code that it does not name" if set(codes) == {""} else same
+    return (
+        f" {len(kept)} of these runs came from the table published here before, made by{by}; figures of single models "
+        f"show the other {len(material.done)}, and claims about types are decided by the rule of the study alone."
     )
 
 

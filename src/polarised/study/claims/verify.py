@@ -17,7 +17,7 @@ from polarised.study.results import KINDS, LARGE, results_of
 from polarised.study.runner import FILE, read_study
 from polarised.study.storage import at_hand, is_address
 
-__all__ = ["PUBLISHED", "ledger_page", "published_under", "published_verdicts", "verify", "write_ledger"]
+__all__ = ["PUBLISHED", "claims_of", "ledger_page", "published_under", "published_verdicts", "verify", "write_ledger"]
 
 PUBLISHED = "verdict.json"
 # A study of the four papers has some thousand verdicts of a few hundred bytes.
@@ -61,7 +61,7 @@ def verify(results: str | Path, *, study: str | None = None, mixed: bool = False
             f"expected to know whose claims to check on {path}, there is no {FILE} beside it; "
             "name the study, such as be_more_active"
         )
-    claims = chosen_claims(study_claims(study)) if study else _claims_of(read_study(results if whole else path.parent))
+    claims = chosen_claims(study_claims(study)) if study else claims_of(read_study(results if whole else path.parent))
     if not claims:
         return Verification(())
     return check_claims(_by_both_rules(results, mixed=mixed) if whole else _read(path), claims)
@@ -91,8 +91,15 @@ def published_verdicts(folder: str | Path) -> Verification | None:
         raise DataError(f"expected the verdicts of a study in {path}, could not read them: {error}") from error
 
 
-def _claims_of(study: Study) -> tuple[Claim, ...]:
-    """Return the claims a folder was started with; one of an earlier version has those its study has today."""
+def claims_of(study: Study) -> tuple[Claim, ...]:
+    """Return the claims a folder was started with; one of an earlier version has those its study has today.
+
+    Args:
+        study: The study as its folder has it.
+
+    Returns:
+        Its claims.
+    """
     try:
         return chosen_claims(study.claims)
     except ConfigError:

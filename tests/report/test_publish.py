@@ -1,0 +1,138 @@
+"""A study that was done in parts on machines without a common disk is published as one."""
+
+import json
+import shutil
+from pathlib import Path
+
+import polars
+import pytest
+from polars.testing import assert_frame_equal
+from typer.testing import CliRunner
+
+from polarised.cli import app
+from polarised.errors import DataError
+from polarised.report.publish import publish
+from polarised.study.grid import load_study
+from polarised.study.runner import enrol
+from polarised.study.stages import execute
+
+OF_SEED = "axes.seed={{seed: [{0}], dataset.seed: [{0}]}}"
+
+
+def part(root: Path, *seeds: int) -> Path:
+    """The runs of some seeds of the smallest study of the library, in a folder that knows of no others."""
+    settings = [OF_SEED.format(", ".join(map(str, seeds))), "axes.method.beta-VAE=null", "axes.method.beta-TCVAE=null"]
+    study = load_study("nonlinear_ica", scale="smoke", settings=settings)
+    enrol(study, root)
+    for run in study.runs:
+        execute(run, root, command=f"polarised study run nonlinear_ica --out {root}")
+    return root
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """Two parts, and a folder that has the runs of both."""
+    folder = tmp_path_factory.mktemp("parts")
+    first, second = part(folder / "first", 1), part(folder / "second", 2)
+    for each in (first, second):
+        shutil.copytree(each, folder / "both", dirs_exist_ok=True, ignore=shutil.ignore_patterns("study.json"))
+    return first, second, part(folder / "both", 1, 2)
+
+
+def table(folder: Path) -> polars.DataFrame:
+    return polars.read_parquet(folder / "results.parquet")
+
+
+def with_code(folder: Path, to: Path, code: str) -> Path:
+    """The runs of a folder as if other code had made them."""
+    shutil.copytree(folder, to)
+    for path in to.glob("*/done.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "code": code}))
+    return to
+
+
+def test_parts_published_one_after_the_other_are_the_whole(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    first, second, both = parts
+    out = tmp_path / "out"
+    publish(first, out)
+    page = publish(second, out, keep=True).read_text()
+    publish(both, tmp_path / "whole")
+    assert_frame_equal(table(out), table(tmp_path / "whole"), check_exact=True)
+    found, whole = (json.loads((folder / "verdict.json").read_text()) for folder in (out, tmp_path / "whole"))
+    assert found["made"] == whole["made"]
+    # Claims about types are decided by one rule where runs are kept, by two where there are the runs themselves.
+    decided = [[one for one in each["verdicts"] if one["name"] == "OWN-sources"] for each in (found, whole)]
+    assert decided[0] == decided[1] != []
+    assert "4 of 12 runs, 800 training steps" in page
+    assert "2 of these runs came from the table published here before, made by the same code as the others" in page
+    # Again, with nothing new: what the first part brought is still there.
+    assert "2 of these runs" in publish(second, out, keep=True).read_text()
+    assert_frame_equal(table(out), table(tmp_path / "whole"), check_exact=True)
+
+
+def test_the_first_paragraph_of_the_notes_opens_the_page(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    first, _, _ = parts
+    (tmp_path / "notes.md").write_text("What reproduced: a sentence\non two lines.\n\n- A remark.\n- Another.\n")
+    page = publish(first, tmp_path).read_text()
+    paragraphs = page.split("\n\n")
+    assert paragraphs[0].startswith("# nonlinear_ica")
+    assert paragraphs[1] == "What reproduced: a sentence\non two lines."
+    assert page.index("## Notes\n\n- A remark.\n- Another.") > page.index("Command: ")
+
+
+def test_a_run_that_was_done_again_replaces_the_published_one(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    first, _, both = parts
+    publish(both, tmp_path)
+    doubled = table(tmp_path).with_columns(polars.col("value") * 2)
+    doubled.write_parquet(tmp_path / "results.parquet")
+    assert "2 of these runs came from" in publish(first, tmp_path, keep=True).read_text()
+    of_first = polars.col("seed") == 1
+    publish(both, tmp_path / "whole")
+    assert_frame_equal(table(tmp_path).filter(of_first), table(tmp_path / "whole").filter(of_first))
+    assert_frame_equal(table(tmp_path).filter(~of_first), doubled.filter(~of_first))
+
+
+def test_runs_that_are_none_of_the_study_are_not_kept(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    first, second, _ = parts
+    publish(first, tmp_path)
+    stranger = table(tmp_path).with_columns(polars.lit("VAE-mine-seed1-0123456789").alias("run"))
+    polars.concat([table(tmp_path), stranger]).write_parquet(tmp_path / "results.parquet")
+    assert "4 of 12 runs" in publish(second, tmp_path, keep=True).read_text()
+    assert "VAE-mine-seed1-0123456789" not in table(tmp_path)["run"]
+
+
+def test_other_code_is_refused_unless_told(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    first, second, _ = parts
+    out = tmp_path / "out"
+    publish(with_code(first, tmp_path / "old", "0123456789ab"), out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(
+        DataError, match=r"one version of the code, got 2 by .* in .* and 2 by 0123456789ab in the table"
+    ):
+        publish(second, out, keep=True)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    command = ["study", "publish", str(second), "--out", str(out), "--keep"]
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code == 1
+    assert not any((out / name).read_bytes() != text for name, text in before.items())
+    assert CliRunner().invoke(app, [*command, "--mixed"]).exit_code == 0
+    assert "other code than the others: 2 by 0123456789ab" in (out / "README.md").read_text()
+    assert table(out)["run"].n_unique() == 4
+
+
+def test_a_table_that_does_not_say_its_code_needs_to_be_told(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    first, second, _ = parts
+    publish(first, tmp_path)
+    known = json.loads((tmp_path / "verdict.json").read_text())
+    (tmp_path / "verdict.json").write_text(json.dumps({key: known[key] for key in ("schema", "verdicts", "study")}))
+    with pytest.raises(DataError, match=r"2 by code that is not known .* written before it was noted; do them again"):
+        publish(second, tmp_path, keep=True)
+    page = publish(second, tmp_path, keep=True, mixed=True).read_text()
+    assert "2 of these runs came from the table published here before, made by code that it does not name" in page
+    assert "(wall clock of every run of which it is known, added up)" in page
+
+
+def test_nothing_to_keep_is_said(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"expected a table that was published before in .*, there is none"):
+        publish(parts[0], tmp_path / "out", keep=True)
+    assert not (tmp_path / "out").exists()
