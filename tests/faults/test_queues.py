@@ -89,6 +89,25 @@ def test_a_job_that_is_asked_to_end_saves_and_says_so_by_its_code(tmp_path: Path
     assert "Traceback" not in (tmp_path / "said.txt").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_at_the_driver_alone_is_heard_within_two_seconds(tmp_path: Path, number: int, code: int) -> None:
+    """Each of the two runs would take a minute more; a terminal would also tell the workers, a queue does not."""
+    log, root = tmp_path / "notes.txt", tmp_path / "study"
+    job = start(made(tmp_path, runs=2, steps=1200, sleep=0.05), root, "--jobs", "2")
+    until(lambda: log.exists() and all(any(tag == run and step > 12 for tag, step in notes(log)) for run in (0, 1)))
+    before = Counter(tag for tag, _ in notes(log))
+    job.send_signal(number)
+    assert job.wait(timeout=60) == code, (tmp_path / "said.txt").read_text()
+    after = Counter(tag for tag, _ in notes(log))
+    # Two seconds are forty steps of a twentieth of a second, however slow the machine is.
+    assert all(after[run] - before[run] <= 40 for run in (0, 1)), (before, after)
+    saved = sorted(checkpoint_step(path) for path in root.iterdir() if path.is_dir())
+    assert saved == sorted(after.values())
+    assert not list(root.glob("*/failed.txt"))
+    assert "Traceback" not in (tmp_path / "said.txt").read_text()
+
+
 def test_looking_at_a_study_writes_nothing(tmp_path: Path) -> None:
     config = study_config(runs=1, steps=4)
     config["base"]["objective"] = {"name": "BetaVAE"}
@@ -197,6 +216,30 @@ def test_another_node_goes_on_where_one_was_stopped(tmp_path: Path, monkeypatch:
     left = {path.name for path in (tmp_path / "store" / run.name).iterdir()}
     assert "done.json" in left
     assert not left & {"checkpoint.safetensors", LEASE}
+
+
+def test_whoever_lost_its_run_puts_nothing_where_others_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setattr(leases, "HEARTBEAT", 0.1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    log, store = tmp_path / "notes.txt", tmp_path / "store"
+    run = load_study(made(tmp_path, runs=1, steps=1000, sleep=0.02)).runs[0]
+
+    def take_over() -> None:
+        until(lambda: log.exists() and any(step > 20 for _, step in notes(log)))
+        (store / run.name / ".term-2").write_text("another")
+
+    threading.Thread(target=take_over).start()
+    with pytest.raises(BusyError):
+        work_at(run, f"file://{store}", "")
+    assert max(step for _, step in notes(log)) < 900
+    left = store / run.name
+    assert not (left / "done.json").exists()
+    assert not (left / "failed.txt").exists()
+    assert (left / ".term-2").read_text() == "another"
+    assert not (left / ".free-2").exists()
+    # What it uploaded is of before; on its own desk it saved where it stopped.
+    assert checkpoint_step(left) < max(step for _, step in notes(log)) + 1
 
 
 def _interrupt_after(path: Path, step: int) -> None:

@@ -16,6 +16,7 @@ import polars
 import pytest
 from polars.testing import assert_frame_equal
 
+from faults.test_owners import fight
 from polarised.study import leases
 from polarised.study.grid import load_study
 from polarised.study.leases import BusyError, Lease, claimed, creates_exclusively, leased, read_lease
@@ -160,21 +161,28 @@ def test_of_many_who_want_a_run_one_gets_it(tmp_path: Path, store: str) -> None:
         "import sys, time\n"
         "from polarised.study.leases import BusyError, leased\n"
         "try:\n"
-        "    with leased(sys.argv[1], 'run', step=lambda: 0):\n"
+        "    with leased(sys.argv[1], sys.argv[2], step=lambda: 0):\n"
         "        print('mine', flush=True)\n"
-        "        time.sleep(8)\n"
+        "        time.sleep(20)\n"
         "except BusyError:\n"
         "    print('busy', flush=True)\n"
     )
-    for stale in (False, True):
-        if stale:
-            old = Lease("f" * 16, "gone", 1, "0", 0.0, 0.0)
-            write_text(address, "run/.lease.json", json.dumps(old.__dict__))
-        command = [sys.executable, "-c", code, address]
+    old = Lease("f" * 16, "gone", 1, "0", 0.0, 0.0)
+    write_text(address, "dead/.lease.json", json.dumps(old.__dict__))
+    write_text(address, "dead/.term-7", old.owner)
+    for name in ("new", "dead"):
+        command = [sys.executable, "-c", code, address, name]
         several = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
         said = sorted(one.communicate(timeout=120)[0].strip() for one in several)
         assert said == ["busy", "busy", "mine"]
-        assert read_lease(address, "run") is None
+        assert read_lease(address, name) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_nobody_has_a_run_beside_another(tmp_path: Path, store: str, seed: int) -> None:
+    found = fight(tmp_path, f"{store}/fight{seed}", seconds=25.0, processes=5, seed=seed)
+    assert len({hold.process for hold in found}) >= 3
 
 
 def test_a_store_that_overwrites_is_noticed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +213,7 @@ def test_whoever_slept_through_its_lease_stops(tmp_path: Path, store: str, monke
 
     def sleep_too_long() -> None:
         with leased(address, "run", step=lambda: 0):
+            write_text(address, "run/.term-2", other.owner)
             write_text(address, "run/.lease.json", json.dumps(other.__dict__))
             time.sleep(30)
 

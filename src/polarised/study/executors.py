@@ -380,7 +380,7 @@ def _fallen(
         return give_up(run, root, f"Ray could not do it: {_told(error)}")
     # Of a process that is certainly gone nobody needs to wait for the lease to run out.
     if lease is not None:
-        release(root, run.name, lease.owner)
+        release(root, run.name, lease)
     return _lost(run, root, losses, attempts, how)
 
 
