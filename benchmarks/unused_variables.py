@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from polarised import Encodings, Regime, classify
 from polarised.adapters import decoder_use, from_vae
-from polarised.data import Dataset, dsprites, two_populations
+from polarised.data import Dataset, color_dsprites, dsprites, noisy_dsprites, two_populations
 from polarised.models import VAE, build_vae, load_vae
 from polarised.models.vae import save_vae
 from polarised.objectives import (
@@ -52,6 +52,7 @@ class Model:
     prior: Any = "StandardNormal"
     learning_rate: float = 1.5e-3
     schedule: Any = "constant"
+    latents: int = 10
 
 
 def bank(steps: int) -> dict[str, Model]:
@@ -82,20 +83,24 @@ def dataset_of(model: Model) -> Dataset:
     """Return what a model is trained on."""
     if model.data == "populations":
         return two_populations()
+    if model.data in ("coloured", "noisy"):
+        return color_dsprites() if model.data == "coloured" else noisy_dsprites()
     sprites = dsprites(size=32)
     return sprites.with_auxiliary(factors=["shape"]) if model.data == "shapes" else sprites
 
 
-def trained(name: str, *, seed: int = 1, steps: int = 3_000, cache: Path | None = None) -> VAE:
-    """Train a model of the bank, or read it from the cache."""
-    model = bank(steps)[name]
+def trained(
+    name: str, *, model: Model | None = None, seed: int = 1, steps: int = 3_000, cache: Path | None = None
+) -> VAE:
+    """Train a model, by its name in the bank unless it is given, or read it from the cache."""
+    model = bank(steps)[name] if model is None else model
     path = None if cache is None else cache / f"{name}-{steps}-{seed}.safetensors"
     if path is not None and path.exists():
         return load_vae(path)
     widths = [160, 96] if seed % 2 == 0 else [128, 128]
     config = {
         "architecture": {"name": "mlp", "widths": widths},
-        "latents": 10,
+        "latents": model.latents,
         "prior": model.prior,
         "likelihood": {"name": "Bernoulli", "weight": 2.0},
     }

@@ -8,6 +8,7 @@ prior mean unless told, in that layer's bias.
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -16,9 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from polarised._io import plain
+from polarised._io.files import new_folder
 from polarised.adapters.arrays import ScaleKind
 from polarised.adapters.published import read_state, write_state
-from polarised.adapters.targets import images_named, open_target
+from polarised.adapters.targets import Target, images_named, open_target
 from polarised.diagnosis import diagnose
 from polarised.errors import ConfigError, DataError
 from polarised.metrics.downstream import logistic_regression
@@ -26,7 +28,7 @@ from polarised.models.networks import evaluating
 from polarised.models.slicing import Layer, checked_keep, slice_layers
 from polarised.models.vae import VAE, save_vae
 from polarised.random import seed_for
-from polarised.regime import Encodings
+from polarised.regime import Encodings, Regime
 from polarised.regime.classify import Rule
 from polarised.registry import nearest
 from polarised.schemas import stamp
@@ -64,15 +66,20 @@ def prune(
     decoder'(z_keep) = decoder(z) with z_j = E[z_j] under the prior for every dropped j. Where the prior mean
     depends on auxiliary variables, their average over `u` (n, k) is the constant [Bonheme2023BeMoreActive, section 4].
     Of a model of others, the layers around the code are found by watching a copy of it encode and decode some `data`;
-    the copy is returned only if it gives the same as the model does with the dropped variables at their constants.
+    a model of scvi-tools, or of diffusers where its config can describe the smaller one exactly, is built anew by its
+    library, so that it can be stored and loaded. What is returned gives the same as the model does with the dropped
+    variables at their constants.
 
     Args:
-        model: A VAE of ours, a model of pythae, a LightningModule or any torch module that encodes and decodes.
+        model: A VAE of ours, a model of pythae, diffusers or scvi-tools, a LightningModule or any torch module that
+            encodes and decodes.
         keep: The variables to keep, in the order they are to have.
-        data: Some inputs of a model of others, in any form `polarised.diagnose` takes.
+        data: Some inputs of a model of others, in any form `polarised.diagnose` takes; of scvi-tools its own cells
+            unless given.
         u: Auxiliary variables (n, k) to average the prior mean over, where it depends on them.
         constants: What each variable is held at where it is dropped, (d,): the prior mean unless given. A variable that
-            is noise about another value needs that value, as a rule the average of the encoder's means.
+            is noise about another value needs that value, as a rule the average of the encoder's means. Channels of
+            diffusers are held, if less than a standard deviation away, where they need no bias before the padding.
         encode: How a model of others encodes, from model and batch to mean and scale, where that cannot be seen.
         decode: How it decodes, from model and codes to outputs, where that cannot be seen.
         scale_kind: What its scale is, where its name does not tell.
@@ -93,7 +100,7 @@ def prune(
         from polarised._cutting import Asking, cut_model
 
         asking = Asking(encode, decode, scale_kind, pixel_range)
-        smaller: AnyModel = cut_model(model, keep, data, constants=constants, asking=asking)
+        smaller: AnyModel = cut_model(model, keep, data, constants=constants, asking=asking).model
         return smaller
     vae: VAE = model
     chosen = checked_keep(keep, vae.latents)
@@ -308,36 +315,49 @@ class PrunedModel:
 
     Args:
         model: The smaller model.
-        config: The config of `build_vae` that makes its network.
+        config: The config of `build_vae` that makes its network; nothing for a model of another library.
         auxiliary_size: The number of its auxiliary variables.
         report: What pruning changed.
         doubtful: Variables that are passive, yet kept because that is in doubt.
         accuracy: Accuracy of predicting the factors from the means, before and after, where there are factors.
+        remarks: What else is to be known of the smaller model.
+        write: How its own library saves a model into a new folder; None for ours.
     """
 
-    model: VAE
+    model: Any
     config: Mapping[str, Any]
     auxiliary_size: int
     report: PruningReport
     doubtful: tuple[int, ...] = ()
     accuracy: tuple[float, float] | None = None
+    remarks: tuple[str, ...] = ()
+    write: Callable[[str], object] | None = None
 
     def save(self, path: str | Path) -> Path:
-        """Write the smaller model as a safetensors file that `load_vae` reads.
+        """Write the smaller model: ours as a safetensors file, that of another library as its library does.
 
         Args:
-            path: The file.
+            path: The file; for a model of another library a folder that does not exist yet.
 
         Returns:
-            The file.
+            The file or folder.
+
+        Raises:
+            DataError: If there is such a folder already.
         """
-        save_vae(self.model, Path(path), config=dict(self.config), auxiliary_size=self.auxiliary_size)
+        if self.write is None:
+            save_vae(self.model, Path(path), config=dict(self.config), auxiliary_size=self.auxiliary_size)
+        else:
+            with new_folder(path) as folder:
+                self.write(str(folder))
         return Path(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the model as plain JSON types; pairs are before and after."""
         proof = {name: value for name, value in plain(asdict(self.report)).items() if name != "assumed"}
-        return stamp("pruning", {**proof, "passive_but_kept": list(self.doubtful), "accuracy": plain(self.accuracy)})
+        said = [each for each in (self.report.assumed, *self.remarks) if each]
+        beside = {"passive_but_kept": list(self.doubtful), "accuracy": plain(self.accuracy), "remarks": said}
+        return stamp("pruning", {**proof, **beside})
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,18 +401,22 @@ def prune_model(
     keep: Sequence[int] | None = None,
     alpha: float | None = None,
     rule: Rule = "used",
+    pixel_range: tuple[float, float] | None = None,
     examples: int = 3000,
     seed: int = 0,
 ) -> PrunedModel:
-    """Cut a stored model to the variables that are used, and prove on images what that changes.
+    """Cut a stored model to the variables that are used, and prove on inputs what that changes.
 
     Args:
-        target: A run directory, a model file, or a folder of a published model.
-        data: The name of a dataset or an .npz of images to prove it on; the model's own if None.
+        target: A run directory, a model file, a folder of a published model, or that of a model of pythae, diffusers
+            or scvi-tools.
+        data: The inputs to prove it on: the name of a dataset, an .npz of images, a folder of pictures, or the .h5ad of
+            a model of scvi-tools; the model's own if None.
         keep: The variables to keep; all that `diagnose` does not call passive beyond doubt if None.
         alpha: The threshold of the types.
         rule: The rule of the types.
-        examples: The most images to prove it on.
+        pixel_range: The range of pixels a model of another library was trained on, where it has to be said.
+        examples: The most inputs to prove it on.
         seed: Seed of the draws.
 
     Returns:
@@ -402,23 +426,86 @@ def prune_model(
         DataError: If the target holds no model, or every variable is passive.
     """
     opened = open_target(target)
+    if opened.kind in ("pythae", "diffusers", "scvi"):
+        settings: dict[str, Any] = {"alpha": alpha, "rule": rule, "seed": seed}
+        return _prune_foreign(opened, data, keep, settings, pixel_range=pixel_range, examples=examples)
     vae, (config, auxiliary_size) = opened.vae(), opened.config()
     images = opened.data() if data is None else images_named(data)
     # A run has encodings of its own, which are read as they were measured.
     own = {} if data is None and opened.kind == "run" else {"examples": examples, "seed": seed}
     found = diagnose(target, data, alpha=alpha, rule=rule, **own)  # type: ignore[arg-type]
-    droppable = found.regime.droppable
-    kept = [j for j in range(vae.latents) if j not in droppable] if keep is None else list(keep)
-    if not kept:
-        raise DataError("expected a variable that is used, all are passive; name what to keep")
+    kept, doubtful = _kept(found.regime, keep)
     batch = images.sample(min(examples, len(images)), seed)
     # What is noise about a value of its own must leave that value behind, not the prior mean.
     resting = found.encodings.mean.mean(axis=0, dtype=np.float64)
     smaller = prune(vae, kept, constants=resting)
     report = pruning_report(vae, smaller, batch.images, keep=kept, u=batch.u, constants=resting, seed=seed)
-    doubtful = tuple(j for j in found.regime.passive if keep is None and j not in droppable)
     accuracy = None if found.encodings.factors is None else _accuracies(found.encodings, kept, examples)
     return PrunedModel(smaller, pruned_config(config, kept), auxiliary_size, report, doubtful, accuracy)
+
+
+def _kept(regime: Regime, keep: Sequence[int] | None) -> tuple[list[int], tuple[int, ...]]:
+    """Return what to keep, and what of it is passive but in doubt where the types decide."""
+    if keep is not None:
+        return list(keep), ()
+    kept = [j for j in range(len(regime.types)) if j not in regime.droppable]
+    if not kept:
+        raise DataError("expected a variable that is used, all are passive; name what to keep")
+    return kept, tuple(j for j in regime.passive if j in kept)
+
+
+def _prune_foreign(
+    opened: Target,
+    data: str | None,
+    keep: Sequence[int] | None,
+    settings: Mapping[str, Any],
+    *,
+    pixel_range: tuple[float, float] | None,
+    examples: int,
+) -> PrunedModel:
+    """Cut the model that another library saved in a folder; the folder is only read."""
+    from polarised._cutting import BORDER, Asking, compare_models, cut_model
+
+    model, inputs = _loaded(opened, data)
+    limits: dict[str, Any] = {"pixel_range": pixel_range, "examples": examples} if opened.kind != "scvi" else {}
+    found = diagnose(model, inputs, **settings, **limits)
+    kept, doubtful = _kept(found.regime, keep)
+    asking = Asking(pixel_range=pixel_range)
+    resting = found.encodings.mean.mean(axis=0, dtype=np.float64)
+    cut = cut_model(model, kept, inputs, preferred=resting, asking=asking)
+    # A folder can only hold what its library can load.
+    smaller = cut.model if cut.loadable is None else cut.loadable
+    numbers = compare_models(
+        model,
+        smaller,
+        inputs,
+        keep=kept,
+        constants=cut.constants,
+        asking=asking,
+        seed=settings["seed"],
+        examples=examples,
+    )
+    accuracy = None if found.encodings.factors is None else _accuracies(found.encodings, kept, examples)
+    said = cut.remarks if smaller is cut.model else (*cut.remarks, BORDER)
+    write = _writer(smaller, opened)
+    return PrunedModel(smaller, {}, 0, PruningReport(**numbers), doubtful, accuracy, said, write)
+
+
+def _loaded(opened: Target, data: str | None) -> tuple[Any, Any]:
+    """Return the model that another library saved in a folder, and what it is to encode."""
+    if opened.kind == "scvi":
+        from polarised.adapters.scvi import load_scvi
+
+        return load_scvi(opened.path, data)
+    return opened.model(), opened.data() if data is None else data
+
+
+def _writer(model: Any, opened: Target) -> Callable[[str], object]:
+    """Return how a library saves a model into a folder: as it was saved, with its cells if these were there."""
+    if opened.kind == "scvi":
+        return partial(model.save, overwrite=True, save_anndata=(opened.path / "adata.h5ad").is_file())
+    saved: Callable[[str], object] = model.save_pretrained if opened.kind == "diffusers" else model.save
+    return saved
 
 
 def prune_weights(

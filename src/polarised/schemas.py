@@ -105,7 +105,8 @@ SCHEMAS: Mapping[str, Schema] = {
             **_PRUNING,
             "passive_but_kept": Field(list[int], "Passive variables that were kept because that is in doubt."),
             "accuracy": Field(Pair | None, "Accuracy of predicting the factors, before and after."),
-            "model": Field(str, "The file of the smaller model.", True),
+            "remarks": Field(list[str], "What was assumed of the likelihood, and what else is to be known."),
+            "model": Field(str, "The file or folder of the smaller model.", True),
         },
     ),
     "pruned_weights": Schema(

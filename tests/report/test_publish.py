@@ -70,6 +70,16 @@ def test_parts_published_one_after_the_other_are_the_whole(parts: tuple[Path, Pa
     assert_frame_equal(table(out), table(tmp_path / "whole"), check_exact=True)
 
 
+def test_the_first_paragraph_of_the_notes_opens_the_page(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    first, _, _ = parts
+    (tmp_path / "notes.md").write_text("What reproduced: a sentence\non two lines.\n\n- A remark.\n- Another.\n")
+    page = publish(first, tmp_path).read_text()
+    paragraphs = page.split("\n\n")
+    assert paragraphs[0].startswith("# nonlinear_ica")
+    assert paragraphs[1] == "What reproduced: a sentence\non two lines."
+    assert page.index("## Notes\n\n- A remark.\n- Another.") > page.index("Command: ")
+
+
 def test_a_run_that_was_done_again_replaces_the_published_one(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
     first, _, both = parts
     publish(both, tmp_path)

@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+import shutil
 import stat
 import tempfile
 import zipfile
@@ -16,7 +17,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from polarised._io.limits import OF_WEIGHTS, Budget, available_memory, check_ordinary
 from polarised.errors import DataError, MissingFileError, PolarisedError
 
-__all__ = ["Folder", "contained", "private_folder", "refusal", "refusing", "replacing"]
+__all__ = ["Folder", "contained", "new_folder", "private_folder", "refusal", "refusing", "replacing"]
 
 LARGEST_FILE = 1 << 28
 MOST_MEMBERS = 100_000
@@ -145,6 +146,33 @@ def replacing(path: str | Path) -> Iterator[Path]:
         # On a read-only mount not even what is not there can be removed.
         with suppress(OSError):
             temporary.unlink()
+
+
+@contextmanager
+def new_folder(path: str | Path) -> Iterator[Path]:
+    """Give a temporary folder beside `path` to write into; rename it to `path` when the block succeeds.
+
+    Raises:
+        DataError: If there is a file of that name, or a folder that is not empty.
+
+    >>> import tempfile, pathlib
+    >>> target = pathlib.Path(tempfile.mkdtemp()) / "model"
+    >>> with new_folder(target) as temporary:
+    ...     _ = (temporary / "a.txt").write_text("whole")
+    >>> [file.name for file in target.iterdir()]
+    ['a.txt']
+    """
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise DataError(f"expected a folder that does not exist yet or is empty, {path} is there; name another")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary.mkdir()
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _of_system(error: Exception, temporary: Path) -> int | None:

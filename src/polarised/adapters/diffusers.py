@@ -1,22 +1,35 @@
 """An autoencoder of diffusers (AutoencoderKL and its relatives for video) → Encodings."""
 
+from collections.abc import Iterable
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from polarised.adapters.batches import Range, batches_of
 from polarised.adapters.callables import Reading, encode_batches, gathered
 from polarised.adapters.models import Model, tensors_for
 from polarised.adapters.published import config_at
-from polarised.errors import DataError
+from polarised.errors import ConfigError, DataError
 from polarised.regime import Encodings, Regime
 from polarised.regime.advice import listed
 from polarised.regime.encodings import Axis
 from polarised.registry import register
 
-__all__ = ["from_diffusers", "load_diffusers", "model_of_diffusers"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "channels_held",
+    "cut_diffusers",
+    "from_diffusers",
+    "is_loadable",
+    "load_diffusers",
+    "model_of_diffusers",
+    "say_channels",
+]
 
 # Why a relative without a Gaussian posterior has no types.
 WITHOUT = {
@@ -26,6 +39,8 @@ WITHOUT = {
     "ConsistencyDecoderVAE": "",
     "AutoencoderRAE": "it is an autoencoder without a posterior",
 }
+# What a config calls the number of latent channels, and what it lists for each of them.
+SIZES, LISTS = ("latent_channels", "z_dim"), ("latents_mean", "latents_std")
 # Below this share of the prior's width a posterior is nearly a point.
 POINT = 1e-3
 
@@ -77,7 +92,7 @@ def model_of_diffusers(model: Any) -> Model:
     Raises:
         DataError: If it has no Gaussian posterior.
     """
-    autoencoder = getattr(model, "vae", None) or getattr(model, "movq", None) or model
+    autoencoder = _autoencoder(model)
     name = type(autoencoder).__name__
     if WITHOUT.get(name) or not hasattr(autoencoder, "encode"):
         reason = WITHOUT.get(name) or "it has no encoder"
@@ -85,8 +100,11 @@ def model_of_diffusers(model: Any) -> Model:
     config = getattr(autoencoder, "config", {})
     size = config.get("sample_size") if hasattr(config, "get") else None
 
+    # A decoder of videos that takes pictures has to be told that each is a video of its own.
+    frames = {"num_frames": 1} if "num_frames" in signature(autoencoder.decode).parameters else {}
+
     def decode(codes: Any) -> Any:
-        return autoencoder.decode(codes).sample
+        return autoencoder.decode(codes, **frames).sample
 
     def remark(regime: Regime) -> tuple[str, ...]:
         return remarks(regime, config)
@@ -104,6 +122,151 @@ def model_of_diffusers(model: Any) -> Model:
         remarks=remark,
         kind="diffusers",
     )
+
+
+def _autoencoder(model: Any) -> Any:
+    return getattr(model, "vae", None) or getattr(model, "movq", None) or model
+
+
+def cut_diffusers(model: Any, keep: Iterable[int], constants: ArrayLike) -> Any:
+    """Return an autoencoder of the same class with some of the channels, as its config describes it.
+
+    Around the latents are 1 × 1 layers q (2c → 2c) and p (c → c), outside of them convolutions that pad with zeros. q
+    is merged into the encoder's last layer, W_p into the decoder's layers. Of the bias b + W_p z, z the constants of
+    dropped channels, what the columns of W_p of the kept ones span shifts the kept channels; only the rest becomes a
+    bias behind the padding, which differs at the border of the picture.
+
+    Args:
+        model: The autoencoder, or a pipeline that has one.
+        keep: The channels to keep, in the order they are to have.
+        constants: What each channel is held at where it is dropped, (c,).
+
+    Returns:
+        The smaller autoencoder, in evaluation mode and single precision.
+
+    Raises:
+        ConfigError: If its config does not tell the number of channels, or its layers do not follow from it.
+    """
+    import torch
+
+    from polarised.models.slicing import checked_keep
+
+    whole, layers = _autoencoder(model), _layers_of_code(model)
+    chosen, name = checked_keep(keep, layers.channels), type(whole).__name__
+    kept, rows = len(chosen), [*chosen, *(layers.channels + j for j in chosen)]
+    held = torch.as_tensor(np.array(constants), dtype=torch.float64)
+    held[chosen] = 0
+    enter, level = layers.enter[:, chosen], layers.bias + layers.enter @ held
+    shift = torch.linalg.lstsq(enter, level[:, None]).solution[:, 0] if layers.post else torch.zeros(kept).double()
+    rest = level - enter @ shift
+    lists = {key: [value[j] for j in chosen] for key in LISTS if (value := whole.config.get(key))}
+    smaller = _of_size(whole, {layers.size: kept, **lists})
+    # What knows the number of channels is seen by another number of them.
+    with torch.device("meta"):
+        other = _of_size(whole, {layers.size: layers.channels + 1, **dict.fromkeys(LISTS)}).state_dict()
+    new, likes = dict(layers.weights), smaller.state_dict()
+    for key, value in layers.weights.items():
+        home = key.partition(".")[0]
+        if home in ("quant_conv", "post_quant_conv"):
+            moved = shift if home == "post_quant_conv" else torch.zeros(2 * kept)
+            new[key] = torch.eye(len(likes[key])).reshape(likes[key].shape) if value.ndim > 1 else moved
+        elif home == "encoder" and len(value) == 2 * layers.channels and value.shape != other[key].shape:
+            new[key] = torch.tensordot(layers.read[rows], value, dims=1) + (
+                layers.offset[rows] if value.ndim == 1 else 0
+            )
+        elif home == "decoder" and value.ndim > 1 and value.shape != other[key].shape:
+            new[key] = torch.tensordot(value, enter, dims=([1], [0])).movedim(-1, 1)
+            bias = f"{key.removesuffix('weight')}bias"
+            new[bias] = layers.weights[bias] + value.flatten(2).sum(2) @ rest
+        if new[key].shape != likes[key].shape:
+            raise ConfigError(f"expected only layers around the latents to know their number, {name} has {key} too")
+    smaller.load_state_dict({key: value.to(likes[key]) for key, value in new.items()})
+    for key, number in vars(whole).items():
+        # Whether it works in tiles or slices is no part of the config.
+        if type(number) in (bool, int, float) and key.startswith(("use_", "tile_")):
+            setattr(smaller, key, number)
+    return smaller.eval()
+
+
+def channels_held(model: Any, keep: Iterable[int], preferred: ArrayLike = 0.0) -> NDArray[np.float64]:
+    """Return what dropped channels are best held at: (c,), 0 for those that are kept.
+
+    W_p z + b = W_p (z + t) with t = W_p⁻¹ b, so that a channel at -t leaves no bias before the padding behind. That is
+    taken where it is within one standard deviation of the prior of what is preferred, else the nearest such value.
+
+    Args:
+        model: The autoencoder, or a pipeline that has one.
+        keep: The channels that are kept.
+        preferred: What dropped channels would be held at otherwise.
+
+    Returns:
+        The values.
+    """
+    import torch
+
+    layers = _layers_of_code(model)
+    near = np.broadcast_to(np.asarray(preferred, dtype=np.float64), (layers.channels,))
+    vanishing = -torch.linalg.lstsq(layers.enter, layers.bias[:, None], driver="gelsd").solution[:, 0].numpy()
+    held: NDArray[np.float64] = np.clip(vanishing, near - 1, near + 1) if layers.post else np.zeros(layers.channels)
+    held[list(keep)] = 0
+    return held
+
+
+def say_channels(model: Any, whole: Any, keep: list[int]) -> None:
+    """Let the config of an autoencoder that was cut in memory say its channels, and what it lists for each."""
+    size = _layers_of_code(whole).size
+    lists = {key: [value[j] for j in keep] for key in LISTS if (value := whole.config.get(key))}
+    model.register_to_config(**{size: len(keep), **lists})
+
+
+def is_loadable(model: Any) -> bool:
+    """Whether its config describes an autoencoder: the layer before the decoder keeps the number of channels."""
+    layer = getattr(_autoencoder(model), "post_quant_conv", None)
+    weight = None if layer is None else next(layer.parameters())
+    return weight is None or weight.shape[0] == weight.shape[1]
+
+
+class _LayersOfCode(NamedTuple):
+    """The 1 × 1 layers around c channels: moments = read · h + offset, decoder's input = enter · z + bias."""
+
+    size: str
+    channels: int
+    weights: "dict[str, Tensor]"
+    read: "Tensor"
+    offset: "Tensor"
+    enter: "Tensor"
+    bias: "Tensor"
+    post: bool
+
+
+def _layers_of_code(model: Any) -> _LayersOfCode:
+    import torch
+
+    whole = _autoencoder(model)
+    name, config = type(whole).__name__, whole.config
+    size = next((key for key in SIZES if isinstance(config.get(key), int)), None)
+    if size is None:
+        raise ConfigError(f"expected the number of latent channels in the config of {name}, it has none: cannot be cut")
+    count = config[size]
+    weights = {key: value.detach().double().cpu() for key, value in whole.state_dict().items()}
+    none = torch.zeros(2 * count, dtype=torch.float64)
+    read, offset = _one_by_one(weights, "quant_conv", torch.eye(2 * count, dtype=torch.float64), none)
+    enter, bias = _one_by_one(weights, "post_quant_conv", torch.eye(count, dtype=torch.float64), none[:count])
+    if read.shape != (2 * count, 2 * count) or enter.shape != (count, count):
+        raise ConfigError(f"expected layers of {count} channels around the latents of {name}, they have others")
+    post = any(key.startswith("post_quant_conv.") for key in weights)
+    return _LayersOfCode(size, count, weights, read, offset, enter, bias, post)
+
+
+def _of_size(model: Any, changed: dict[str, Any]) -> Any:
+    found = {key: value for key, value in model.config.items() if not key.startswith("_")}
+    return type(model).from_config({**found, **{key: value for key, value in changed.items() if key in found}})
+
+
+def _one_by_one(old: "dict[str, Tensor]", name: str, weight: "Tensor", bias: "Tensor") -> "tuple[Tensor, Tensor]":
+    """Return weight and bias of a 1 × 1 convolution as a matrix and a vector, or those given where there is none."""
+    parts = {key.rpartition(".")[2]: value for key, value in old.items() if key.startswith(f"{name}.")}
+    return (parts["weight"].flatten(1), parts.get("bias", bias)) if parts else (weight, bias)
 
 
 def remarks(regime: Regime, config: Any) -> tuple[str, ...]:

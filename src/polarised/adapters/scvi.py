@@ -1,23 +1,30 @@
 """A model of scvi-tools → Encodings, and what its decoder makes of the variables."""
 
+import copy
 import logging
 import pickle
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from polarised.adapters.arrays import as_variance
+from polarised.adapters.decoding import Decoder, Remembered
 from polarised.adapters.models import untouched
-from polarised.errors import DataError
+from polarised.errors import ConfigError, DataError
 from polarised.random import stream
 from polarised.regime import Encodings, Regime
 from polarised.regime.advice import listed
 from polarised.regime.decoder import FEW, USUAL, CodedBatch, DecoderUse, measure_decoder_use
 
-__all__ = ["from_scvi", "keys_of_pickle", "load_scvi", "look_at_scvi", "names_in_pickle"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["cells_of", "cut_scvi", "from_scvi", "keys_of_pickle", "load_scvi", "look_at_scvi", "names_in_pickle"]
 
 CONTAINERS = (
     "slice",
@@ -127,34 +134,157 @@ def _keep_or_drop(regime: Regime) -> tuple[str, ...]:
 def _coded(model: Any, adata: Any, cells: int, seed: int) -> Iterator[CodedBatch]:
     """Yield some hundred cells, then more, with -log p(x|z) of the model's own likelihood."""
     order = stream(seed, "cells for a decoder").permutation(cells)[:USUAL]
-    for rows in (order[:FEW], order[FEW:]):
-        if len(rows) >= 2:
-            yield _coded_batch(model, adata, np.sort(rows), seed)
+    noise = np.random.default_rng(seed)
+    for rows in (np.sort(order[:FEW]), np.sort(order[FEW:])):
+        if len(rows) < 2:
+            continue
+        for seen, decoder in cells_of(model, adata, rows=rows, batch_size=len(rows)):
+            codes = seen.mean + np.sqrt(seen.variance) * noise.standard_normal(seen.mean.shape)
+            counts, decode, nats = seen.inputs, decoder.decode, decoder.distortion
+
+            def distortion(z: Any, counts: Any = counts, decode: Any = decode, nats: Any = nats) -> Any:
+                return nats(counts, decode(z))
+
+            yield CodedBatch(distortion, codes, noise.standard_normal(codes.shape), np.zeros(len(rows)))
 
 
-def _coded_batch(model: Any, adata: Any, rows: Any, seed: int) -> CodedBatch:
+def cells_of(
+    model: Any, adata: Any = None, *, rows: Any = None, batch_size: int = 256
+) -> Iterator[tuple[Remembered, Decoder]]:
+    """Yield cells with their posteriors, and the decoder asked with what else it reads of them: batch and library size.
+
+    Args:
+        model: The trained model.
+        adata: The cells; default: those it was trained on.
+        rows: Which of them; default: all.
+        batch_size: Cells at once.
+
+    Yields:
+        The cells, and the decoder of just these: codes → the likelihood of their counts.
+    """
     import torch
 
-    module = model.module
-    adata = model._validate_anndata(adata)
-    (tensors,) = list(model._make_data_loader(adata=adata, indices=rows, batch_size=len(rows)))
+    module, adata = model.module, model._validate_anndata(adata)
     device = next(module.parameters()).device
-    tensors = {name: value.to(device) for name, value in tensors.items()}
-    with torch.no_grad():
-        inferred = module.inference(**module._get_inference_input(tensors))
-        settings = module._get_generative_input(tensors, inferred)
-        posterior = inferred["qz"]
-        noise = torch.Generator().manual_seed(seed)
-        z = posterior.loc + posterior.scale * torch.randn(posterior.loc.shape, generator=noise).to(device)
-        redrawn = torch.randn(posterior.loc.shape, generator=noise)
-
-    def distortion(codes: Any) -> Any:
+    for batch in model._make_data_loader(adata=adata, indices=rows, batch_size=batch_size):
+        tensors = {name: value.to(device) for name, value in batch.items()}
         with torch.no_grad():
-            given = {**settings, "z": torch.as_tensor(codes, dtype=z.dtype, device=device)}
-            likelihood = module.generative(**given)["px"]
-            return -likelihood.log_prob(tensors["X"]).sum(-1).double().cpu().numpy()
+            inferred = module.inference(**module._get_inference_input(tensors))
+            if inferred.get("ql") is not None:
+                # A library size that is inferred is drawn anew every time: its mean is asked with instead.
+                inferred["library"] = inferred["ql"].loc
+            settings = module._get_generative_input(tensors, inferred)
+        posterior = inferred["qz"]
 
-    return CodedBatch(distortion, z.cpu().numpy(), redrawn.numpy(), np.zeros(len(rows)))
+        def decode(codes: Any, settings: dict[str, Any] = settings) -> Any:
+            z = torch.as_tensor(np.asarray(codes), dtype=torch.float32, device=device)
+            with torch.no_grad():
+                return module.generative(**{**settings, "z": module.z_encoder.z_transformation(z)})["px"]
+
+        def nats(counts: Any, likelihood: Any) -> Any:
+            with torch.no_grad():
+                told = likelihood.log_prob(torch.as_tensor(counts, device=device))
+            return -told.sum(-1).double().cpu().numpy()
+
+        mean, scale = (part.cpu().numpy() for part in (posterior.loc, posterior.scale))
+        seen = Remembered(tensors["X"].cpu().numpy(), mean, np.square(scale), 0.0, 1.0)
+        yield seen, Decoder(decode, nats, lambda likelihood: likelihood.mean.cpu().numpy(), things=(module,))
+
+
+def cut_scvi(model: Any, keep: Iterable[int], constants: ArrayLike | None = None) -> Any:
+    """Return a model of the same class, on the same cells, with some of the latent dimensions.
+
+    Args:
+        model: The trained model.
+        keep: The dimensions to keep, in the order they are to have.
+        constants: What each dimension is held at where it is dropped, (d,); 0 unless given.
+
+    Returns:
+        The smaller model. Of SCANVI, latent space, decoder and classifier are those of the larger one; the second
+        latent variable, which only training uses, is cut to as many dimensions.
+
+    Raises:
+        ConfigError: If it cannot be cut, with the reason.
+    """
+    import torch
+
+    from polarised.models.slicing import checked_keep
+
+    name, module = type(model).__name__, model.module
+    size = getattr(module, "n_latent", None)
+    if size is None or "n_latent" not in getattr(model, "init_params_", {}).get("non_kwargs", {}):
+        raise ConfigError(f"expected a model of scvi-tools with n_latent, as SCVI, SCANVI and LinearSCVI, got {name}")
+    if getattr(module, "latent_distribution", "normal") != "normal":
+        raise ConfigError(
+            f"expected latent dimensions that are free of each other, {name} was made with latent_distribution="
+            f"{module.latent_distribution!r}, where they sum to one: cannot be cut"
+        )
+    chosen = checked_keep(keep, size)
+    smaller = _of_size(model, len(chosen))
+    # What knows the number of dimensions is seen by another number of them.
+    other = (smaller if len(chosen) != size else _of_size(model, size + 1)).module.state_dict()
+    held = torch.as_tensor(np.zeros(size) if constants is None else np.array(constants), dtype=torch.float64)
+    held[chosen] = 0
+    new = {key: value.detach().cpu().clone() for key, value in module.state_dict().items()}
+    if new.keys() != other.keys():
+        raise ConfigError(f"expected the layers of {name} to follow from its settings, it has others: cannot be cut")
+    for key, value in list(new.items()):
+        known = [axis for axis in range(value.ndim) if value.shape[axis] != other[key].shape[axis]]
+        if 1 in known:
+            if not key.startswith("decoder_z1_z2"):
+                _leave_behind(new, key, value[:, :size].double() @ held)
+            new[key] = torch.cat([value[:, chosen], value[:, size:]], dim=1)
+        if 0 in known:
+            new[key] = new[key][chosen]
+    smaller.module.load_state_dict(new)
+    smaller.to_device(next(module.parameters()).device)
+    smaller.module.train(module.training)
+    return smaller
+
+
+def _of_size(model: Any, size: int) -> Any:
+    """Return an untrained model as this one was made, on the same cells, with another number of dimensions."""
+    given = copy.deepcopy(model.init_params_)
+    settings = {
+        **given["non_kwargs"],
+        **{key: value for part in given["kwargs"].values() for key, value in part.items()},
+    }
+    settings.pop("unlabeled_category", None)
+    with _quiet(), untouched():
+        made = type(model)(model.adata, **{**settings, "n_latent": size})
+    for key, value in model._get_user_attributes():
+        if key.endswith("_") and key not in ("init_params_", "registry_"):
+            setattr(made, key, copy.copy(value))
+    return made
+
+
+def _leave_behind(weights: "dict[str, Tensor]", key: str, added: "Tensor") -> None:
+    """Let a layer, or the batch normalisation after it, add what dropped dimensions at their constants gave it."""
+    from polarised.models.slicing import UnfitConstantsError
+
+    if not added.any():
+        return
+    bias, normal = f"{key.removesuffix('weight')}bias", f"{key.removesuffix('0.weight')}1.running_mean"
+    if bias in weights:
+        weights[bias] = (weights[bias].double() + added).to(weights[bias])
+    elif normal in weights:
+        weights[normal] = (weights[normal].double() - added).to(weights[normal])
+    else:
+        raise UnfitConstantsError(
+            f"expected constants of 0, {key} has no bias that could hold others; keep these dimensions"
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep scvi-tools from telling on standard output what it does, where a machine may be reading."""
+    logger = logging.getLogger("scvi")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def load_scvi(folder: Path, data: Any = None) -> tuple[Any, Any]:
@@ -182,14 +312,8 @@ def load_scvi(folder: Path, data: Any = None) -> tuple[Any, Any]:
     kind = _model_name(folder / "model.pt")
     if kind not in models.__all__:
         raise DataError(f"expected a model of scvi-tools in {folder}, it names {kind or 'none'}, which is not known")
-    # It tells on standard output what it does, where a machine may be reading.
-    logger = logging.getLogger("scvi")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
+    with _quiet():
         return getattr(models, kind).load(str(folder), adata=cells), cells
-    finally:
-        logger.setLevel(level)
 
 
 def names_in_pickle(path: Path) -> set[tuple[str, str]]:

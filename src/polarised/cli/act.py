@@ -9,11 +9,13 @@ import typer
 from polarised.cli.screen import (
     Alpha,
     Json,
+    PixelRange,
     Quiet,
     Seed,
     TypeRule,
     as_it_is,
     console,
+    numbers,
     print_json,
     show_diagnosis,
     table,
@@ -117,17 +119,34 @@ def cure(
 
 
 def prune(
-    target: Annotated[Path, typer.Argument(help="A run directory, a model file, or a folder of a published model.")],
-    out: Annotated[Path, typer.Option(help="Where to write the smaller model (.safetensors).")] = Path(
-        "pruned.safetensors"
-    ),
+    target: Annotated[
+        Path,
+        typer.Argument(
+            help="A run directory, a model file, a folder of a published model or of one of pythae, diffusers or "
+            "scvi-tools."
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to write the smaller model: a .safetensors, default pruned.safetensors; for a folder of "
+            "another library a new folder, default pruned."
+        ),
+    ] = None,
     keep: Annotated[
         str | None, typer.Option(help="Variables to keep, e.g. 0,3,5; default: all but the passive.")
     ] = None,
-    data: Annotated[str | None, typer.Option(help="Images to prove it on; default: the model's own.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="What to prove it on: a dataset's name, an .npz, a folder of pictures, an .h5ad; default: the "
+            "model's own."
+        ),
+    ] = None,
+    pixel_range: PixelRange = None,
     alpha: Alpha = None,
     rule: TypeRule = "used",
-    examples: Annotated[int, typer.Option(help="Images to prove it on.", min=10)] = 3000,
+    examples: Annotated[int, typer.Option(help="Inputs to prove it on.", min=10)] = 3000,
     seed: Seed = 0,
     mean_head: Annotated[str | None, typer.Option(help="Foreign weights: the layer that gives the mean.")] = None,
     log_variance_head: Annotated[
@@ -147,7 +166,8 @@ def prune(
 
     Types are those [bold]diagnose[/bold] gives; a variable whose type is in doubt is kept.
 
-    Example: [bold]polarised prune runs/my-run --out small.safetensors[/bold]
+    Example: [bold]polarised prune runs/my-run --out small.safetensors[/bold]  or
+    [bold]polarised prune sd/vae --data pictures --out smaller[/bold], a folder that its own library loads
 
     Weights of your own network (.safetensors, .pt): name the layers around the latents, and what to keep:
     [bold]polarised prune vae.pt --mean-head fc_mu --log-variance-head fc_var --decoder-input dec.0 --keep 0,3[/bold]
@@ -156,9 +176,7 @@ def prune(
     from polarised.pruning import PrunedModel, prune_model, prune_weights
 
     screen = console(quiet=quiet or json)
-    if out.suffix != ".safetensors":
-        raise ConfigError(f"expected --out as a .safetensors file, got {out.name}; name it {out.stem}.safetensors")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    out = _where_to(target, out)
     chosen = None if keep is None else _numbers(keep)
     if mean_head is not None or decoder_input is not None:
         if mean_head is None or decoder_input is None or chosen is None:
@@ -182,7 +200,17 @@ def prune(
             "--decoder-input, and what to keep with --keep, or give the folder of a published model"
         )
     else:
-        found = prune_model(target, data, keep=chosen, alpha=alpha, rule=rule, examples=examples, seed=seed)
+        pixels = numbers(pixel_range, "--pixel-range")
+        found = prune_model(
+            target,
+            data,
+            keep=chosen,
+            alpha=alpha,
+            rule=rule,
+            pixel_range=None if pixels is None else (pixels[0], pixels[-1]),
+            examples=examples,
+            seed=seed,
+        )
         proof = found.report
         kept, dropped, pairs = proof.keep, proof.dropped, _pairs(found)
         found.save(out)
@@ -198,8 +226,30 @@ def prune(
     rows = [(name, *(f"{value:,.6g}" for value in pair), f"{pair[1] - pair[0]:+,.4g}") for name, pair in pairs.items()]
     screen.print(table("Before and after", ("", "before", "after", "change"), rows))
     if found is not None:
-        screen.print(f"Largest change of a kept encoding: {found.report.encodings:.2g}")
+        screen.print(
+            f"Largest change of a kept encoding: {found.report.encodings:.2g}; of an output, with what was dropped at "
+            f"its constants: {found.report.outputs:.2g}"
+        )
+        for remark in found.to_dict()["remarks"]:
+            screen.print(as_it_is(remark))
     screen.print(f"\nThe model: [bold]{as_it_is(out)}[/bold]")
+
+
+def _where_to(target: Path, out: Path | None) -> Path:
+    """Return where the smaller model goes: a file, or a new folder where another library has to load it."""
+    from polarised.adapters.targets import saved_by
+    from polarised.errors import ConfigError
+
+    if target.is_dir() and saved_by(target) is not None:
+        place = Path("pruned") if out is None else out
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise ConfigError(f"expected --out as a new folder, {place} is there; name another with --out")
+        return place
+    place = Path("pruned.safetensors") if out is None else out
+    if place.suffix != ".safetensors":
+        raise ConfigError(f"expected --out as a .safetensors file, got {place.name}; name it {place.stem}.safetensors")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
 
 
 def _pairs(found: "PrunedModel") -> dict[str, tuple[float, float]]:

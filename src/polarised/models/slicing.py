@@ -9,9 +9,15 @@ from torch import Tensor, nn
 
 from polarised.errors import ConfigError
 
-__all__ = ["SlicedLayers", "slice_layers"]
+__all__ = ["Layer", "SlicedLayers", "UnfitConstantsError", "checked_keep", "slice_layers"]
 
-Layer = nn.Linear | nn.Conv2d | nn.ConvTranspose2d
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+Transposed = nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
+Layer = nn.Linear | Convolution | Transposed
+
+
+class UnfitConstantsError(ConfigError):
+    """Dropped variables cannot be held at these constants, as no bias of the layers can stand for them."""
 
 
 class SlicedLayers(NamedTuple):
@@ -65,9 +71,9 @@ def slice_layers(
             f"with layout {layout!r}; say 'interleaved' or 'stacked' where one layer gives both"
         )
     for layer in (mean_head, decoder_input, *([] if log_variance_head is None else [log_variance_head])):
-        if not isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d) or getattr(layer, "groups", 1) != 1:
+        if not isinstance(layer, Layer) or getattr(layer, "groups", 1) != 1:
             raise ConfigError(
-                f"pruning slices layers of type Linear, Conv2d or ConvTranspose2d without groups, got {layer!r}; "
+                f"pruning slices Linear, convolutional and transposed layers without groups, got {layer!r}; "
                 "give the layers whose outputs are the latents and whose inputs are the latents"
             )
     latents = _size(mean_head, "out") // (1 if layout == "separate" else 2)
@@ -115,7 +121,7 @@ def _size(layer: Layer, side: Literal["in", "out"]) -> int:
 
 def _with_outputs(layer: Layer, rows: list[int]) -> Layer:
     sliced = copy.deepcopy(layer)
-    axis = 1 if isinstance(layer, nn.ConvTranspose2d) else 0
+    axis = 1 if isinstance(layer, Transposed) else 0
     sliced.weight = nn.Parameter(layer.weight.detach().index_select(axis, _index(rows, layer)))
     if layer.bias is not None:
         sliced.bias = nn.Parameter(layer.bias.detach()[rows])
@@ -125,7 +131,7 @@ def _with_outputs(layer: Layer, rows: list[int]) -> Layer:
 
 def _with_inputs(layer: Layer, keep: list[int], constants: Tensor | Sequence[float] | None) -> Layer:
     sliced = copy.deepcopy(layer)
-    axis = 0 if isinstance(layer, nn.ConvTranspose2d) else 1
+    axis = 0 if isinstance(layer, Transposed) else 1
     weight = layer.weight.detach()
     sliced.weight = nn.Parameter(weight.index_select(axis, _index(keep, layer)))
     setattr(sliced, "in_features" if isinstance(layer, nn.Linear) else "in_channels", len(keep))
@@ -138,18 +144,18 @@ def _with_inputs(layer: Layer, keep: list[int], constants: Tensor | Sequence[flo
     constant[keep] = 0
     if constant.any():
         if not isinstance(layer, nn.Linear) and not _translation_invariant(layer):
-            raise ConfigError(
+            raise UnfitConstantsError(
                 f"a constant other than 0 cannot become a bias of {layer!r}, which answers by place; "
                 "keep the variables that do not rest at 0"
             )
-        kernels = weight if isinstance(layer, nn.Linear) else weight.sum((2, 3))
+        kernels = weight if isinstance(layer, nn.Linear) else weight.flatten(2).sum(2)
         added = kernels @ constant if axis == 1 else constant @ kernels
         sliced.bias = nn.Parameter(added if layer.bias is None else layer.bias.detach() + added)
     return sliced
 
 
-def _translation_invariant(layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
-    if isinstance(layer, nn.ConvTranspose2d):
+def _translation_invariant(layer: Convolution | Transposed) -> bool:
+    if isinstance(layer, Transposed):
         return set(layer.kernel_size) == {1} and set(layer.stride) == {1}
     return layer.padding_mode != "zeros" or not any(p != 0 for p in layer.padding)
 

@@ -406,9 +406,9 @@ def publish(
 ) -> Path:
     """Write the figures, ``results.parquet``, ``verdict.json`` and a README of a study's folder to `out`.
 
-    A file ``notes.md`` in `out`, written by hand, is taken into the README. A study without figures of its own gets
-    those of any study. Of a folder that was published before, without its runs, the figures that need the table alone
-    are drawn again, and nothing else is written.
+    A file ``notes.md`` in `out`, written by hand, is taken into the README, its first paragraph at the top. A study
+    without figures of its own gets those of any study. Of a folder that was published before, without its runs, the
+    figures that need the table alone are drawn again, and nothing else is written.
 
     With `keep` a study may be done in parts on machines that share no disk: runs that the table in `out` has, that
     belong to this study at this scale and that are not done in `folder`, stay in the table beside the new ones. Of them
@@ -500,7 +500,9 @@ EARLIER = (
 
 def _page(material: Material, found: "Verification", stems: Sequence[str], notes: str) -> str:
     study = material.study
-    parts = [f"# {study.title}"]
+    # The first paragraph says what reproduced, what did not and what did not settle; the rest stands further below.
+    summary, _, remarks = notes.partition("\n\n")
+    parts = [f"# {study.title}", *([summary] if summary else [])]
     if any(not (material.root / point.run.name / "decoder_use.parquet").exists() for point in material.done):
         parts.append(EARLIER)
     parts.append(study.about)
@@ -509,8 +511,8 @@ def _page(material: Material, found: "Verification", stems: Sequence[str], notes
     parts.append(_provenance(material))
     if told := _settled(material.table):
         parts.append(told)
-    if notes:
-        parts += ["## Notes", notes]
+    if remarks:
+        parts += ["## Notes", remarks]
     parts += _claims(found)
     parts += ["## Tables", CELLS, *tables(material.table)]
     parts += _archives(material)
