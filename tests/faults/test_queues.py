@@ -108,6 +108,29 @@ def test_a_signal_at_the_driver_alone_is_heard_within_two_seconds(tmp_path: Path
     assert "Traceback" not in (tmp_path / "said.txt").read_text()
 
 
+@pytest.mark.slow
+def test_a_signal_to_every_process_of_a_job_is_heard_as_one(tmp_path: Path) -> None:
+    """SLURM sends it to all that a job started, the helpers of Python among them."""
+    log, root = tmp_path / "notes.txt", tmp_path / "study"
+    job = start(made(tmp_path, runs=2, steps=1200, sleep=0.05), root, "--jobs", "2")
+    until(lambda: log.exists() and all(any(tag == run and step > 12 for tag, step in notes(log)) for run in (0, 1)))
+    children = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and f"PPid:\t{job.pid}\n" in (entry / "status").read_text()
+    ]
+    assert len(children) == 3
+    for process in (*children, job.pid):
+        os.kill(process, signal.SIGUSR1)
+    assert job.wait(timeout=60) == 138
+    said = (tmp_path / "said.txt").read_text()
+    assert "Traceback" not in said
+    assert "resource_tracker" not in said
+    taken = Counter(tag for tag, _ in notes(log))
+    assert sorted(checkpoint_step(path) for path in root.iterdir() if path.is_dir()) == sorted(taken.values())
+    assert not list(root.glob("*/failed.txt"))
+
+
 def test_looking_at_a_study_writes_nothing(tmp_path: Path) -> None:
     config = study_config(runs=1, steps=4)
     config["base"]["objective"] = {"name": "BetaVAE"}
