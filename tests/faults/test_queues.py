@@ -1,5 +1,6 @@
 """Jobs of a queue: shares of a study, ends that were asked for, owners that vanished: nothing lost or done twice."""
 
+import errno
 import json
 import os
 import random
@@ -24,7 +25,7 @@ from polarised.cli import app
 from polarised.errors import ConfigError
 from polarised.study import leases
 from polarised.study.grid import load_study
-from polarised.study.leases import LEASE, BusyError, Lease, leased, read_lease
+from polarised.study.leases import LEASE, BusyError, Lease, leased, locked, read_lease
 from polarised.study.results import results_of
 from polarised.study.runner import Shard, enrol, read_study, run_states
 from polarised.study.stages import checkpoint_step, execute, is_done
@@ -186,6 +187,21 @@ def test_a_lease_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / LEASE).write_text(text)
     assert read_lease(tmp_path, "run") is None
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(ConfigError, match=r"the file system of .* has no locks, .* an address such as s3://"),
+        locked(tmp_path),
+    ):
+        pass
 
 
 def test_at_an_address_a_run_has_one_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

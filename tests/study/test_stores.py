@@ -25,6 +25,7 @@ from polarised.study.runner import read_study, run_states
 from polarised.study.stages import execute
 from polarised.study.storage import fetch, open_filesystem, write_text
 from study.workshop import finish, notes, start, study_config, until, write_study
+from test_shards import PEAK
 
 pytest.importorskip("s3fs")
 pytest.importorskip("moto")
@@ -242,3 +243,19 @@ def test_encodings_in_a_bucket_are_diagnosed_as_a_folder_is(tmp_path: Path, stor
         told.append(found)
     assert (told[0]["active"], told[0]["mixed"], told[0]["passive"], told[0]["inputs"]) == ([0], [2], [1], 1050)
     assert told[0] == told[1] == told[2]
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_files_in_a_bucket(tmp_path: Path, store: str) -> None:
+    generator, (system, _) = np.random.default_rng(0), open_filesystem(store)
+    path, peaks = tmp_path / "codes.npz", {}
+    np.savez(path, mean=generator.normal(size=(5_000, 32)), variance=np.full((5_000, 32), 0.01))
+    for count in (3, 50):
+        for number in range(count):
+            system.put_file(str(path), f"bucket/many{count}/{number:02}.npz")
+        command = [sys.executable, "-c", PEAK, f"{store}/many{count}/*.npz"]
+        inputs, peak = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        assert int(inputs) == 5_000 * count
+        peaks[count] = float(peak)
+    # The other files are 120 MB.
+    assert peaks[50] - peaks[3] < 30, peaks
