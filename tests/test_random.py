@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from polarised.random import seed_for, stream
+from polarised.random import seed_for, seeds_for, stream, streams
 
 
 def test_a_stream_is_a_pure_function_of_its_arguments():
@@ -23,3 +24,11 @@ def test_streams_of_neighbouring_steps_are_uncorrelated():
 
 def test_seeds_fit_a_signed_64_bit_integer():
     assert all(0 <= seed_for(0, "x", step) < 2**63 for step in range(100))
+
+
+@pytest.mark.parametrize("seed", [0, 5, 2**31, 2**32, 2**40 + 7, 2**70])
+@pytest.mark.parametrize("steps", [range(150), range(7, 8), range(2**32 - 3, 2**32 + 3), range(0)])
+def test_many_steps_at_once_have_the_streams_of_each(seed, steps):
+    assert list(seeds_for(seed, "noise", steps)) == [seed_for(seed, "noise", step) for step in steps]
+    together = [each.integers(10**9, size=4).tolist() for each in streams(seed, "data", steps)]
+    assert together == [stream(seed, "data", step).integers(10**9, size=4).tolist() for step in steps]

@@ -1,5 +1,6 @@
 import itertools
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -7,17 +8,17 @@ import torch
 from polarised.errors import ConfigError, DataError
 from polarised.models import build_vae
 from polarised.models.distributions import DiagonalGaussian
-from polarised.objectives import FactorVAE, take_step
+from polarised.objectives import FactorVAE, take_step, terms
 from polarised.objectives.terms import (
     SCALES,
-    critic_total_correlation,
+    critic_terms,
     mmd,
     posterior_covariance,
     rate,
     rate_parts,
     shuffled,
 )
-from polarised.regime.encodings import importance_weights
+from polarised.regime.encodings import Estimator, importance_weights
 
 
 def step(**others):
@@ -94,7 +95,7 @@ def test_density_ratio_of_the_best_critic_is_the_total_correlation():
 
     taken = step(critic=Best())
     object.__setattr__(taken, "z", z)
-    value = critic_total_correlation(taken).item()
+    value = critic_terms(taken)[0].item()
     assert value == pytest.approx(-0.5 * math.log(1 - rho**2), abs=3e-3)
     logits = Best()(z)
     printed = (logits[:, 0] - logits[:, 1]).exp().mean().item()
@@ -201,3 +202,20 @@ def test_mmd_as_printed_has_a_gradient_and_bad_samples_are_one_sentence():
     for shape in ((1, 3), (4, 2)):
         with pytest.raises(DataError, match="at least two rows"):
             mmd(torch.zeros(5, 3), torch.zeros(shape))
+
+
+@pytest.mark.parametrize("estimator", get_args(Estimator))
+def test_densities_written_out_have_the_values_and_slopes_of_the_formula(estimator):
+    generator = torch.Generator().manual_seed(0)
+    codes = [torch.randn(6, 3, dtype=torch.float64, generator=generator).requires_grad_() for _ in range(3)]
+    weights = torch.from_numpy(importance_weights(6, 40, estimator=estimator)).log()
+    for mine, right in zip(terms._Densities.apply(*codes, weights), terms._densities(*codes, weights), strict=True):
+        torch.testing.assert_close(mine, right)
+    single = [values.detach().float().requires_grad_() for values in codes]
+    assert "Densities" in type(terms._Densities.apply(*single, weights.float())[0].grad_fn).__name__
+
+    def densities(*codes):
+        return terms._Densities.apply(*codes, weights)
+
+    assert torch.autograd.gradcheck(densities, codes)
+    assert torch.autograd.gradgradcheck(densities, codes)

@@ -27,8 +27,19 @@ from polarised.regime.decoder import FEW, USUAL, CodedBatch, DecoderUse, measure
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["cells_of", "cut_scvi", "from_scvi", "keys_of_pickle", "load_scvi", "look_at_scvi", "names_in_pickle"]
+__all__ = [
+    "cells_of",
+    "cut_scvi",
+    "expression_of",
+    "from_scvi",
+    "keys_of_pickle",
+    "load_scvi",
+    "look_at_scvi",
+    "names_in_pickle",
+]
 
+# Dimensions whose genes are named, and cells they are walked along in.
+MOST_WALKS, WALKED = 5, 64
 LARGEST_DESCRIPTION = 1 << 26
 # What the file of a scvi-tools model may name, to the letter: arrays, tables and plain containers, nothing that acts.
 # A whole module would be too much: what it imports can be reached through it.
@@ -117,14 +128,19 @@ def from_scvi(model: Any, adata: Any = None, *, factor: str | None = None, batch
 
 def look_at_scvi(
     model: Any, adata: Any = None, *, factor: str | None = None, batch_size: int | None = None, seed: int = 0
-) -> tuple[Encodings, DecoderUse | None, Callable[[Regime], tuple[str, ...]]]:
-    """Return the encodings of cells, what the decoder makes of the variables in nats, and what to say to biologists."""
+) -> tuple[Encodings, DecoderUse | None, Callable[[Regime], tuple[str, ...]], Callable[[Regime], tuple[str, ...]]]:
+    """Return the encodings of cells, the decoder's use in nats, and what to tell biologists first and last."""
     encodings = from_scvi(model, adata, factor=factor, batch_size=batch_size)
     use = None
     if hasattr(model.module, "generative") and hasattr(model, "_make_data_loader"):
         with untouched(model.module, seed=seed):
             use = measure_decoder_use(_coded(model, adata, len(encodings), seed), seed=seed)
-    return encodings, use, _keep_or_drop
+
+    def remark(regime: Regime) -> tuple[str, ...]:
+        asked = use is not None and regime.alive
+        return (_genes_that_follow(model, adata, regime, seed),) if asked else ()
+
+    return encodings, use, _keep_or_drop, remark
 
 
 def _keep_or_drop(regime: Regime) -> tuple[str, ...]:
@@ -137,6 +153,37 @@ def _keep_or_drop(regime: Regime) -> tuple[str, ...]:
         f"Keep latent dimensions {listed(kept)} and drop {listed(regime.droppable)} before neighbours, clustering and "
         "UMAP: a dropped one adds only noise to distances between cells.",
     )
+
+
+def _genes_that_follow(model: Any, adata: Any, regime: Regime, seed: int) -> str:
+    """Say which genes rise and fall most when each of the dimensions that the decoder uses most goes from -2 to 2."""
+    strength = regime.statistics.kl if regime.decoder is None else regime.decoder.permuted
+    used = sorted(regime.alive, key=lambda j: -strength[j])[:MOST_WALKS]
+    names = (model.adata if adata is None else adata).var_names
+    rows = np.sort(stream(seed, "cells to walk from").permutation(regime.inputs)[:WALKED])
+    with untouched(model.module, seed=seed):
+        ((seen, decoder),) = cells_of(model, adata, rows=rows, batch_size=len(rows))
+        ends = {(j, end): _counts(decoder.decode(_moved(seen.mean, j, end))) for j in used for end in (-2.0, 2.0)}
+    said = []
+    for j in used:
+        change = np.log2((ends[j, 2.0] + 1) / (ends[j, -2.0] + 1)).mean(axis=0)
+        order = [int(g) for g in np.argsort(change)]
+        up, down = ([str(names[g]) for g in part] for part in (order[::-1][:3], order[:3]))
+        said.append(f"{j} raises {', '.join(up)} and lowers {', '.join(down)}")
+    most = "the most used ones" if len(used) < len(regime.alive) else "those that are used"
+    return f"Genes that follow a dimension from -2 to 2 most, of {most}: {'; '.join(said)}."
+
+
+def _moved(codes: Any, dimension: int, value: float) -> Any:
+    moved = codes.copy()
+    moved[:, dimension] = value
+    return moved
+
+
+def _counts(likelihood: Any) -> Any:
+    """Return the expression a likelihood stands for, in counts of each gene among 10,000."""
+    share = np.maximum(likelihood.get_normalized("scale").cpu().numpy().astype(np.float64), 0)
+    return 1e4 * share / share.sum(axis=1, keepdims=True)
 
 
 def _coded(model: Any, adata: Any, cells: int, seed: int) -> Iterator[CodedBatch]:
@@ -197,6 +244,26 @@ def cells_of(
         mean, scale = (part.cpu().numpy() for part in (posterior.loc, posterior.scale))
         seen = Remembered(tensors["X"].cpu().numpy(), mean, np.square(scale), 0.0, 1.0)
         yield seen, Decoder(decode, nats, lambda likelihood: likelihood.mean.cpu().numpy(), things=(module,))
+
+
+def expression_of(model: Any, adata: Any, cell: int, codes: Any) -> Any:
+    """Return the expression that a model's decoder gives codes (n, d), in counts of each gene among 10,000, (n, genes).
+
+    Batch and whatever else the decoder reads beside the code are those of one cell.
+
+    Args:
+        model: The trained model.
+        adata: The cells; default: those it was trained on.
+        cell: The number of the cell.
+        codes: The codes, one a row.
+
+    Returns:
+        The expression.
+    """
+    with untouched(model.module):
+        rows = np.repeat(cell, len(codes))
+        ((_, decoder),) = cells_of(model, adata, rows=rows, batch_size=len(rows))
+        return _counts(decoder.decode(codes))
 
 
 def cut_scvi(model: Any, keep: Iterable[int], constants: ArrayLike | None = None) -> Any:

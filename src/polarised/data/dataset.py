@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised.errors import ConfigError, DataError
-from polarised.random import stream
+from polarised.random import stream, streams
 from polarised.registry import nearest
 
 __all__ = ["Batch", "Dataset", "FactorSpace", "Images", "OutOfRangeError", "check_choice", "check_counts", "resolved"]
@@ -406,10 +406,11 @@ class Dataset:
         """
         if size < 1 or (len(steps) and min(steps) < 0):
             raise DataError(f"expected a batch size of 1 or more and steps from 0 on, got {size} and {steps}")
+        draws = streams(seed, "data", steps)
         together = min(max(AT_ONCE // (size * math.prod(self.shape)), 1), 64)
         for first in range(0, len(steps), together):
             block = steps[first : first + together]
-            indices = np.concatenate([stream(seed, "data", step).integers(self.length, size=size) for step in block])
+            indices = np.concatenate([next(draws).integers(self.length, size=size) for _ in block])
             images = self.read(indices)
             factors = None if self.factor_space is None else self.factor_space.factors(indices)
             u = None if self.auxiliary is None else self.auxiliary(indices)

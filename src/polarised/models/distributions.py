@@ -11,6 +11,8 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
+from polarised.models._fused import sample_gaussian
+
 __all__ = ["DiagonalGaussian", "Prior"]
 
 LOG_TWO_PI = math.log(2 * math.pi)
@@ -55,7 +57,7 @@ class DiagonalGaussian:
             source = self.mean.device if generator is None else generator.device
             noise = torch.randn(self.mean.shape, generator=generator, dtype=self.mean.dtype, device=source)
             noise = noise.to(self.mean.device)
-        return torch.addcmul(self.mean, (self.log_variance / 2).exp(), noise)
+        return sample_gaussian(self.mean, self.log_variance, noise)
 
     def log_prob(self, z: Tensor) -> Tensor:
         """Return the log-density of every variable.

@@ -11,9 +11,10 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_logits, softplus
+from torch.nn.functional import binary_cross_entropy, softplus
 
 from polarised.errors import ConfigError
+from polarised.models._fused import sum_cross_entropy
 from polarised.models.distributions import LOG_TWO_PI
 from polarised.registry import register
 
@@ -123,14 +124,13 @@ class Bernoulli(Likelihood):
 
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
         if self.activation == "tanh":
-            values = binary_cross_entropy(self.mean(outputs), x, reduction="none")
+            values = _per_image(binary_cross_entropy(self.mean(outputs), x, reduction="none"))
         else:
-            values = binary_cross_entropy_with_logits(outputs, x, reduction="none")
+            values = sum_cross_entropy(outputs, x)
         if self.subtract_entropy:
             p = x.clamp(CLIP, 1 - CLIP)
-            values = values - binary_cross_entropy(p, p, reduction="none")
-        # The sign is turned once an image, not once a pixel.
-        return -self.weight * _per_image(values)
+            values = values - _per_image(binary_cross_entropy(p, p, reduction="none"))
+        return -self.weight * values
 
     def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
         if self.subtract_entropy:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError, DataError
+from polarised.models._fused import pass_through
 from polarised.random import seed_for
 
 __all__ = ["ACTIVATIONS", "Activation", "Decoder", "Encoder", "evaluating", "glorot", "seeded_weights"]
@@ -91,8 +92,8 @@ class Encoder(nn.Module):
         h = self.features(x)
         if self.auxiliary_size:
             h = torch.cat([h, self._beside(h, u)], dim=1)
-        h = self.hidden(h)
-        mean, log_variance = self.mean_head(h).flatten(1), self.log_variance_head(h).flatten(1)
+        heads = self.mean_head, self.log_variance_head
+        mean, log_variance = (output.flatten(1) for output in pass_through(h, [self.hidden], heads))
         if self.scale == "softplus":
             log_variance = 2 * (nn.functional.softplus(log_variance) + 1e-6).log()
         return mean, log_variance
@@ -135,8 +136,8 @@ class Decoder(nn.Module):
         Returns:
             The raw outputs, (B, C * outputs_per_value, H, W), or (B, D * outputs_per_value).
         """
-        outputs: Tensor = self.rest(self.input(z if isinstance(self.input, nn.Linear) else z[:, :, None, None]))
-        return outputs
+        z = z if isinstance(self.input, nn.Linear) else z[:, :, None, None]
+        return pass_through(z, [self.input, self.rest])[0]
 
 
 class Pixels(nn.ConvTranspose2d):

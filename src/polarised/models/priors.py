@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError, DataError
+from polarised.models._fused import Dense, kl_from_standard
 from polarised.models.distributions import (
     LOG_TWO_PI,
     Compatibility,
@@ -61,7 +62,7 @@ class StandardNormal(Prior):
         return normal(n, self.latents, generator)
 
     def kl(self, posterior: DiagonalGaussian, z: Tensor) -> Tensor:
-        return 0.5 * (posterior.mean**2 + posterior.variance - 1 - posterior.log_variance)
+        return kl_from_standard(posterior.mean, posterior.log_variance)
 
     def moments(self, n: int) -> tuple[Tensor, Tensor]:
         return torch.zeros(n, self.latents), torch.ones(n, self.latents)
@@ -472,7 +473,7 @@ class Conditional(Prior):
 
         def network() -> nn.Sequential:
             hidden = dense(auxiliary_size, *widths, activation="leaky_relu")
-            return nn.Sequential(*hidden, nn.Linear(widths[-1], latents))
+            return Dense(*hidden, nn.Linear(widths[-1], latents))
 
         self.log_variance_network = network()
         self.mean_network = network() if mean == "learned" else None

@@ -18,9 +18,8 @@ from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
     Distance,
     covariance_penalty,
-    critic_loss,
     critic_network,
-    critic_total_correlation,
+    critic_terms,
     distortion,
     inclusive_kl,
     maximum_mean_discrepancy,
@@ -199,11 +198,12 @@ class FactorVAE(Objective):
     compatibility: Literal["none", "disentanglement_lib"] = "none"
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
+        correlation, loss = critic_terms(step, clip=0.0 if self.compatibility == "none" else 1e-6)
         return {
             "distortion": distortion(step),
             "rate": rate(step),
-            "total_correlation": self.gamma * critic_total_correlation(step),
-            "critic": critic_loss(step, clip=0.0 if self.compatibility == "none" else 1e-6),
+            "total_correlation": self.gamma * correlation,
+            "critic": loss,
         }
 
     def critic(self, latents: int) -> nn.Module:
@@ -362,13 +362,13 @@ class RTCVAE(Objective):
     critic_betas: tuple[float, float] = (0.5, 0.9)
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        eta = self._eta()
+        correlation, loss = critic_terms(step)
         return {
             "distortion": distortion(step),
             "rate": rate(step),
-            "total_correlation": self.beta * critic_total_correlation(step),
-            "noise": eta * posterior_noise(step),
-            "critic": critic_loss(step),
+            "total_correlation": self.beta * correlation,
+            "noise": self._eta() * posterior_noise(step),
+            "critic": loss,
         }
 
     def critic(self, latents: int) -> nn.Module:

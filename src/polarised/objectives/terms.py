@@ -2,17 +2,17 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.functional import log_softmax
 
 from polarised.errors import ConfigError, DataError
-from polarised.models.distributions import DiagonalGaussian
+from polarised.models._fused import Dense, fuses, graph_wanted, judge
+from polarised.models.distributions import LOG_TWO_PI, DiagonalGaussian
 from polarised.models.networks import glorot
 from polarised.objectives.step import Step
 from polarised.regime.encodings import Estimator, importance_weights
@@ -20,9 +20,8 @@ from polarised.regime.encodings import Estimator, importance_weights
 __all__ = [
     "RateParts",
     "covariance_penalty",
-    "critic_loss",
     "critic_network",
-    "critic_total_correlation",
+    "critic_terms",
     "distortion",
     "inclusive_kl",
     "maximum_mean_discrepancy",
@@ -112,18 +111,63 @@ def rate_parts(step: Step, *, estimator: Estimator = "mws") -> RateParts:
     Returns:
         The three parts.
     """
-    posterior = step.posterior
-    across = DiagonalGaussian(posterior.mean[None], posterior.log_variance[None]).log_prob(step.z[:, None])
-    weights = _log_weights(len(step.z), step.dataset_size, estimator, across.dtype, across.device)
-    together = across.sum(2)
-    log_joint = torch.logsumexp(together + weights, dim=1)
-    log_product = torch.logsumexp(across + weights[:, :, None], dim=1).sum(1)
-    log_posterior = torch.diagonal(together)
+    codes = step.z, step.posterior.mean, step.posterior.log_variance
+    weights = _log_weights(len(step.z), step.dataset_size, estimator, step.z.dtype, step.z.device)
+    densities: Callable[..., tuple[Tensor, Tensor, Tensor]] = _Densities.apply if fuses(*codes) else _densities
+    log_posterior, log_joint, log_product = densities(*codes, weights)
     return RateParts(
         mutual_information=(log_posterior - log_joint).mean(),
         total_correlation=(log_joint - log_product).mean(),
         dimension_wise=(log_product - step.prior.log_prob(step.z)).mean(),
     )
+
+
+def _densities(z: Tensor, mean: Tensor, log_variance: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log q(z|x), log q(z) and sum_j log q(z_j) of every code, by the posteriors of the batch."""
+    across = DiagonalGaussian(mean[None], log_variance[None]).log_prob(z[:, None])
+    together = across.sum(2)
+    log_product = torch.logsumexp(across + weights[:, :, None], dim=1).sum(1)
+    return torch.diagonal(together), torch.logsumexp(together + weights, dim=1), log_product
+
+
+class _Densities(torch.autograd.Function):
+    """`_densities` with the variables first, over which sums are quick to take, and its slopes written out."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, mean: Tensor, log_variance: Tensor, weights: Tensor) -> Any:
+        # Places are (variable, code, posterior), in memory as well.
+        codes, means, logs = (values.t().contiguous() for values in (z, mean, log_variance))
+        gap = codes[:, :, None] - means[:, None]
+        scaled = gap * logs.neg().exp_()[:, None]
+        each = torch.addcmul((logs + LOG_TWO_PI).mul_(-0.5)[:, None], gap, scaled, value=-0.5)
+        together = each.sum(0)
+        log_posterior = together.diagonal().clone()
+        together += weights
+        log_joint = together.logsumexp(1)
+        each += weights
+        largest = each.amax(2, keepdim=True)
+        total = each.sub_(largest).exp_().sum(2, keepdim=True)
+        shares, joint = each.div_(total), together.sub_(log_joint[:, None]).exp_()
+        ctx.save_for_backward(z, mean, log_variance, weights, gap, scaled, shares, joint)
+        return log_posterior, log_joint, total.log_().add_(largest).sum((0, 2))
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Any:
+        *inputs, gap, scaled, shares, joint = ctx.saved_tensors
+        if graph_wanted(slopes[0]):
+            with torch.enable_grad():
+                again = _densities(*inputs)
+            found = iter(torch.autograd.grad(again, [i for i in inputs if i.requires_grad], slopes, create_graph=True))
+            return tuple(next(found) if i.requires_grad else None for i in inputs)
+        of_posterior, of_joint, of_product = slopes
+        together = joint * of_joint[:, None]
+        together.diagonal().add_(of_posterior)
+        slope = (shares * of_product[:, None]).add_(together)
+        pull = slope * scaled
+        of_mean = pull.sum(1)
+        of_code = pull.sum(2).neg_()
+        of_log_variance = pull.mul_(gap).sum(1).sub_(slope.sum(1)).mul_(0.5)
+        return of_code.t(), of_mean.t(), of_log_variance.t(), None
 
 
 @functools.lru_cache(maxsize=16)
@@ -339,7 +383,7 @@ def critic_network(latents: int, *, layers: int, width: int) -> nn.Module:
     """
     widths = [latents, *[width] * layers]
     hidden = chain.from_iterable((nn.Linear(a, b), nn.LeakyReLU(0.2, inplace=True)) for a, b in pairwise(widths))
-    critic = nn.Sequential(*hidden, nn.Linear(widths[-1], 2))
+    critic = Dense(*hidden, nn.Linear(widths[-1], 2))
     glorot(critic)
     return critic
 
@@ -362,51 +406,31 @@ def shuffled(z: Tensor, generator: torch.Generator | None) -> Tensor:
     return z.gather(0, order)
 
 
-def critic_total_correlation(step: Step) -> Tensor:
-    """Return E[log D(z) / (1 - D(z))], the critic's estimate of the total correlation [Kim2018, eq. 3].
+def critic_terms(step: Step, *, clip: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return the critic's estimate of the total correlation, and its own loss; it looks at the codes once for both.
 
-    The critic's weights are constants here: the gradient goes to the encoder alone.
+    E[log D(z) / (1 - D(z))] [Kim2018, eq. 3], in which the critic's weights are constants, so that the gradient goes
+    to the encoder alone; and the cross-entropy between codes (class 0) and shuffled codes (class 1)
+    [Kim2018, algorithm 2], in which the codes are, so that the gradient goes to the critic alone.
 
     Args:
         step: The step, with a critic.
+        clip: Keep the critic's probabilities in [clip, 1 - clip], beyond which they have no gradient; 0 leaves them.
 
     Returns:
-        The mean over the batch in nats.
+        The total correlation in nats, and the loss of the critic.
 
     Raises:
         ConfigError: If the step has no critic.
     """
-    critic = _of(step)
-    frozen = {name: weight.detach() for name, weight in critic.named_parameters()}
-    logits: Tensor = functional_call(critic, frozen, (step.z,))
-    return (logits[:, 0] - logits[:, 1]).mean()
-
-
-def critic_loss(step: Step, *, clip: float = 0.0) -> Tensor:
-    """Return the critic's cross-entropy between codes (class 0) and shuffled codes (class 1) [Kim2018, algorithm 2].
-
-    The codes are constants here: the gradient goes to the critic alone.
-
-    Args:
-        step: The step, with a critic.
-        clip: Keep the probabilities in [clip, 1 - clip], beyond which they have no gradient; 0 leaves them.
-
-    Returns:
-        The loss of the critic.
-
-    Raises:
-        ConfigError: If the step has no critic.
-    """
-    z = step.z.detach()
-    log_p: Tensor = log_softmax(_of(step)(torch.cat([z, shuffled(z, step.generator)])), dim=1)
-    if clip:
-        log_p = log_p.exp().clamp(clip, 1 - clip).log()
-    return -0.5 * (log_p[: len(z), 0].mean() + log_p[len(z) :, 1].mean())
-
-
-def _of(step: Step) -> nn.Module:
     if step.critic is None:
         raise ConfigError(
             "expected a critic in the step, got none; build it with objective.critic(latents) and pass it to take_step"
         )
-    return step.critic
+    z = step.z.detach()
+    own, both = judge(step.critic, step.z, shuffled(z, step.generator))
+    log_p: Tensor = log_softmax(both, dim=1)
+    if clip:
+        log_p = log_p.exp().clamp(clip, 1 - clip).log()
+    loss = -0.5 * (log_p[: len(z), 0].mean() + log_p[len(z) :, 1].mean())
+    return (own[:, 0] - own[:, 1]).mean(), loss

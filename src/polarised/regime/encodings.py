@@ -355,7 +355,7 @@ def as_array(value: Any) -> NDArray[Any]:
     """
     if hasattr(value, "detach"):
         value = value.detach().cpu()
-        value = (value.float() if value.dtype.itemsize < 4 else value).numpy()
+        value = (value.float() if value.is_floating_point() and value.dtype.itemsize < 4 else value).numpy()
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype.name.startswith(("bfloat16", "float8")) else array
 

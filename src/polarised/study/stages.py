@@ -86,15 +86,13 @@ def execute(run: Run, root: str | Path, *, progress: bool = False, command: str 
     directory = Path(root) / run.name
     with naming_full_disk(Path(root)):
         directory.mkdir(parents=True, exist_ok=True)
-        with (
-            locked(directory),
-            leased(root, run.name, step=lambda: checkpoint_step(directory)),
-            recording_failure(directory),
-        ):
-            write_config(run, directory, command)
-            _stage(directory / "model.safetensors", lambda path: _train(run, directory, path, progress))
-            (directory / "checkpoint.safetensors").unlink(missing_ok=True)
-            measure(run, directory)
+        with locked(directory), leased(root, run.name, step=lambda: checkpoint_step(directory)) as tenure:
+            with recording_failure(directory):
+                write_config(run, directory, command)
+                _stage(directory / "model.safetensors", lambda path: _train(run, directory, path, progress))
+                (directory / "checkpoint.safetensors").unlink(missing_ok=True)
+                measure(run, directory)
+            tenure.forget()
     return directory
 
 

@@ -24,7 +24,7 @@ from polarised.errors import ConfigError, TrainingError
 from polarised.models.networks import seeded_weights
 from polarised.models.vae import VAE
 from polarised.objectives.step import Objective, Precision, take_step
-from polarised.random import seed_for
+from polarised.random import seeds_for
 from polarised.training.history import Checkpoint, History, Records, load_checkpoint, save_checkpoint
 from polarised.training.pace import Pace, Settling, check_settling
 
@@ -180,7 +180,7 @@ def train(
             save_checkpoint(folder, Checkpoint(step, identity, arrays), modules, optimiser)
             kept = step
 
-    generator = torch.Generator(device)
+    generator, one = torch.Generator(device), torch.ones((), device=device)
     groups = [(group, float(group["lr"])) for group in optimiser.param_groups]
     parameters = [parameter for group, _ in groups for parameter in group["params"]]
     with (
@@ -191,10 +191,11 @@ def train(
     ):
         # On a CPU the threads of the step are busy on every core: a batch drawn beside them would hold them up.
         drawn = dataset.batches(range(start, pace.end), batch_size, seed)
+        seeds = seeds_for(seed, "noise", range(start, pace.end))
         for step, batch in enumerate(drawn if generator.device.type == "cpu" else _ahead(drawn), start):
             x = _placed(batch.images, generator.device)
             u = None if batch.u is None else _placed(batch.u, generator.device)
-            generator.manual_seed(seed_for(seed, "noise", step))
+            generator.manual_seed(next(seeds))
             taken = take_step(
                 vae,
                 x,
@@ -208,18 +209,19 @@ def train(
                 precision=precision,
             )
             terms = objective(taken)
-            stacked = torch.stack(list(terms.values()))
-            loss = stacked.sum()
+            stacked = torch.stack(list(terms.values())).detach()
             for parameter in parameters:
                 parameter.grad = None
-            torch.autograd.backward(loss)
+            # The loss is the sum of the terms: each is a root of its own.
+            roots = [term for term in terms.values() if term.requires_grad]
+            torch.autograd.backward(roots, [one] * len(roots))
             factor = pace.factor(step)
             for group, rate in groups:
                 group["lr"] = factor * rate
             optimiser.update()
             done = step + 1
-            records.take(done, list(terms), stacked.detach())
-            pace.take(done, loss, vae)
+            records.take(done, list(terms), stacked)
+            pace.take(done, stacked, vae)
             report(done, records.latest)
             end = pace.end
             for hook in hooks:
@@ -265,6 +267,7 @@ class _Adam(torch.optim.Adam):
     """
 
     _ready: list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]]]] | None = None
+    _counts: Tensor
 
     @torch.no_grad()
     def update(self) -> None:
@@ -274,8 +277,8 @@ class _Adam(torch.optim.Adam):
         if not ready or any(len(own) < len(part[1]) for own, part in zip(gradients, ready, strict=True)):
             self.step()
             return
+        self._counts.add_(1)
         for (group, parameters, (means, squares, largest, steps)), own in zip(ready, gradients, strict=True):
-            torch._foreach_add_(steps, 1)
             torch._fused_adam_(
                 parameters,
                 own,
@@ -300,6 +303,10 @@ class _Adam(torch.optim.Adam):
         alike = len({(parameter.device, parameter.dtype) for parameter in every}) == 1
         if not alike or any("exp_avg" not in self.state.get(parameter, {}) for parameter in every):
             return []
+        # The counts of steps side by side, each parameter's a view: one addition serves all.
+        self._counts = torch.stack([self.state[parameter]["step"] for parameter in every])
+        for parameter, count in zip(every, self._counts.unbind(), strict=True):
+            self.state[parameter]["step"] = count
         self._ready = []
         for group in self.param_groups:
             states = [self.state[parameter] for parameter in group["params"]]
@@ -323,9 +330,11 @@ def _placed(values: np.ndarray[Any, Any], device: torch.device) -> Tensor:
     tensor = torch.from_numpy(values)
     if device.type == "cuda":
         tensor = tensor.pin_memory()
-    if values.ndim == 4 and values.shape[1] == 1:
+    if values.ndim == 4 and values.shape[1] == 1 and tensor.is_contiguous():
         # One channel is last as it lies: nothing is copied.
-        return tensor.reshape(*values.shape[:1], *values.shape[2:], 1).permute(0, 3, 1, 2).to(device, non_blocking=True)
+        rows, _, height, width = values.shape
+        tensor = tensor.as_strided((rows, 1, height, width), (height * width, 1, width, 1))
+        return tensor if device.type == "cpu" else tensor.to(device, non_blocking=True)
     layout = torch.channels_last if values.ndim == 4 else torch.contiguous_format
     return tensor.to(device, memory_format=layout, non_blocking=True)
 

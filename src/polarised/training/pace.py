@@ -171,11 +171,11 @@ class Pace:
             return self._schedule(number, self._losses)
         return (1 + math.cos(math.pi * (number - self._phase) / (self.end - self._phase))) / 2
 
-    def take(self, done: int, loss: Tensor, vae: VAE) -> None:
-        """Note the loss of the step that is done, and look at the model where it is time to."""
+    def take(self, done: int, terms: Tensor, vae: VAE) -> None:
+        """Note the terms of the step that is done, whose sum is its loss, and look at the model where it is time to."""
         if self._schedule.every:
             # Summed where it lies: a GPU is asked once a window.
-            loss = loss.detach().double()
+            loss = terms.sum().double()
             self._open = loss if self._open is None else self._open + loss
             if done % self._schedule.every == 0:
                 self._losses.append(float(self._open) / self._schedule.every)

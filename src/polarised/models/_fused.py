@@ -1,0 +1,472 @@
+"""Linear layers with their activations, and the cross-entropy, each as one node of the graph: small networks trained
+on a processor spend more on the graph than on numbers.
+
+Nothing here changes what is computed but in its last digits. It serves training in single precision on a CPU; whatever
+else is asked of a network (second derivatives, `torch.func`, forward mode, torch.compile, other devices and precisions,
+hooks) goes the plain way.
+"""
+
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.func import functional_call
+from torch.nn.functional import binary_cross_entropy_with_logits, leaky_relu, linear
+
+__all__ = [
+    "Dense",
+    "fuses",
+    "graph_wanted",
+    "judge",
+    "kl_from_standard",
+    "pass_through",
+    "sample_gaussian",
+    "sum_cross_entropy",
+]
+
+# Below so many multiplications the call of oneDNN costs more than its faster kernel gains.
+_LARGE = 1 << 20
+_ONEDNN = (
+    platform.machine() in ("x86_64", "AMD64")
+    and torch._C._has_mkldnn
+    and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+)
+# Chunks of this many factors in [1/2, 1) stay far from the smallest number of single precision.
+_FACTORS = 32
+
+
+class Activation(NamedTuple):
+    """What follows a linear layer: its name in oneDNN and, of a leaky ReLU, its slope.
+
+    Args:
+        name: "none", "relu", "leaky_relu" or "tanh".
+        slopes: The slope of a leaky ReLU, or nothing.
+    """
+
+    name: str
+    slopes: tuple[float, ...] = ()
+
+
+_NONE, _RELU, _TANH = Activation("none"), Activation("relu"), Activation("tanh")
+
+
+def fuses(*tensors: Tensor) -> bool:
+    """Return whether ordinary gradients in single precision on a CPU are all that is asked for.
+
+    Args:
+        *tensors: What the layers are applied to.
+
+    Returns:
+        Whether one node may stand for several.
+
+    >>> fuses(torch.zeros(2)), fuses(torch.zeros(2, dtype=torch.float64))
+    (True, False)
+    """
+    return (
+        torch.is_grad_enabled()
+        and all(type(t) is Tensor and t.dtype is torch.float32 and t.device.type == "cpu" for t in tensors)
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+        and not torch._C._is_tracing()
+        and not _transformed()
+    )
+
+
+def _transformed() -> bool:
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def graph_wanted(slope: Tensor) -> bool:
+    """Return whether a backward pass is differentiated itself, or runs for many slopes at once.
+
+    Args:
+        slope: A slope that came in.
+
+    Returns:
+        Whether it has to go the plain way.
+    """
+    return torch.is_grad_enabled() or _transformed() or torch._C._functorch.is_legacy_batchedtensor(slope)
+
+
+def pass_through(x: Tensor, modules: Iterable[nn.Module], heads: Sequence[nn.Module] = ()) -> tuple[Tensor, ...]:
+    """Apply modules one after the other, then each head to the result; leading linear layers become one node.
+
+    Args:
+        x: The inputs, (B, ...).
+        modules: The modules, of which sequences are unrolled.
+        heads: Modules that all take what the last one gives.
+
+    Returns:
+        The outputs of the heads, or that of the last module where there are none.
+
+    >>> layers = nn.Linear(3, 4), nn.ReLU()
+    >>> [tuple(y.shape) for y in pass_through(torch.zeros(2, 3), layers, [nn.Linear(4, 1), nn.Linear(4, 5)])]
+    [(2, 1), (2, 5)]
+    """
+    layers = _unrolled(modules)
+    if x.ndim == 2 and fuses(x):
+        linears, activations, rest = _split(layers)
+        own = heads if not rest and all(_is_linear(head) for head in heads) else ()
+        if len(linears) + len(own) > 1:
+            weights = [weight for layer in (*linears, *own) for weight in layer._parameters.values()]
+            outputs: tuple[Tensor, ...] = _Chain.apply(activations, len(own), x, *weights)  # type: ignore[no-untyped-call]
+            if own:
+                return outputs
+            (x,), layers = outputs, rest
+    for layer in layers:
+        x = layer(x)
+    return tuple(head(x) for head in heads) or (x,)
+
+
+class Dense(nn.Sequential):
+    """A sequence that is one node of the graph as far as it consists of linear layers with their activations.
+
+    >>> tuple(Dense(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))(torch.zeros(2, 3)).shape)
+    (2, 1)
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return what the last module gives.
+
+        Args:
+            input: The inputs, (B, ...).
+
+        Returns:
+            The outputs.
+        """
+        return pass_through(input, self)[0]
+
+
+def _unrolled(modules: Iterable[nn.Module]) -> list[nn.Module]:
+    layers: list[nn.Module] = []
+    for module in modules:
+        if type(module) in (nn.Sequential, Dense) and not _hooked(module):
+            layers += _unrolled(module._modules.values())  # type: ignore[arg-type]
+        else:
+            layers.append(module)
+    return layers
+
+
+def _hooked(module: nn.Module) -> bool:
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return type(module) is nn.Linear and module._parameters["bias"] is not None and not _hooked(module)
+
+
+def _split(layers: list[nn.Module]) -> tuple[list[nn.Module], tuple[Activation, ...], list[nn.Module]]:
+    """Return the leading linear layers, what follows each of them, and the modules after the last."""
+    linears, activations = [], []
+    for place, layer in enumerate(layers):
+        if _is_linear(layer):
+            linears.append(layer)
+            activations.append(_NONE)
+        elif linears and activations[-1] is _NONE and (known := _known(layer)) is not None:
+            activations[-1] = known
+        else:
+            return linears, tuple(activations), layers[place:]
+    return linears, tuple(activations), []
+
+
+def _known(module: nn.Module) -> Activation | None:
+    kind = type(module)
+    if kind not in (nn.ReLU, nn.LeakyReLU, nn.Tanh) or _hooked(module):
+        return None
+    if isinstance(module, nn.LeakyReLU):
+        return Activation("leaky_relu", (module.negative_slope,)) if module.negative_slope > 0 else None
+    return _RELU if kind is nn.ReLU else _TANH
+
+
+class _Chain(torch.autograd.Function):
+    """Linear layers with their activations, then heads side by side; weights and biases come in turn."""
+
+    @staticmethod
+    def forward(ctx: Any, activations: tuple[Activation, ...], heads: int, x: Tensor, *weights: Tensor) -> Any:
+        hidden = _hidden(x, weights, activations, _layer)
+        ctx.activations, ctx.heads = activations, heads
+        last = hidden[-1]
+        # The output itself is needed only where an activation was applied to it.
+        ctx.save_for_backward(*(hidden if heads or activations[-1] is not _NONE else hidden[:-1]), *weights)
+        places = range(2 * len(activations), 2 * (len(activations) + heads), 2)
+        return tuple(_layer(last, weights[place], weights[place + 1], _NONE) for place in places) or (last,)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Any:
+        activations, depth = ctx.activations, len(ctx.activations)
+        count = 2 * (depth + ctx.heads)
+        hidden, weights = ctx.saved_tensors[:-count], ctx.saved_tensors[-count:]
+        plain = graph_wanted(slopes[0])
+        if plain:
+            # The layers again, now with a graph: what was saved of them has none.
+            hidden = _hidden(hidden[0], weights, activations, _plain_layer)
+        gradients: list[Tensor | None] = [None] * count
+        slope, needed = slopes[0], ctx.needs_input_grad[3:]
+        if ctx.heads:
+            for place, own in zip(range(2 * depth, count, 2), slopes, strict=True):
+                _take(gradients, place, own, hidden[-1], needed, plain)
+                slope = own @ weights[place] if place == 2 * depth else torch.addmm(slope, own, weights[place])
+        entry = _descend(slope, hidden, weights, activations, gradients, needed, plain, ctx.needs_input_grad[2])
+        return None, None, entry, *gradients
+
+
+def _hidden(
+    x: Tensor, weights: Sequence[Tensor], activations: Sequence[Activation], layer: Callable[..., Tensor]
+) -> list[Tensor]:
+    """Return the inputs and what each layer makes of them."""
+    hidden = [x]
+    for place, activation in enumerate(activations):
+        hidden.append(layer(hidden[-1], weights[2 * place], weights[2 * place + 1], activation))
+    return hidden
+
+
+def _descend(
+    slope: Tensor,
+    hidden: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    activations: Sequence[Activation],
+    gradients: list[Tensor | None],
+    needed: Sequence[bool],
+    plain: bool,
+    entry: bool,
+) -> Tensor | None:
+    """Note the gradients of all weights that need one, given the slope at the end; return that at the entry if asked.
+
+    `hidden` may lack the last output where it has no activation.
+    """
+    for place in range(len(activations) - 1, -1, -1):
+        if activations[place] is not _NONE:
+            slope = _before(slope, hidden[place + 1], activations[place])
+        _take(gradients, 2 * place, slope, hidden[place], needed, plain)
+        if not place and not entry:
+            return None
+        slope = _product(slope, weights[2 * place].t(), plain)
+    return slope
+
+
+def judge(network: nn.Module, codes: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """Apply a network once to codes and to others, and return its outputs twice, for two players.
+
+    The first outputs, those of the codes, depend on the codes while the weights are constants; the second, those of
+    the codes and of the others below them, on the weights while the codes are constants.
+
+    Args:
+        network: The network, such as a critic.
+        codes: Codes, (B, d).
+        others: Other codes, (C, d).
+
+    Returns:
+        The outputs for the codes, (B, k), and for both, (B + C, k).
+
+    >>> first, second = judge(Dense(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)), torch.ones(4, 2), torch.ones(5, 2))
+    >>> tuple(first.shape), tuple(second.shape)
+    ((4, 1), (9, 1))
+    """
+    if fuses(codes, others) and codes.ndim == 2:
+        linears, activations, rest = _split(_unrolled([network]))
+        if linears and not rest:
+            weights = [weight for layer in linears for weight in layer._parameters.values()]
+            judged: tuple[Tensor, Tensor] = _Judged.apply(activations, codes, others.detach(), *weights)  # type: ignore[no-untyped-call]
+            return judged
+    frozen = {name: weight.detach() for name, weight in network.named_parameters()}
+    first: Tensor = functional_call(network, frozen, (codes,))
+    return first, network(torch.cat([codes, others]).detach())
+
+
+class _Judged(torch.autograd.Function):
+    """The outputs of layers for codes, as a function of the codes; and for codes and others, of the weights."""
+
+    @staticmethod
+    def forward(ctx: Any, activations: tuple[Activation, ...], codes: Tensor, others: Tensor, *weights: Tensor) -> Any:
+        hidden = _hidden(torch.cat([codes, others]), weights, activations, _layer)
+        ctx.activations, ctx.size = activations, len(codes)
+        ctx.save_for_backward(codes, others, *hidden, *weights)
+        return hidden[-1][: len(codes)].clone(), hidden[-1]
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Any:
+        activations, size, count = ctx.activations, ctx.size, 2 * len(ctx.activations)
+        codes, others, *hidden = ctx.saved_tensors[:-count]
+        weights = ctx.saved_tensors[-count:]
+        plain = graph_wanted(slopes[0])
+        gradients: list[Tensor | None] = [None] * count
+        constants = [weight.detach() for weight in weights]
+        own = [each[:size] for each in hidden]
+        if plain:
+            own = _hidden(codes, constants, activations, _plain_layer)
+            hidden = _hidden(torch.cat([codes, others]).detach(), weights, activations, _plain_layer)
+        entry = None
+        if ctx.needs_input_grad[1]:
+            nothing = [False] * count
+            entry = _descend(slopes[0], own, constants, activations, gradients, nothing, plain, True)
+        if any(ctx.needs_input_grad[3:]):
+            _descend(slopes[1], hidden, weights, activations, gradients, ctx.needs_input_grad[3:], plain, False)
+        return None, entry, None, *gradients
+
+
+def _layer(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
+    y: Tensor
+    if _ONEDNN and len(x) * weight.numel() > _LARGE:
+        y = torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation.name, list(activation.slopes), "")
+        return y
+    y = linear(x, weight, bias)
+    if activation.name == "relu":
+        return y.relu_()
+    if activation.name == "leaky_relu":
+        return leaky_relu(y, activation.slopes[0], inplace=True)
+    return y.tanh_() if activation.name == "tanh" else y
+
+
+def _plain_layer(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
+    y = linear(x, weight, bias)
+    if activation.name == "relu":
+        return y.relu()
+    if activation.name == "leaky_relu":
+        return leaky_relu(y, activation.slopes[0])
+    return y.tanh() if activation.name == "tanh" else y
+
+
+def _before(slope: Tensor, output: Tensor, activation: Activation) -> Tensor:
+    """Return the slope before an activation, given the slope after it and what it gave."""
+    before: Tensor
+    if activation.name == "relu":
+        before = torch.ops.aten.threshold_backward(slope, output, 0)
+    elif activation.name == "leaky_relu":
+        before = torch.ops.aten.leaky_relu_backward(slope, output, activation.slopes[0], True)
+    else:
+        before = torch.ops.aten.tanh_backward(slope, output)
+    return before
+
+
+def _product(a: Tensor, b: Tensor, plain: bool) -> Tensor:
+    """Return a b^T."""
+    if _ONEDNN and not plain and a.numel() * len(b) > _LARGE:
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
+        return product
+    return a @ b.t()
+
+
+def _take(
+    gradients: list[Tensor | None], place: int, slope: Tensor, x: Tensor, needed: Sequence[bool], plain: bool
+) -> None:
+    """Note the gradients of the weight and the bias of the layer that made what `slope` is of from x."""
+    if needed[place]:
+        gradients[place] = _product(slope.t(), x.t(), plain)
+    if needed[place + 1]:
+        gradients[place + 1] = slope.sum(0)
+
+
+def sum_cross_entropy(outputs: Tensor, x: Tensor) -> Tensor:
+    """Return the cross-entropy of sigmoid(outputs) with x, summed over everything but the batch.
+
+    Args:
+        outputs: The logits, (B, ...).
+        x: The values in [0, 1], (B, ...).
+
+    Returns:
+        One number an image, (B,).
+
+    >>> sum_cross_entropy(torch.zeros(1, 2), torch.ones(1, 2)).tolist()
+    [1.3862943649291992]
+    """
+    if fuses(outputs, x) and outputs.shape == x.shape:
+        return _CrossEntropy.apply(outputs.flatten(1), x.flatten(1))  # type: ignore[no-untyped-call, no-any-return]
+    return binary_cross_entropy_with_logits(outputs, x, reduction="none").flatten(1).sum(1)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """sum_i max(o_i, 0) - x_i o_i - log sigmoid|o_i| of every row; one logarithm serves 32 values."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(outputs, x)
+        near = outputs.abs().sigmoid_()
+        size = near.shape[1]
+        whole = size - size % _FACTORS
+        # Values that lie far apart are multiplied, which a processor does side by side.
+        logs = near[:, :whole].view(len(near), _FACTORS, -1).prod(1).log_().sum(1)
+        if whole < size:
+            logs += near[:, whole:].prod(1).log_()
+        return outputs.clamp_min(0).addcmul_(x, outputs, value=-1).sum(1).sub_(logs)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        outputs, x = ctx.saved_tensors
+        slope = slopes[0][:, None]
+        first = second = None
+        if ctx.needs_input_grad[0]:
+            ours = not graph_wanted(slope)
+            first = outputs.sigmoid().sub_(x).mul_(slope) if ours else (outputs.sigmoid() - x) * slope
+        if ctx.needs_input_grad[1]:
+            second = -outputs * slope
+        return first, second
+
+
+def sample_gaussian(mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
+    """Return mean + exp(log_variance / 2) noise.
+
+    Args:
+        mean: The means.
+        log_variance: The log-variances, of the same shape.
+        noise: The noise, of a shape that broadcasts.
+
+    Returns:
+        The samples.
+
+    >>> sample_gaussian(torch.ones(2), torch.zeros(2), torch.ones(2)).tolist()
+    [2.0, 2.0]
+    """
+    if noise.shape == mean.shape and fuses(mean, log_variance, noise) and not noise.requires_grad:
+        return _Sample.apply(mean, log_variance, noise)  # type: ignore[no-untyped-call, no-any-return]
+    return torch.addcmul(mean, (log_variance / 2).exp(), noise)
+
+
+class _Sample(torch.autograd.Function):
+    """mean + exp(log_variance / 2) noise."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
+        ctx.save_for_backward(log_variance, noise)
+        return (log_variance / 2).exp_().mul_(noise).add_(mean)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None]:
+        log_variance, noise = ctx.saved_tensors
+        return slopes[0], (log_variance / 2).exp() * (noise / 2) * slopes[0], None
+
+
+def kl_from_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """Return KL(N(mean, variance) || N(0, 1)) of every variable, (mean^2 + variance - 1 - log variance) / 2.
+
+    Args:
+        mean: The means.
+        log_variance: The log-variances, of the same shape.
+
+    Returns:
+        The KL of every variable in nats.
+
+    >>> kl_from_standard(torch.ones(2), torch.zeros(2)).tolist()
+    [0.5, 0.5]
+    """
+    if fuses(mean, log_variance) and mean.shape == log_variance.shape:
+        return _StandardKL.apply(mean, log_variance)  # type: ignore[no-untyped-call, no-any-return]
+    return 0.5 * (mean**2 + log_variance.exp() - 1 - log_variance)
+
+
+class _StandardKL(torch.autograd.Function):
+    """(mean^2 + variance - 1 - log variance) / 2."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, log_variance: Tensor) -> Tensor:
+        ctx.save_for_backward(mean, log_variance)
+        return log_variance.expm1().addcmul_(mean, mean).sub_(log_variance).mul_(0.5)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_variance = ctx.saved_tensors
+        return mean * slopes[0], log_variance.expm1() * (slopes[0] / 2)

@@ -1,0 +1,247 @@
+"""Layers as one node of the graph: the numbers, the gradients and the second derivatives of the plain way."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from polarised.models import _fused, build_vae
+from polarised.models._fused import (
+    Dense,
+    fuses,
+    judge,
+    kl_from_standard,
+    pass_through,
+    sample_gaussian,
+    sum_cross_entropy,
+)
+
+NOISE = torch.randn(3, 4, generator=torch.Generator().manual_seed(7))
+
+ACTIVATIONS: list[Callable[[], nn.Module]] = [
+    lambda: nn.ReLU(inplace=True),
+    lambda: nn.LeakyReLU(0.2, inplace=True),
+    nn.Tanh,
+]
+
+
+def plain(x: Tensor, layers: nn.Sequential, heads: list[nn.Linear]) -> tuple[Tensor, ...]:
+    h = layers(x)
+    return tuple(head(h) for head in heads) or (h,)
+
+
+def network(activation: Callable[[], nn.Module], *, large: bool) -> tuple[nn.Sequential, list[nn.Linear]]:
+    torch.manual_seed(0)
+    first, second = (700, 96) if large else (7, 5)
+    layers = nn.Sequential(nn.Linear(first, second), activation(), nn.Linear(second, second), activation())
+    return layers, [nn.Linear(second, 3), nn.Linear(second, 4)]
+
+
+def gradients(outputs: tuple[Tensor, ...], inputs: list[Tensor]) -> list[Tensor]:
+    draws = torch.Generator().manual_seed(3)
+    loss = sum((y * torch.randn(y.shape, generator=draws).to(y)).sum() for y in outputs)
+    return list(torch.autograd.grad(loss, inputs))
+
+
+@pytest.mark.parametrize("heads", [0, 1, 2])
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_outputs_and_gradients_are_those_of_double_precision_to_rounding(
+    activation: Callable[[], nn.Module], large: bool, heads: int
+) -> None:
+    layers, own = network(activation, large=large)
+    own, layers = own[:heads], layers if heads else layers[:-1]
+    x = torch.randn(64, layers[0].in_features, requires_grad=True)
+    weights = [w for module in (layers, *own) for w in module.parameters()]
+    fused = pass_through(x, [layers], own)
+    assert all("Chain" in type(y.grad_fn).__name__ for y in fused)
+    found = [*fused, *gradients(fused, [x, *weights])]
+    layers.double(), [head.double() for head in own]
+    exact_x = x.detach().double().requires_grad_()
+    exact = plain(exact_x, layers, own)
+    exact_weights = [w for module in (layers, *own) for w in module.parameters()]
+    for mine, truth in zip(found, [*exact, *gradients(exact, [exact_x, *exact_weights])], strict=True):
+        assert (mine - truth).abs().max() <= 2e-6 * truth.abs().max()
+
+
+def test_the_large_layers_go_through_onednn_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers, heads = network(nn.Tanh, large=True)
+    x = torch.randn(64, 700, requires_grad=True)
+    inputs = [x, *layers.parameters()]
+    fast = gradients(pass_through(x, [layers], heads), inputs)
+    monkeypatch.setattr(_fused, "_ONEDNN", False)
+    slow = gradients(pass_through(x, [layers], heads), inputs)
+    for a, b in zip(fast, slow, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS[1:])
+def test_first_and_second_derivatives_pass_gradcheck(
+    activation: Callable[[], nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers, heads = network(activation, large=False)
+    layers.double(), [head.double() for head in heads]
+    # Double precision never fuses by itself: only the check of the derivatives needs it to.
+    monkeypatch.setattr(_fused, "fuses", lambda *_: True)
+    x = torch.randn(4, 7, dtype=torch.float64, requires_grad=True)
+    assert "Chain" in type(pass_through(x, [layers], heads)[0].grad_fn).__name__
+    weights = [w for module in (layers, *heads) for w in module.parameters()]
+
+    def outputs(x: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
+        return pass_through(x, [layers], heads)
+
+    assert torch.autograd.gradcheck(outputs, (x, *weights), check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(outputs, (x, *weights), check_batched_grad=True)
+
+
+def test_second_derivatives_in_single_precision_are_those_of_the_plain_way() -> None:
+    layers, heads = network(nn.Tanh, large=False)
+    x = torch.randn(5, 7, requires_grad=True)
+
+    def penalty(outputs: tuple[Tensor, ...]) -> list[Tensor]:
+        (slope,) = torch.autograd.grad(sum(y.square().sum() for y in outputs), x, create_graph=True)
+        return list(torch.autograd.grad(slope.square().sum(), [x, *layers.parameters()]))
+
+    for a, b in zip(penalty(pass_through(x, [layers], heads)), penalty(plain(x, layers, heads)), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+# What torch differentiates in forward mode it scripts, and warns of that itself.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_functional_transforms_forward_mode_and_batched_gradients_agree() -> None:
+    layers, _ = network(nn.Tanh, large=False)
+    chain = Dense(*layers)
+    x = torch.randn(5, 7)
+    expected = torch.func.jacrev(layers)(x)
+    torch.testing.assert_close(torch.func.jacrev(chain)(x), expected)
+    torch.testing.assert_close(torch.func.jacfwd(chain)(x), expected)
+    torch.testing.assert_close(torch.func.vmap(chain)(x[:, None]), layers(x)[:, None])
+    vectorised = torch.autograd.functional.jacobian(chain, x, vectorize=True)
+    torch.testing.assert_close(vectorised, expected)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+        tangent = torch.autograd.forward_ad.unpack_dual(chain(dual)).tangent
+    torch.testing.assert_close(tangent, expected.sum((2, 3)))
+
+
+def test_the_plain_way_serves_everything_else() -> None:
+    layers, heads = network(nn.Tanh, large=False)
+    x = torch.randn(5, 7)
+    with torch.no_grad():
+        assert not fuses(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not fuses(x)
+        assert pass_through(x, [layers], heads)[0].dtype is torch.bfloat16
+    assert not fuses(x.double())
+    assert not fuses(torch.nn.Parameter(x))
+    seen = []
+    layers[2].register_forward_hook(lambda *_: seen.append(True))
+    pass_through(x, [layers], heads)
+    assert seen, "a hook on a layer has to be called"
+
+
+def test_frozen_weights_get_no_gradient_and_inputs_do() -> None:
+    critic = Dense(*network(nn.Tanh, large=False)[0])
+    z = torch.randn(5, 7, requires_grad=True)
+    frozen = {name: weight.detach() for name, weight in critic.named_parameters()}
+    torch.func.functional_call(critic, frozen, (z,)).sum().backward()
+    assert z.grad is not None
+    assert all(weight.grad is None for weight in critic.parameters())
+
+
+@pytest.mark.parametrize("size", [1, 31, 32, 100, 1024])
+def test_cross_entropy_is_that_of_double_precision_to_rounding(size: int) -> None:
+    torch.manual_seed(1)
+    outputs = (4 * torch.randn(6, size)).requires_grad_()
+    x = torch.rand(6, size).requires_grad_()
+    value = sum_cross_entropy(outputs, x)
+    assert "CrossEntropy" in type(value.grad_fn).__name__
+    found = [value, *torch.autograd.grad(value.sum(), [outputs, x])]
+    exact = [outputs.detach().double().requires_grad_(), x.detach().double().requires_grad_()]
+    truth = nn.functional.binary_cross_entropy_with_logits(*exact, reduction="none").sum(1)
+    for mine, right in zip(found, [truth, *torch.autograd.grad(truth.sum(), exact)], strict=True):
+        torch.testing.assert_close(mine.double(), right, rtol=1e-6, atol=1e-6)
+
+
+def test_cross_entropy_of_certain_pixels_stays_finite_and_right() -> None:
+    outputs = torch.tensor([[200.0, -200.0, 90.0, -90.0] * 32]).requires_grad_()
+    right = torch.tensor([[1.0, 0.0, 1.0, 0.0] * 32])
+    assert sum_cross_entropy(outputs, right).item() == 0
+    torch.testing.assert_close(sum_cross_entropy(outputs, 1 - right), torch.tensor([32 * 580.0]))
+    assert torch.autograd.grad(sum_cross_entropy(outputs, right).sum(), outputs)[0].abs().max() == 0
+
+
+def test_derivatives_of_cross_entropy_pass_gradcheck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fused, "fuses", lambda *_: True)
+    outputs = torch.randn(3, 70, dtype=torch.float64, requires_grad=True)
+    x = torch.rand(3, 70, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(sum_cross_entropy, (outputs, x), check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(sum_cross_entropy, (outputs, x))
+
+
+@pytest.mark.parametrize("architecture", ["mlp", "locatello_conv"])
+def test_a_whole_vae_has_the_gradients_of_double_precision(architecture: str) -> None:
+    vae = build_vae({"architecture": architecture, "latents": 4}, shape=(1, 32, 32), seed=2)
+    x = torch.rand(16, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(16, 4, generator=torch.Generator().manual_seed(1))
+
+    def slopes(x: Tensor, noise: Tensor) -> list[Tensor]:
+        posterior = vae.posterior(x)
+        loss = -vae.likelihood.log_prob(x, vae.decode(posterior.sample(noise=noise))).mean()
+        return list(torch.autograd.grad(loss, list(vae.parameters())))
+
+    single = slopes(x, noise)
+    vae.double()
+    for mine, truth in zip(single, slopes(x.double(), noise.double()), strict=True):
+        assert (mine - truth).norm() <= 1e-5 * truth.norm() + 1e-6
+
+
+def test_a_judge_gives_each_player_the_gradient_of_the_plain_way() -> None:
+    torch.manual_seed(4)
+    critic = Dense(nn.Linear(6, 300), nn.LeakyReLU(0.2), nn.Linear(300, 300), nn.LeakyReLU(0.2), nn.Linear(300, 2))
+    codes, others = torch.randn(20, 6, requires_grad=True), torch.randn(20, 6)
+    own, both = judge(critic, codes, others)
+    assert "Judged" in type(own.grad_fn).__name__
+    weights = list(critic.parameters())
+    torch.testing.assert_close(torch.cat([own, both]), critic(torch.cat([codes, codes, others])))
+    first = torch.autograd.grad(own.square().sum(), [codes, *weights], retain_graph=True, materialize_grads=True)
+    second = torch.autograd.grad(both.square().sum(), [codes, *weights], materialize_grads=True)
+    expected = torch.autograd.grad(critic(codes).square().sum(), codes)[0]
+    torch.testing.assert_close(first[0], expected)
+    assert all(not slope.any() for slope in first[1:]), "the weights are constants to the codes"
+    assert not second[0].any(), "the codes are constants to the weights"
+    plain = critic(torch.cat([codes, others]).detach()).square().sum()
+    for a, b in zip(second[1:], torch.autograd.grad(plain, weights), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_derivatives_of_a_judge_pass_gradcheck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fused, "fuses", lambda *_: True)
+    torch.manual_seed(5)
+    critic = Dense(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    codes, others = torch.randn(3, 3, dtype=torch.float64, requires_grad=True), torch.randn(2, 3, dtype=torch.float64)
+
+    def of_codes(codes: Tensor) -> Tensor:
+        return judge(critic, codes, others)[0]
+
+    def of_weights(*_: Tensor) -> Tensor:
+        return judge(critic, codes.detach(), others)[1]
+
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(of_codes, (codes,), check_batched_grad=True)
+        assert check(of_weights, tuple(critic.parameters()), check_batched_grad=True)
+
+
+@pytest.mark.parametrize("function", [lambda m, v: sample_gaussian(m, v, NOISE.to(m)), kl_from_standard])
+def test_derivatives_of_sample_and_kl_pass_gradcheck(
+    function: Callable[[Tensor, Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mean, log_variance = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    plain = function(mean, log_variance)
+    monkeypatch.setattr(_fused, "fuses", lambda *_: True)
+    fused = function(mean, log_variance)
+    assert type(fused.grad_fn).__name__ in ("_SampleBackward", "_StandardKLBackward")
+    torch.testing.assert_close(fused, plain)
+    assert torch.autograd.gradcheck(function, (mean, log_variance), check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(function, (mean, log_variance), check_batched_grad=True)
