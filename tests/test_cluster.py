@@ -1,10 +1,8 @@
 """A real Ray cluster that is somebody else's: found by its address, worked on, and left running."""
 
-import contextlib
 import json
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +16,7 @@ from polars.testing import assert_frame_equal
 
 from polarised.cluster import ray_cluster
 from polarised.errors import ConfigError
+from study.raylets import LOOPBACK, listening, raylets
 
 pytest.importorskip("ray")
 GENERATOR = np.random.default_rng(0)
@@ -49,33 +48,15 @@ def polarised(*arguments, folder, **environment):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster():
     """The address of a cluster of two workers in a process of its own, and what a driver needs to be let in."""
-    address = f"127.0.0.1:{free_port()}"
-    # Ray's sockets live below its folder, and their paths may be no longer than 107 characters.
-    folder = tmp_path_factory.mktemp("ray")
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    ray = "from ray.scripts.scripts import main; main()"
-    options = f"start --head --block --num-cpus 2 --include-dashboard=false --port {address.rpartition(':')[2]}"
-    command = [sys.executable, "-c", ray, *options.split(), "--disable-usage-stats", "--temp-dir", str(folder)]
-    with (folder / "said.txt").open("w") as said:
-        head = subprocess.Popen(command, env={**os.environ, **token}, stdout=said, stderr=said, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 120
-        while "Ray runtime started" not in (folder / "said.txt").read_text():
-            assert head.poll() is None, (folder / "said.txt").read_text()
-            assert time.monotonic() < deadline, "waited in vain"
-            time.sleep(0.2)
-        yield address, token
-        assert head.poll() is None, "the cluster was ended by somebody who only worked on it"
-    finally:
-        head.terminate()
-        try:
-            head.wait(timeout=60)
-        finally:
-            # The session is the head's own, so nobody else's processes are in its group.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(head.pid, signal.SIGKILL)
+    with raylets() as found:
+        head = found.add(head=True, cpus=2)
+        assert listening(found.processes()) <= LOOPBACK
+        # Not that it listens on loopback alone: a driver finds out.
+        yield found.address, {name: found.environment[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
+        assert listening(found.processes()) <= LOOPBACK
+        assert head.is_alive(), "the cluster was ended by somebody who only worked on it"
 
 
 @pytest.fixture

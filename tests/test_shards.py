@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import polars
@@ -152,3 +153,35 @@ def test_positions_of_an_image_stay_together_in_files(tmp_path, stored):
     same(found, regime)
     np.testing.assert_allclose(found.distance_errors, regime.distance_errors, rtol=1e-6)
     np.testing.assert_array_equal(found.confidence, regime.confidence)
+
+
+PEAK = """
+import re, sys
+from pathlib import Path
+import polarised as po
+diagnosis = po.diagnose(sys.argv[1])
+peak = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
+print(diagnosis.regime.inputs, int(peak[1]) / 2**10)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
+@pytest.mark.parametrize("form", ["{}/*.npz", "file://{}/*.npz"])
+def test_memory_does_not_grow_with_the_number_of_shards(tmp_path, form):
+    """More than the sample holds in both; the others together are 130 MB, and what is kept of each is 5 MB."""
+    rows, latents = 5_000, 32
+    peaks = {}
+    for count in (3, 50):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        for number in range(count):
+            mean = GENERATOR.normal(size=(rows, latents))
+            np.savez(folder / f"{number:02}.npz", mean=mean, variance=np.full((rows, latents), 0.01))
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK, form.format(folder)], capture_output=True, text=True, check=True
+        )
+        inputs, peak = done.stdout.split()
+        assert int(inputs) == rows * count
+        peaks[count] = float(peak)
+    assert peaks[50] - peaks[3] < 30, peaks

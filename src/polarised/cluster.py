@@ -79,8 +79,12 @@ _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 @contextmanager
 def _on_loopback(address: str | None) -> Iterator[None]:
-    """Keep a cluster that is started here off the network: whoever reaches it may run anything."""
-    if address is not None or _LOOPBACK in os.environ or "ray" in sys.modules:
+    """Keep a cluster that is started here off the network, since whoever reaches it may run anything; find one that is.
+
+    Ray would look for it at this machine's address on its network, and wait there without a word.
+    """
+    alone = address is None or _serves_loopback_alone(address)
+    if not alone or _LOOPBACK in os.environ or "ray" in sys.modules:
         yield
         return
     os.environ[_LOOPBACK] = "0"
@@ -282,15 +286,34 @@ def code_here() -> dict[str, str]:
     return {**versions, "code": digest.hexdigest()[:12]}
 
 
+def _serves_loopback_alone(address: str) -> bool:
+    """Return whether a cluster of this machine answers on loopback, and not on the network the machine is on."""
+    host, port = _place(address)
+    if host not in ("localhost", "127.0.0.1", "::1") or port is None:
+        return False
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            # Nothing is sent: the system only says from where it would be.
+            one.connect(("192.0.2.1", 80))
+            socket.create_connection((one.getsockname()[0], port), timeout=SECONDS_TO_ANSWER).close()
+        except OSError:
+            return True
+    return False
+
+
+def _place(address: str) -> tuple[str | None, int | None]:
+    try:
+        place = urlsplit(address if "://" in address else f"//{address}")
+        return place.hostname, place.port
+    except ValueError:
+        return None, None
+
+
 def _check_answers(address: str) -> None:
     """Ask once whether anybody is there: Ray itself would try for minutes."""
     if address == "auto":
         return
-    try:
-        place = urlsplit(address if "://" in address else f"//{address}")
-        host, port = place.hostname, place.port
-    except ValueError:
-        host = port = None
+    host, port = _place(address)
     if host is None or port is None:
         raise ConfigError(f"expected the address of a Ray cluster as host:port, got {address!r}")
     try:

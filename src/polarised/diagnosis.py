@@ -423,6 +423,7 @@ def build_diagnosis(
         scores=scores,
         headline=" ".join(words),
         advice=(
+            *(() if found.opening is None else found.opening(regime)),
             *advice(
                 regime,
                 scores,

@@ -527,7 +527,7 @@ def refuse_code(config: Any, where: str | Path) -> None:
     Traceback (most recent call last):
     polarised.errors.DataError: expected only names of polarised in model.safetensors, it names os:system, ...
     """
-    trusted = {package.strip() for package in os.environ.get("POLARISED_TRUST", "").split(",")}
+    trusted = {package.strip() for package in os.environ.get("POLARISED_TRUST", "").split(",")} - {""}
     seen: set[int] = set()
     waiting: list[tuple[Any, Any]] = [("", config)]
     while waiting:

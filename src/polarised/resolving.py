@@ -81,6 +81,7 @@ class Found:
     provenance: dict[str, Any] = field(default_factory=dict)
     reading: str = ""
     remarks: list[str] = field(default_factory=list)
+    opening: Callable[[Regime], tuple[str, ...]] | None = None
     remark: Callable[[Regime], tuple[str, ...]] | None = None
 
 
@@ -224,11 +225,11 @@ def _of_object(target: Any, data: Any, request: Request, name: str | None) -> Fo
     if "scvi" in libraries_of(target):
         from polarised.adapters.scvi import look_at_scvi
 
-        encodings, use, remark = look_at_scvi(
+        encodings, use, opening, remark = look_at_scvi(
             target, data, factor=request.factor, batch_size=request.batch_size, seed=request.seed
         )
         found = _of_encodings(encodings, 1, name or type(target).__name__)
-        found.decoder, found.remark = use, remark
+        found.decoder, found.opening, found.remark = use, opening, remark
         found.provenance = {"target": type(target).__name__, "kind": "scvi"}
         return found
     if data is None:

@@ -151,7 +151,12 @@ class Totals:
         kept = np.sort(np.argsort(together, kind="stable")[:most])
         first, second = kept[kept < len(self._order)], kept[kept >= len(self._order)] - len(self._order)
         before = self._rows or {name: value[:0] for name, value in rows.items()}
-        self._rows = {name: np.concatenate([before[name][first], value[second]]) for name, value in rows.items()}
+        # Until the sample is full all rows stay, and need not be picked one by one.
+        old, new = (
+            slice(None) if len(part) == size else part
+            for part, size in ((first, len(self._order)), (second, len(order)))
+        )
+        self._rows = {name: np.concatenate([before[name][old], value[new]]) for name, value in rows.items()}
         self._order = together[kept]
 
 

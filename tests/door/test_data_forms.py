@@ -81,6 +81,22 @@ def test_factors_can_be_given_beside_the_data():
         po.diagnose(NETWORK, INPUTS, factors=LABELS[:-1])
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int16, torch.int64])
+def test_labels_of_any_whole_type_become_factors(dtype):
+    labels = torch.from_numpy(LABELS).to(dtype)
+    loader = DataLoader(TensorDataset(torch.from_numpy(INPUTS), labels), batch_size=70)
+    np.testing.assert_array_equal(po.diagnose(NETWORK, loader).encodings.factors[:, 0], LABELS)
+
+
+def test_a_batch_that_is_cut_short_keeps_its_mask():
+    codes = np.random.default_rng(0).normal(size=(100, 4, 3))
+    mask = np.arange(4) < 1 + np.arange(100)[:, None] % 4
+    encode = lambda i: {"mean": codes[i], "var": np.full(codes[i].shape, 0.01)}  # noqa: E731
+    batches = [{"x": np.arange(100), "attention_mask": mask}]
+    found = po.diagnose(encode, batches, axis=-1, mask="attention_mask", examples=30)
+    assert (found.regime.inputs, found.regime.rows) == (30, int(mask[:30].sum()))
+
+
 def test_examples_limit_any_form():
     for data in (INPUTS, [INPUTS[:100], INPUTS[100:]], Items(), pieces()):
         assert po.diagnose(NETWORK, data, examples=130).regime.inputs == 130

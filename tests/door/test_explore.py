@@ -21,9 +21,10 @@ from polarised.models import build_vae, save_vae
 from .models import IMAGES
 
 
-def explored(target: Path, data: Path, ask, *options: str):
+def explored(target: Path, data: Path | None, ask, *options: str):
     """Start the command, ask its page, interrupt it, and return what `ask` gave."""
-    command = [sys.executable, "-W", "ignore", "-m", "polarised", "explore", str(target), "--data", str(data)]
+    command = [sys.executable, "-W", "ignore", "-m", "polarised", "explore", str(target)]
+    command += [] if data is None else ["--data", str(data)]
     with subprocess.Popen(
         [*command, "--json", *options],
         stdout=subprocess.PIPE,
@@ -72,11 +73,12 @@ def test_a_model_file_of_ours_with_pictures_of_ones_own(tmp_path):
     assert picture == b"\x89PNG\r\n\x1a\n"
 
 
-def test_a_folder_of_cells_is_refused_in_a_sentence(tmp_path):
+def test_a_folder_of_cells_without_cells_is_refused_in_a_sentence(tmp_path):
+    pytest.importorskip("scvi")
     torch.save({"attr_dict": {}, "model_state_dict": {}}, tmp_path / "model.pt")
     result = CliRunner().invoke(app, ["explore", str(tmp_path)])
     assert result.exit_code == 1
-    assert "one of cells" in " ".join(result.output.split())
+    assert "expected the cells of the model" in " ".join(result.output.split())
     with pytest.raises(DataError, match="holds one of scvi: load it"):
         open_target(tmp_path).vae()
 
@@ -157,3 +159,114 @@ def test_a_folder_of_diffusers_with_a_folder_of_pictures(tmp_path):
     assert size == 4
     assert before.startswith(b"\x89PNG")
     assert before != after
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory):
+    """A model of scvi-tools whose dimension 2 the decoder does not read, saved with its cells."""
+    scvi = pytest.importorskip("scvi")
+    scvi.settings.seed = 0
+    adata = scvi.data.synthetic_iid()
+    scvi.model.SCVI.setup_anndata(adata, batch_key="batch")
+    model = scvi.model.SCVI(adata, n_latent=3)
+    model.train(max_epochs=3, accelerator="cpu", enable_progress_bar=False)
+    with torch.no_grad():
+        model.module.decoder.px_decoder.fc_layers[0][0].weight[:, 2] = 0
+    folder = tmp_path_factory.mktemp("cells") / "model"
+    model.save(str(folder), save_anndata=True)
+    return model, adata, folder
+
+
+def expression(model, adata, cell, code):
+    """The decoder's shares of a cell with a given code, by scvi-tools itself."""
+    (tensors,) = list(model._make_data_loader(adata=adata, indices=[cell], batch_size=1))
+    with torch.no_grad():
+        inferred = model.module.inference(**model.module._get_inference_input(tensors))
+        inferred["z"] = torch.tensor([code], dtype=torch.float32)
+        made = model.module.generative(**model.module._get_generative_input(tensors, inferred))["px"]
+    return 1e4 * made.scale[0].numpy()
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+def test_cells_are_told_by_the_genes_that_follow(cells):
+    from polarised.report.explore import explore_model
+
+    model, adata, _ = cells
+    made = explore_model(model, None, inputs=50)
+    assert made.points.shape == (50, 3)
+    row = int(made.live.rows[7])
+    told = json.loads(made.encoded("7"))
+    np.testing.assert_allclose(told["mean"], model.get_latent_representation()[row], atol=1e-5)
+    assert told["about"].startswith(adata.obs_names[row])
+    assert f"batch {adata.obs['batch'].iloc[row]}" in told["about"]
+
+    def genes(code):
+        return json.loads(made.decoded(json.dumps({"z": list(map(float, code)), "input": 7}).encode()))
+
+    still = genes(told["mean"])
+    before = expression(model, adata, row, told["mean"])
+    assert still["moved"] is False
+    assert [gene["gene"] for gene in still["genes"]] == [str(adata.var_names[j]) for j in np.argsort(-before)[:20]]
+    moved = np.add(told["mean"], [3.0, 0, 0])
+    after = expression(model, adata, row, moved)
+    change = np.log2((after + 1) / (before + 1))
+    found = genes(moved)
+    assert found["moved"] is True
+    order = np.argsort(change)
+    named = {gene["gene"] for gene in found["genes"]}
+    assert named == {str(adata.var_names[j]) for j in (*order[:10], *order[-10:])}
+    assert [gene["change"] for gene in found["genes"]] == sorted((g["change"] for g in found["genes"]), reverse=True)
+    first = list(adata.var_names).index(found["genes"][0]["gene"])
+    np.testing.assert_allclose(found["genes"][0]["change"], change[first], rtol=1e-2)
+    np.testing.assert_allclose(found["genes"][0]["after"], after[first], rtol=1e-2)
+    assert genes(np.add(told["mean"], [0, 0, 3.0]))["moved"] is False
+    for wrong in (b'{"z": [0, 0, 0], "input": 50}', b'{"z": [0, 0, 0], "input": "x"}', b'{"z": [0], "input": 1}'):
+        with pytest.raises(DataError):
+            made.decoded(wrong)
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+def test_a_folder_of_scvi(cells):
+    _, adata, folder = cells
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+
+    def ask(address):
+        code = of_input(address, 5)["mean"]
+        return code, json.loads(drawn(address, np.array(code) + 2))
+
+    code, told = explored(folder, None, ask)
+    assert len(code) == 3
+    assert {gene["gene"] for gene in told["genes"]} <= set(adata.var_names)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+def test_sliders_show_genes_in_a_browser(cells):
+    import threading
+
+    from polarised.report.explore import ExploreServer, explore_model
+    from report.browser import open_browser
+    from walks.test_explore import until, wait_for_drawing
+
+    with open_browser() as visit, ExploreServer(explore_model(cells[0], None, inputs=40)) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            with visit(server.address, own=(server.address,)) as page:
+                wait_for_drawing(page, 1)
+                assert page.locator("#decoded tbody tr").count() == 20
+                assert "expresses most" in page.locator("#genes-note").text_content()
+                page.locator('#dials input[data-variable="0"]').focus()
+                page.keyboard.press("End")
+                wait_for_drawing(page, 2)
+                until(page, "document.querySelector('#genes-note').textContent.includes('rises and falls most')")
+                first = page.locator("#decoded tbody tr").first
+                assert "→" in first.text_content()
+                assert first.locator("rect.rise, rect.fall").count() == 1
+                assert page.locator("#about").text_content()
+        finally:
+            server.shutdown()
+            thread.join()

@@ -23,12 +23,12 @@ UNTRAINED = ("pythae", "diffusers", "a folder", "a `VAE`")
 LATENTS = np.array([-6.0, -6.0, 0.0, 0.0], dtype=np.float32)
 
 
-def lines() -> dict[str, list[str]]:
-    """The lines of code in each row of the table, by what the row says of the model."""
+def lines(title: str = "the line you type") -> dict[str, list[str]]:
+    """The lines of code in each row of a table, by what the row says of the model."""
     text = PAGE.read_text(encoding="utf-8")
-    rows = text.partition("| your model | the line you type |")[2].partition("\n\n")[0].splitlines()[2:]
+    rows = text.partition(f"| your model | {title} |")[2].partition("\n\n")[0].splitlines()[2:]
     cells = [row.strip("| ").split(" | ", maxsplit=1) for row in rows]
-    return {model: re.findall(r"`(po\.[^`]*)`", typed) for model, typed in cells}
+    return {model: re.findall(r"`((?:po\.|explore_model)[^`]*)`", typed) for model, typed in cells}
 
 
 def planted(x):
@@ -185,3 +185,27 @@ def test_every_line_of_the_table_runs(kind, tmp_path, monkeypatch):
             posterior = regime.at(0.1, rule="relative") if kind in UNTRAINED else regime
             assert (posterior.alive, posterior.passive) == (LIVE, DEAD), line
             assert set(DEAD) <= set(regime.passive), line
+
+
+SMALLER = "the line that makes it smaller, and the one that plays with it"
+CUT = ("any torch", "pythae", "diffusers", "scvi-tools", "a `VAE`")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.peers) if k in PEERS else k for k in CUT])
+def test_every_line_that_makes_a_model_smaller_runs(kind, tmp_path):
+    from polarised.report.explore import Exploration, explore_model
+
+    assert [next((key for key in CUT if row.startswith(key)), row) for row in lines(SMALLER)] == list(CUT)
+    names = MADE[kind](tmp_path)
+    typed = next(code for row, code in lines(SMALLER).items() if row.startswith(kind))
+    smaller, *shown = [
+        eval(line, {"po": po, "explore_model": explore_model, "keep": [0, 1], **names}) for line in typed
+    ]
+    model = names.get("model", names.get("vae"))
+    assert type(smaller) is type(model)
+    before, after = (sum(p.numel() for p in getattr(each, "module", each).parameters()) for each in (model, smaller))
+    assert after < before
+    for each in shown:
+        assert isinstance(each, Exploration)
+        assert each.live.latents == 4

@@ -156,12 +156,37 @@ def test_scvi(cells, name):
     assert {3, 4} <= set(diagnosis.regime.passive)
     assert diagnosis.decoder_use["permuted"][3:].abs().max() < 1e-3
     assert diagnosis.encodings.factor_names == ("labels",)
+    if diagnosis.regime.alive:
+        assert diagnosis.advice[0].startswith("Keep ")
+        assert any("raises gene_" in said for said in diagnosis.advice)
     po.annotate(adata, model)
     assert list(adata.var_names) == list(cells.var_names)
     assert adata.obsm["X_polarised"].shape[0] == adata.n_obs
     assert adata.uns["polarised"]["variables"]["type"][3] == "passive"
     kept = adata.uns["polarised"]["kept"]
     assert adata.obsm["X_polarised"].shape[1] == len(kept)
+
+
+def test_the_advice_names_the_genes_that_follow_a_dimension(cells):
+    scvi = pytest.importorskip("scvi")
+    generator = np.random.default_rng(0)
+    level = np.full((400, cells.n_vars), 3.0)
+    hidden = generator.normal(size=(400, 1))
+    level[:, :3] *= np.exp(1.5 * hidden)
+    level[:, 3:6] *= np.exp(-1.5 * hidden)
+    adata = cells.copy()
+    adata.X = generator.poisson(level).astype(np.float32)
+    scvi.settings.seed = 0
+    scvi.model.SCVI.setup_anndata(adata)
+    model = scvi.model.SCVI(adata, n_latent=2, gene_likelihood="nb")
+    model.train(max_epochs=80, accelerator="cpu", enable_progress_bar=False)
+    diagnosis = po.diagnose(model)
+    assert diagnosis.advice[0].startswith("Keep ")
+    (said,) = [each for each in diagnosis.advice if each.startswith("Genes that follow")]
+    first = said.partition(": ")[2].partition(";")[0]
+    sides = [set(part.split(", ")) for part in first.rstrip(".").partition("raises ")[2].split(" and lowers ")]
+    planted = [{str(name) for name in adata.var_names[part]} for part in (slice(0, 3), slice(3, 6))]
+    assert sides in (planted, planted[::-1])
 
 
 def test_lightning():

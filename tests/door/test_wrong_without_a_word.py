@@ -187,3 +187,15 @@ def test_a_misspelt_keyword_names_the_right_one():
 def test_rows_that_are_not_the_inputs_are_refused():
     with pytest.raises(DataError, match="a row for each"):
         po.diagnose(lambda x: (x.T, x.T * 0 - 1), INPUTS, scale_kind="log_variance")
+
+
+def test_an_axis_that_codes_do_not_have_is_refused():
+    with pytest.raises(DataError, match="axis"):
+        po.diagnose(Flat(), INPUTS, axis=5)
+    for axis in (1, -1):
+        assert po.diagnose(Flat(), INPUTS, axis=axis).regime.passive == DEAD
+
+
+def test_a_network_without_its_weights_is_refused():
+    with pytest.raises(DataError, match="were not loaded yet"):
+        po.diagnose(Flat().to("meta"), INPUTS)

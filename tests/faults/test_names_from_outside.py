@@ -8,10 +8,12 @@ import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import polars
 import pytest
 from typer.testing import CliRunner
 
+from polarised._io.addresses import brought, files_at
 from polarised._io.files import Folder, contained
 from polarised._io.readers import tar_members, zip_members
 from polarised.cli import app
@@ -152,4 +154,70 @@ def test_an_address_that_would_fill_the_disk_is_refused(tmp_path: Path, monkeypa
     monkeypatch.setattr("polarised.study.storage.LARGEST_COPY", 1 << 32)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4 << 20))
     with pytest.raises(DataError, match="of 2 MiB together"), at_hand(address, only=("done.json",)):
+        pass
+
+
+def test_a_file_in_an_archive_is_read_by_its_address(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    np.savez(tmp_path / "codes.npz", mean=np.eye(4), variance=np.full((4, 4), 0.1))
+    with zipfile.ZipFile(tmp_path / "codes.zip", "w") as archive:
+        archive.write(tmp_path / "codes.npz", "deep/codes.npz")
+    (found,) = files_at(f"zip://deep/*.npz::{tmp_path / 'codes.zip'}", endings=(".npz",))
+    with brought(found) as copy:
+        assert copy.read_bytes() == (tmp_path / "codes.npz").read_bytes()
+
+
+def spoil(path: Path, how: str) -> None:
+    data = bytearray(path.read_bytes())
+    listed = data.rfind(b"PK\x01\x02")
+    if how == "bytes":
+        data[60:80] = b"\xff" * 20
+    elif how == "method":
+        data[8], data[listed + 10] = 99, 99
+    elif how == "password":
+        data[6] |= 1
+        data[listed + 8] |= 1
+    else:
+        data[listed:] = b"nothing"
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["bytes", "method", "password", "list"])
+def test_a_damaged_archive_at_an_address_is_refused_in_a_sentence(tmp_path: Path, how: str) -> None:
+    pytest.importorskip("fsspec")
+    with zipfile.ZipFile(tmp_path / "study.zip", "w") as archive:
+        archive.writestr("study.json", bytes(range(256)))
+    spoil(tmp_path / "study.zip", how)
+    for command in (["study", "status", "zip://::{}"], ["diagnose", "zip://study.json::{}"]):
+        said = CliRunner().invoke(app, [part.format(tmp_path / "study.zip") for part in command])
+        assert said.exit_code in (1, 2), said.output
+        assert said.stderr.count("error: ") == 1
+        assert "could not" in said.stderr or "fsspec can open" in said.stderr, said.stderr
+
+
+def test_a_store_that_does_not_say_its_sizes_is_watched_while_it_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/silent/run/done.json", bytes(3 << 20))
+    try:
+        found = {path: {**about, "size": None} for path, about in memory.find("/silent", detail=True).items()}
+        monkeypatch.setattr(type(memory), "find", lambda *_, **__: found)
+        with at_hand("memory://silent") as folder:
+            assert (folder / "run" / "done.json").stat().st_size == 3 << 20
+        monkeypatch.setattr("polarised.study.storage.LARGEST_COPY", 1 << 20)
+        monkeypatch.setattr(type(memory), "blocksize", 1 << 16)
+        with pytest.raises(DataError, match="at most 1 MiB at memory://silent"), at_hand("memory://silent"):
+            pass
+    finally:
+        memory.rm("/silent", recursive=True)
+
+
+def test_a_file_at_an_address_takes_at_most_half_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("codes.npz", bytes(3 << 20))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2 << 20))
+    with pytest.raises(DataError, match="at most 1 MiB"), brought(f"zip://codes.npz::{tmp_path / 'bomb.zip'}"):
         pass

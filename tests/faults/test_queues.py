@@ -1,5 +1,6 @@
 """Jobs of a queue: shares of a study, ends that were asked for, owners that vanished: nothing lost or done twice."""
 
+import errno
 import json
 import os
 import random
@@ -24,7 +25,7 @@ from polarised.cli import app
 from polarised.errors import ConfigError
 from polarised.study import leases
 from polarised.study.grid import load_study
-from polarised.study.leases import LEASE, BusyError, Lease, leased, read_lease
+from polarised.study.leases import LEASE, BusyError, Lease, leased, locked, read_lease
 from polarised.study.results import results_of
 from polarised.study.runner import Shard, enrol, read_study, run_states
 from polarised.study.stages import checkpoint_step, execute, is_done
@@ -89,6 +90,48 @@ def test_a_job_that_is_asked_to_end_saves_and_says_so_by_its_code(tmp_path: Path
     assert "Traceback" not in (tmp_path / "said.txt").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_at_the_driver_alone_is_heard_within_two_seconds(tmp_path: Path, number: int, code: int) -> None:
+    """Each of the two runs would take a minute more; a terminal would also tell the workers, a queue does not."""
+    log, root = tmp_path / "notes.txt", tmp_path / "study"
+    job = start(made(tmp_path, runs=2, steps=1200, sleep=0.05), root, "--jobs", "2")
+    until(lambda: log.exists() and all(any(tag == run and step > 12 for tag, step in notes(log)) for run in (0, 1)))
+    before = Counter(tag for tag, _ in notes(log))
+    job.send_signal(number)
+    assert job.wait(timeout=60) == code, (tmp_path / "said.txt").read_text()
+    after = Counter(tag for tag, _ in notes(log))
+    # Two seconds are forty steps of a twentieth of a second, however slow the machine is.
+    assert all(after[run] - before[run] <= 40 for run in (0, 1)), (before, after)
+    saved = sorted(checkpoint_step(path) for path in root.iterdir() if path.is_dir())
+    assert saved == sorted(after.values())
+    assert not list(root.glob("*/failed.txt"))
+    assert "Traceback" not in (tmp_path / "said.txt").read_text()
+
+
+@pytest.mark.slow
+def test_a_signal_to_every_process_of_a_job_is_heard_as_one(tmp_path: Path) -> None:
+    """SLURM sends it to all that a job started, the helpers of Python among them."""
+    log, root = tmp_path / "notes.txt", tmp_path / "study"
+    job = start(made(tmp_path, runs=2, steps=1200, sleep=0.05), root, "--jobs", "2")
+    until(lambda: log.exists() and all(any(tag == run and step > 12 for tag, step in notes(log)) for run in (0, 1)))
+    children = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and f"PPid:\t{job.pid}\n" in (entry / "status").read_text()
+    ]
+    assert len(children) == 3
+    for process in (*children, job.pid):
+        os.kill(process, signal.SIGUSR1)
+    assert job.wait(timeout=60) == 138
+    said = (tmp_path / "said.txt").read_text()
+    assert "Traceback" not in said
+    assert "resource_tracker" not in said
+    taken = Counter(tag for tag, _ in notes(log))
+    assert sorted(checkpoint_step(path) for path in root.iterdir() if path.is_dir()) == sorted(taken.values())
+    assert not list(root.glob("*/failed.txt"))
+
+
 def test_looking_at_a_study_writes_nothing(tmp_path: Path) -> None:
     config = study_config(runs=1, steps=4)
     config["base"]["objective"] = {"name": "BetaVAE"}
@@ -146,6 +189,21 @@ def test_a_lease_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
     assert read_lease(tmp_path, "run") is None
 
 
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(ConfigError, match=r"the file system of .* has no locks, .* an address such as s3://"),
+        locked(tmp_path),
+    ):
+        pass
+
+
 def test_at_an_address_a_run_has_one_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
     monkeypatch.setattr(leases, "SETTLING", 0.01)
@@ -197,6 +255,30 @@ def test_another_node_goes_on_where_one_was_stopped(tmp_path: Path, monkeypatch:
     left = {path.name for path in (tmp_path / "store" / run.name).iterdir()}
     assert "done.json" in left
     assert not left & {"checkpoint.safetensors", LEASE}
+
+
+def test_whoever_lost_its_run_puts_nothing_where_others_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setattr(leases, "HEARTBEAT", 0.1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    log, store = tmp_path / "notes.txt", tmp_path / "store"
+    run = load_study(made(tmp_path, runs=1, steps=1000, sleep=0.02)).runs[0]
+
+    def take_over() -> None:
+        until(lambda: log.exists() and any(step > 20 for _, step in notes(log)))
+        (store / run.name / ".term-2").write_text("another")
+
+    threading.Thread(target=take_over).start()
+    with pytest.raises(BusyError):
+        work_at(run, f"file://{store}", "")
+    assert max(step for _, step in notes(log)) < 900
+    left = store / run.name
+    assert not (left / "done.json").exists()
+    assert not (left / "failed.txt").exists()
+    assert (left / ".term-2").read_text() == "another"
+    assert not (left / ".free-2").exists()
+    # What it uploaded is of before; on its own desk it saved where it stopped.
+    assert checkpoint_step(left) < max(step for _, step in notes(log)) + 1
 
 
 def _interrupt_after(path: Path, step: int) -> None:

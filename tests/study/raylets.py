@@ -55,6 +55,8 @@ class Raylets:
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
+            # Workers give way to everybody else by default, and starve on a busy machine.
+            "RAY_worker_niceness": "0",
             "MARK": self.mark,
         }
 
@@ -85,12 +87,19 @@ class Raylets:
             time.sleep(0.2)
         return self._nodes[-1]
 
+    def adopt(self, process: "subprocess.Popen[bytes]") -> "Node":
+        """Take over a session of processes that was started otherwise."""
+        self._nodes.append(Node(process, self.mark))
+        return self._nodes[-1]
+
     def end(self) -> None:
         """End every process of the cluster."""
         for node in self._nodes:
             node.kill()
         for _ in range(50):
-            if not (left := self.processes()):
+            # Of a process that ended only its number is left until its parent has asked for it.
+            left = {pid for pid in self.processes() if Path(f"/proc/{pid}/exe").exists()}
+            if not left:
                 return
             for pid in left:
                 with suppress(ProcessLookupError):
@@ -98,7 +107,7 @@ class Raylets:
             time.sleep(0.1)
 
     def processes(self) -> set[int]:
-        return _marked(self.mark)
+        return _marked(self.mark).union(*(node.processes() for node in self._nodes))
 
 
 class Node:
@@ -107,7 +116,16 @@ class Node:
 
     def processes(self) -> set[int]:
         """Return the processes of this node alone: raylet, agents and workers."""
-        return _marked(self._mark)
+        return _marked(self._mark) | of_session(self._process.pid)
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        return self._process.wait(timeout=400)
 
     def kill(self) -> None:
         """Lose the node at once, as a machine whose power fails."""
@@ -138,6 +156,16 @@ def _marked(mark: str) -> set[int]:
             if entry.name.isdigit() and f"\0MARK={mark}".encode() in b"\0" + (entry / "environ").read_bytes():
                 found.add(int(entry.name))
     return found - {os.getpid()}
+
+
+def of_session(leader: int) -> set[int]:
+    """Return the processes of a session: Ray's agents write their titles over the variables they were started with."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            if entry.name.isdigit() and int((entry / "stat").read_text().rpartition(")")[2].split()[3]) == leader:
+                found.add(int(entry.name))
+    return found
 
 
 def listening(processes: set[int]) -> set[str]:

@@ -114,3 +114,20 @@ def test_a_folder_of_a_later_version_is_refused_in_a_sentence(study: Path) -> No
 def test_an_address_is_not_looked_at() -> None:
     with pytest.raises(ConfigError, match="folder of this machine"):
         list(examine_folder("s3://bucket/study"))
+
+
+@pytest.mark.parametrize("name", ["../../mine.txt", "{}/mine.txt", "..", "notes.txt"])
+def test_a_folder_cannot_have_files_elsewhere_put_aside(study: Path, name: str) -> None:
+    mine = study.parent / "mine.txt"
+    mine.write_text("mine")
+    first = sorted(path for path in study.iterdir() if path.is_dir())[0]
+    (first / "notes.txt").write_text("a note of somebody")
+    done = json.loads((first / "done.json").read_text())
+    done["files"][name.format(study.parent)] = [4, "0" * 64]
+    (first / "done.json").write_text(json.dumps(done))
+    (finding,) = examine_folder(study, repair=True)
+    assert (finding.file, finding.wrong) == ("done.json", "it cannot be read")
+    assert mine.read_text() == "mine"
+    assert (first / "notes.txt").exists()
+    assert not list(study.parent.glob("*.damaged"))
+    assert list(examine_folder(study)) == []

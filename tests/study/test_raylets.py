@@ -1,6 +1,7 @@
 """Real Ray on several nodes: bare, skewed, lost and too small ones, and drivers that are asked to end."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from polarised.study.grid import load_study
 from polarised.study.stages import checkpoint_step, execute, read_done
-from study.raylets import LOOPBACK, SOURCE, TESTS, Raylets, listening, raylets
+from study.raylets import LOOPBACK, NODE, SOURCE, STORE, TESTS, Node, Raylets, listening, raylets
 from study.workshop import finish, notes, start, study_config, until, write_study
 
 pytest.importorskip("ray")
@@ -176,6 +177,90 @@ def test_a_runtime_environment_reaches_the_workers(tmp_path: Path, cluster: Rayl
     assert "runtime_env" not in (tmp_path / "runs" / "study.json").read_text()
 
 
+# What a SLURM allocation has, as programs of this machine: a node is a process, what is put back is written down.
+PROGRAMS = {
+    "hostname": "echo 127.0.0.1",
+    "scontrol": 'echo "$@" >> "$REQUEUED"',
+    "srun": """
+count=1
+while [ "${1#--}" != "$1" ]; do case "$1" in --ntasks=*) count=${1#--ntasks=};; esac; shift; done
+for _ in $(seq "$count"); do "$@" & done
+wait""",
+    # `ray start` of a node that serves this machine alone refuses to join others; ours is the same without.
+    "ray": """
+if [ "$1" = status ]; then exec {python} -c 'from ray.scripts.scripts import main; main()' "$@"; fi
+kind='{{"head": false}}' cpus=1
+for word in "$@"; do case "$word" in
+  --head) kind='{{"head": true, "include_dashboard": false}}';;
+  --num-cpus=*) cpus=${{word#--num-cpus=}};;
+esac; done
+exec {python} -c {node} "$kind" {address} {port} "$cpus" {store} {folder}""",
+    "polarised": "exec {python} -c 'from polarised.cli import main; main()' \"$@\"",
+}
+
+
+def test_the_script_for_ray_on_slurm_does_a_study_and_puts_itself_back(tmp_path: Path) -> None:
+    page = (TESTS.parent / "docs" / "howto" / "queues.md").read_text()
+    (script,) = (block for block in page.split("```") if block.startswith("bash\n#!/bin/bash\n#SBATCH --nodes"))
+    log, root = tmp_path / "notes", tmp_path / "study"
+    file = write_study(tmp_path / "tiny.yaml", study_config(runs=4, steps=60, notes=str(log), sleep=0.1))
+    script = script.removeprefix("bash\n").replace("be_more_active", str(file)).replace("/shared/study", str(root))
+    (tmp_path / "bin").mkdir()
+
+    def submit(cluster: Raylets) -> Node:
+        """Give the job two nodes of one processor on a cluster of its own."""
+        _, _, port = cluster.address.partition(":")
+        words = {"python": sys.executable, "node": NODE, "folder": str(cluster.folder / "r"), "store": str(STORE)}
+        words |= {"address": cluster.address, "port": port}
+        given = {key: shlex.quote(value) for key, value in words.items()}
+        for name, text in PROGRAMS.items():
+            whole = text.format(**given) if "{python}" in text else text
+            (tmp_path / "bin" / name).write_text(f"#!/bin/bash\n{whole}\n")
+            (tmp_path / "bin" / name).chmod(0o755)
+        (tmp_path / "job.sh").write_text(script.replace("6379", port))
+        slurm = {"SLURM_NNODES": "2", "SLURM_CPUS_PER_TASK": "1", "SLURMD_NODENAME": "n1", "SLURM_JOB_ID": "9"}
+        environment = {
+            **os.environ,
+            **{key: value for key, value in cluster.environment.items() if not key.startswith("RAY_AUTH")},
+            **slurm,
+            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join(map(str, (SOURCE, TESTS))),
+            "REQUEUED": str(tmp_path / "requeued"),
+        }
+        with (tmp_path / "said.txt").open("a") as said:
+            process = subprocess.Popen(
+                ["bash", tmp_path / "job.sh"],
+                env=environment,
+                stdout=said,
+                stderr=said,
+                cwd=tmp_path,
+                start_new_session=True,
+            )
+        return cluster.adopt(process)
+
+    said = (tmp_path / "said.txt").read_text
+    with raylets() as cluster:
+        job = submit(cluster)
+        # Both nodes are at work, each on a run of its own.
+        until(lambda: len(at_work(log)) == 2 or not job.is_alive(), seconds=400)
+        assert listening(cluster.processes()) <= LOOPBACK
+        job.send_signal(signal.SIGUSR1)
+        assert job.wait() == 138, said()
+    assert (tmp_path / "requeued").read_text() == "requeue 9\n"
+    assert not list(root.glob("*/failed.txt"))
+    with raylets() as cluster:
+        assert submit(cluster).wait() == 0, said()
+    # Saved when it was asked to end, and gone on there: no step was taken twice.
+    assert Counter(notes(log)) == Counter((tag, step) for tag in range(4) for step in range(60))
+    assert weights(root) == alone(file, tmp_path / "alone")
+
+
+def at_work(log: Path) -> set[str]:
+    """Return the processes that have trained for some steps."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return {line.split()[2] for line in lines if int(line.split()[1]) > 7}
+
+
 def test_clusters_listen_on_loopback_alone(tmp_path: Path, cluster: Raylets) -> None:
     assert listening(cluster.processes())
     assert listening(cluster.processes()) <= LOOPBACK
@@ -190,9 +275,10 @@ def test_clusters_listen_on_loopback_alone(tmp_path: Path, cluster: Raylets) -> 
     )
     mark = cluster.mark[::-1]
     environment = {**os.environ, "MARK": mark, "RAY_USAGE_STATS_ENABLED": "0"}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, cwd=tmp_path)
-    own = Raylets(tmp_path)
-    own.mark = mark
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, cwd=tmp_path, start_new_session=True
+    )
+    own = Node(process, mark)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"

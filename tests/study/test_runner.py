@@ -148,7 +148,7 @@ def test_an_address_is_a_place_like_any_other(tmp_path: Path, monkeypatch: pytes
     assert (last.done, last.failed) == (1, 1)
     good, bad = (tmp_path / "bucket" / run.name for run in study.runs)
     assert (good / "done.json").exists()
-    assert {path.name for path in bad.iterdir()} == {"failed.txt", "log.txt"}
+    assert {path.name for path in bad.iterdir()} == {"failed.txt", "log.txt", ".term-1", ".free-1"}
     assert "The last lines of its log:" in (bad / "failed.txt").read_text()
     assert "begun at step 0 of 12 by process" in (bad / "failed.txt").read_text()
     states = list(run_states(read_study(address).points, address))

@@ -16,6 +16,7 @@ import polars
 import pytest
 from polars.testing import assert_frame_equal
 
+from faults.test_owners import fight
 from polarised.study import leases
 from polarised.study.grid import load_study
 from polarised.study.leases import BusyError, Lease, claimed, creates_exclusively, leased, read_lease
@@ -24,6 +25,7 @@ from polarised.study.runner import read_study, run_states
 from polarised.study.stages import execute
 from polarised.study.storage import fetch, open_filesystem, write_text
 from study.workshop import finish, notes, start, study_config, until, write_study
+from test_shards import PEAK
 
 pytest.importorskip("s3fs")
 pytest.importorskip("moto")
@@ -160,21 +162,28 @@ def test_of_many_who_want_a_run_one_gets_it(tmp_path: Path, store: str) -> None:
         "import sys, time\n"
         "from polarised.study.leases import BusyError, leased\n"
         "try:\n"
-        "    with leased(sys.argv[1], 'run', step=lambda: 0):\n"
+        "    with leased(sys.argv[1], sys.argv[2], step=lambda: 0):\n"
         "        print('mine', flush=True)\n"
-        "        time.sleep(8)\n"
+        "        time.sleep(20)\n"
         "except BusyError:\n"
         "    print('busy', flush=True)\n"
     )
-    for stale in (False, True):
-        if stale:
-            old = Lease("f" * 16, "gone", 1, "0", 0.0, 0.0)
-            write_text(address, "run/.lease.json", json.dumps(old.__dict__))
-        command = [sys.executable, "-c", code, address]
+    old = Lease("f" * 16, "gone", 1, "0", 0.0, 0.0)
+    write_text(address, "dead/.lease.json", json.dumps(old.__dict__))
+    write_text(address, "dead/.term-7", old.owner)
+    for name in ("new", "dead"):
+        command = [sys.executable, "-c", code, address, name]
         several = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
         said = sorted(one.communicate(timeout=120)[0].strip() for one in several)
         assert said == ["busy", "busy", "mine"]
-        assert read_lease(address, "run") is None
+        assert read_lease(address, name) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_nobody_has_a_run_beside_another(tmp_path: Path, store: str, seed: int) -> None:
+    found = fight(tmp_path, f"{store}/fight{seed}", seconds=25.0, processes=5, seed=seed)
+    assert len({hold.process for hold in found}) >= 3
 
 
 def test_a_store_that_overwrites_is_noticed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +214,7 @@ def test_whoever_slept_through_its_lease_stops(tmp_path: Path, store: str, monke
 
     def sleep_too_long() -> None:
         with leased(address, "run", step=lambda: 0):
+            write_text(address, "run/.term-2", other.owner)
             write_text(address, "run/.lease.json", json.dumps(other.__dict__))
             time.sleep(30)
 
@@ -233,3 +243,19 @@ def test_encodings_in_a_bucket_are_diagnosed_as_a_folder_is(tmp_path: Path, stor
         told.append(found)
     assert (told[0]["active"], told[0]["mixed"], told[0]["passive"], told[0]["inputs"]) == ([0], [2], [1], 1050)
     assert told[0] == told[1] == told[2]
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_files_in_a_bucket(tmp_path: Path, store: str) -> None:
+    generator, (system, _) = np.random.default_rng(0), open_filesystem(store)
+    path, peaks = tmp_path / "codes.npz", {}
+    np.savez(path, mean=generator.normal(size=(5_000, 32)), variance=np.full((5_000, 32), 0.01))
+    for count in (3, 50):
+        for number in range(count):
+            system.put_file(str(path), f"bucket/many{count}/{number:02}.npz")
+        command = [sys.executable, "-c", PEAK, f"{store}/many{count}/*.npz"]
+        inputs, peak = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        assert int(inputs) == 5_000 * count
+        peaks[count] = float(peak)
+    # The other files are 120 MB.
+    assert peaks[50] - peaks[3] < 30, peaks

@@ -25,6 +25,7 @@ __all__ = ["ArrayFile", "HeldArrays", "open_arrays"]
 Array = NDArray[Any]
 LARGEST_NAMES = 1 << 20
 LARGEST_WHOLE = 1 << 33
+LARGEST_CHUNK = 1 << 28
 
 
 class ArrayFile(ABC):
@@ -174,6 +175,7 @@ class Npy(ArrayFile):
 
     def whole(self, name: str, *, largest: int | None = None) -> Array:
         self._check_size(name, largest)
+        self.budget.hold(self.size(name))
         return np.array(self._mapped(name))
 
     def _mapped(self, name: str) -> Array:
@@ -243,11 +245,8 @@ class Parquet(ArrayFile):
     def _array(self, frame: "polars.DataFrame", name: str) -> Array:
         columns = self._columns[name]
         if len(columns) == 1 and frame.schema[columns[0]].is_nested():
-            rows = frame[columns[0]].to_list()
-            try:
-                return np.array(rows, dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                raise DataError(f"expected lists of one length, column {columns[0]} of {self.path}: {error}") from error
+            with refusing(self.path, f"lists of numbers of one length in the column {columns[0][:300]}"):
+                return _from_lists(frame[columns[0]])
         if not all(frame.schema[column].is_numeric() for column in columns):
             raise DataError(f"expected numbers in the columns {', '.join(columns)[:300]} of {self.path}")
         with refusing(self.path, f"numbers in the columns {', '.join(columns)[:300]}"):
@@ -345,6 +344,27 @@ class AnnotatedData(ArrayFile):
         streams = [self._members[name].in_rows(rows) for name in names]
         for start, *parts in zip(range(0, length, rows), *streams, strict=False):
             yield {name: part[: length - start] for name, part in zip(names, parts, strict=True)}
+
+
+def _from_lists(column: "polars.Series") -> Array:
+    """Return a column of lists (of lists) of one length as an array; packed truth values grow 64-fold in it."""
+    import polars
+
+    shape = [len(column)]
+    while column.dtype.is_nested():
+        if not isinstance(column.dtype, polars.List | polars.Array):
+            raise ValueError(f"a column of {str(column.dtype)[:80]}")
+        lists = column.cast(polars.List(column.dtype.inner)) if isinstance(column.dtype, polars.Array) else column
+        lengths = lists.list.len().unique()
+        if len(lengths) != 1 or not lengths[0]:
+            raise ValueError("lists of several lengths, or empty ones")
+        shape.append(int(lengths[0]))
+        if 8 * prod(shape[1:]) > LARGEST_ROW or 8 * prod(shape) > LARGEST_CHUNK:
+            raise ValueError(f"{8 * prod(shape) >> 20} MiB in {shape[0]} rows")
+        column = lists.explode()
+    if not (column.dtype.is_numeric() or column.dtype == polars.Boolean) or column.null_count():
+        raise ValueError(f"a list of {str(column.dtype)[:80]}, or empty places")
+    return column.cast(polars.Float64).to_numpy().reshape(shape)
 
 
 def _latent_name(name: str) -> str:

@@ -31,7 +31,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from polarised.errors import DataError
 
-__all__ = ["Budget", "available_memory", "call_apart", "check_ordinary", "serve", "size_on_disk"]
+__all__ = ["Budget", "available_memory", "call_apart", "check_ordinary", "rehearse", "serve", "size_on_disk"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -151,7 +151,15 @@ def size_on_disk(path: str | Path) -> int:
         if not Path(path).is_dir():
             return Path(path).stat().st_size
         with os.scandir(path) as entries:
-            return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+            return sum(_size(entry) for entry in entries)
+    except OSError:
+        return 0
+
+
+def _size(entry: "os.DirEntry[str]") -> int:
+    """Return the bytes of a file in a folder; the files of a model may be links into a cache."""
+    try:
+        return entry.stat().st_size
     except OSError:
         return 0
 
@@ -251,6 +259,25 @@ def call_apart(budget: Budget, kind: str, function: Callable[P, T], *args: P.arg
     if told == "refused":
         raise DataError(result)
     raise _refusal(budget, kind, result)
+
+
+def rehearse(kind: str, function: Callable[..., None], *paths: Path) -> None:
+    """Let a library of others open files in the child process first: what is too much for it there is refused.
+
+    Its sizes are the word of the files: a short config can ask for a network that no machine holds.
+
+    Args:
+        kind: What the input should be, for the error.
+        function: A function that can be imported by its name; it is called with the paths as texts.
+        *paths: The files and folders.
+
+    Raises:
+        DataError: The function raised, ran over its limits or ended its process.
+    """
+    size = sum(size_on_disk(path) for path in paths)
+    held = min(STREAM_FLOOR + OF_WEIGHTS * size, available_memory() // 2)
+    budget = Budget(paths[0], held=held, read=0, seconds=2 * SECONDS + size / (1 << 20))
+    call_apart(budget, kind, function, *(str(path) for path in paths))
 
 
 def _here() -> str:

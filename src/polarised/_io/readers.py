@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.files import contained, refusal, refusing
+from polarised._io.files import MOST_MEMBERS, contained, refusal, refusing
 from polarised._io.limits import Budget
 from polarised.errors import DataError
 
@@ -45,6 +45,8 @@ PIECE = 1 << 20
 LARGEST_MEMBER = 64 << 20
 LARGEST_HEADER_DIMENSION = 16
 LARGEST_ROW = 1 << 26
+LARGEST_NPY_HEADER = 10_000
+LARGEST_TAR_HEADER = 1 << 20
 MOST_ARRAYS = 1000
 # Real numbers, truth values and texts: what needs no unpickling.
 PLAIN_KINDS = "fiubU"
@@ -134,10 +136,15 @@ def npy_header(file: IO[bytes], name: str, path: Path) -> tuple[np.dtype[Any], t
         DataError: It holds objects, or its shape is negative, or vast though it holds nothing.
     """
     version = np.lib.format.read_magic(file)
-    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
-    if read is None:
+    known = {(1, 0): ("<H", np.lib.format.read_array_header_1_0), (2, 0): ("<I", np.lib.format.read_array_header_2_0)}
+    if version not in known:
         raise DataError(f"expected {name!r} of {path} in version 1 or 2 of .npy, got {version}; save it with numpy")
-    shape, fortran, dtype = read(file)
+    form, read = known[version]
+    length = _exactly(file, struct.calcsize(form))
+    # NumPy reads what the header claims to have, up to 4 GiB, before it looks at how much that is.
+    if (claimed := struct.unpack(form, length)[0]) > LARGEST_NPY_HEADER:
+        raise DataError(f"expected a header of at most {LARGEST_NPY_HEADER} bytes, {name!r} of {path} claims {claimed}")
+    shape, fortran, dtype = read(io.BytesIO(length + _exactly(file, claimed)))
     if dtype.hasobject or dtype.kind not in PLAIN_KINDS:
         raise DataError(
             f"expected plain numbers, {name!r} of {path} holds {str(dtype)[:80]}, which would have to be unpickled and "
@@ -279,16 +286,36 @@ def read_whole(path: Path) -> bytes:
 def tar_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
     """Give name and content of the ordinary files of a tar archive that end in `suffix`; nothing is unpacked."""
     budget = Budget.of(path)
-    with refusing(path, "a tar archive"), tarfile.open(path) as archive:
-        for member in archive:
-            budget.stream(member.size)
-            if not member.isreg() or not member.name.endswith(suffix):
-                continue
-            contained(path, member.name, source=path)
-            if member.size > LARGEST_MEMBER:
-                raise refusal(path, "a tar archive", f"{member.name} of {member.size} bytes")
-            file = archive.extractfile(member)
-            yield member.name, b"" if file is None else _exactly(file, member.size)
+    with refusing(path, "a tar archive"), _opened(path, None) as file:
+        stream = _Pieces(file)
+        with tarfile.open(fileobj=stream, mode="r:") as archive:  # type: ignore[call-overload]
+            for number, member in enumerate(iter(archive.next, None)):
+                budget.stream(member.size)
+                stream.left = LARGEST_TAR_HEADER
+                if number >= MOST_MEMBERS:
+                    raise refusal(path, "a tar archive", f"more than {MOST_MEMBERS} files")
+                if not member.isreg() or member.issparse() or not member.name.endswith(suffix):
+                    continue
+                contained(path, member.name, source=path)
+                if member.size > LARGEST_MEMBER:
+                    raise refusal(path, "a tar archive", f"{member.name} of {member.size} bytes")
+                stream.left += member.size
+                part = archive.extractfile(member)
+                yield member.name, b"" if part is None else _exactly(part, member.size)
+
+
+class _Pieces:
+    """A stream that gives so many bytes until it is told of more: the names in a tar may claim to have any length."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.left = file, LARGEST_TAR_HEADER
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= self.left:
+            raise ValueError(f"a header of more than {LARGEST_TAR_HEADER >> 10} KiB")
+        self.left -= size
+        return self.file.read(size)
 
 
 def zip_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:

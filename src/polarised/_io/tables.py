@@ -32,7 +32,8 @@ __all__ = [
 KIND = "a parquet file"
 HDF5 = "an HDF5 file"
 LARGEST_CHUNK = 1 << 26
-FILTERS = ("gzip", "lzf", None)
+# gzip, shuffle, fletcher32 and lzf, which come with the library.
+FILTERS = {1, 2, 3, 32000}
 
 
 def read_table(path: str | Path, *, columns: Mapping[str, str] | None = None) -> "polars.DataFrame":
@@ -334,8 +335,9 @@ def _own_array(file: Any, name: str, path: Path) -> Any:
     if not array.shape or min(array.shape) < 1 or array.dtype.kind not in "fiub":
         raise refusal(path, f"numbers as {name!r}", f"{str(array.dtype)[:80]} of shape {array.shape}")
     # Filters of others are plug-ins: code that HDF5 would load.
-    if array.compression not in FILTERS:
-        raise refusal(path, f"{name!r} plain or packed by gzip or lzf", f"packed by {array.compression}")
+    made = array.id.get_create_plist()
+    if foreign := [code for i in range(made.get_nfilters()) if (code := made.get_filter(i)[0]) not in FILTERS]:
+        raise refusal(path, f"{name!r} plain or packed by gzip or lzf", f"packed by the filter {foreign[0]}")
     stored = int(array.id.get_storage_size())
     if array.chunks is not None and prod(array.chunks) * array.dtype.itemsize > LARGEST_CHUNK:
         raise refusal(path, f"chunks of at most {LARGEST_CHUNK >> 20} MiB in {name!r}", f"{array.chunks}")

@@ -84,7 +84,30 @@ def _finite(word: str) -> float:
     return number
 
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FAST: Any = getattr(yaml, "CSafeLoader", None)
+_BASES: tuple[Any, ...] = (yaml.SafeLoader,) if _FAST is None else (yaml.composer.Composer, _FAST)
+
+
+class _Loader(*_BASES):  # type: ignore[misc]
+    """A safe loader that counts while it reads: libyaml alone nests until the stack of the process is used up."""
+
+    def __init__(self, text: str, where: str | Path) -> None:
+        _BASES[-1].__init__(self, text)
+        yaml.composer.Composer.__init__(self)
+        self.where, self.depth, self.count = where, 0, 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Return the next value as a node."""
+        self.depth, self.count = self.depth + 1, self.count + 1
+        if self.depth > DEEPEST:
+            raise DataError(f"expected at most {DEEPEST} levels in {self.where}, it is nested more deeply")
+        if self.count > MOST_VALUES:
+            raise DataError(
+                f"expected at most {MOST_VALUES:,} values in {self.where}, it has more; is it another file?"
+            )
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 def parse_yaml(text: str, *, where: str | Path) -> Any:
@@ -105,7 +128,7 @@ def parse_yaml(text: str, *, where: str | Path) -> Any:
     """
     loader = None
     try:
-        loader = _Loader(text)
+        loader = _Loader(text, where)
         node = loader.get_single_node()
         if node is None:
             return None

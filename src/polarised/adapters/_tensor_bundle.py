@@ -34,6 +34,10 @@ TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}
 MASK_DELTA = 0xA282EAD8
 
 
+# Names share their beginnings with the one before, so that a few bytes could stand for one of any length each.
+LONGEST_NAME = 4096
+
+
 def read_tensor_bundle(read: Read, prefix: str = "variables") -> dict[str, NDArray[Any]]:
     """Return every variable of a checkpoint by name; `read` gives the bytes of a file by its name.
 
@@ -141,6 +145,11 @@ def _block(data: bytes, offset: int, size: int, where: str) -> Iterator[tuple[by
         if shared > len(key) or position + unshared + length > end:
             raise DataError(
                 f"expected an entry inside its block, {where} has one that reaches out; the file is damaged"
+            )
+        if shared + unshared > LONGEST_NAME:
+            raise DataError(
+                f"expected names of at most {LONGEST_NAME} bytes, {where} has one of {shared + unshared}; the file is "
+                "damaged"
             )
         key = key[:shared] + whole[position : position + unshared]
         position += unshared

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.arrays import LARGEST_WHOLE, ArrayFile, HeldArrays, open_arrays
+from polarised._io.arrays import LARGEST_CHUNK, LARGEST_WHOLE, ArrayFile, HeldArrays, open_arrays
 from polarised.errors import DataError
 from polarised.regime import Encodings
 from polarised.regime.encodings import Axis, as_array, as_table, checked_repeats
@@ -177,9 +177,6 @@ class Names:
         )
 
 
-LARGEST_CHUNK = 1 << 28
-
-
 def open_file(path: str | Path) -> ArrayFile:
     """Open a file of named arrays; tensors that torch saved (.pt, .pth) are read as weights are, nothing is run."""
     if Path(path).suffix.lower() in (".pt", ".pth"):
@@ -254,6 +251,13 @@ def chunks_of_file(
         if name is not None:
             # A prior of (d,) or a single number is the same for every input and read once.
             (each if len(file.shape(name)) > 1 else once).append(name)
+    most = max(1, prod(file.shape(names.mean)[1:]))
+    for name in once:
+        if prod(file.shape(name)) > most:
+            raise DataError(
+                f"expected {name} of {path} as a number or one for each of the {most} variables, got shape "
+                f"{file.shape(name)}; it is the prior of the same variables as {names.mean}"
+            )
     if names.factors is not None:
         each.append(names.factors)
     for name in each:

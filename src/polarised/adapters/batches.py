@@ -321,8 +321,10 @@ def _limited(data: Iterable[Any], examples: int | None) -> Iterator[InputBatch]:
             continue
         size = len(batch.inputs)
         if size > left:
+            whole = {k: v[:left] if _is_array(v) else v for k, v in each.items()} if isinstance(each, Mapping) else None
             inputs = batch.inputs[:left]
-            batch = InputBatch(inputs, None if batch.factors is None else batch.factors[:left], inputs)
+            factors = None if batch.factors is None else batch.factors[:left]
+            batch = InputBatch(inputs, factors, inputs if whole is None else whole)
         left -= min(size, left)
         yield batch
 

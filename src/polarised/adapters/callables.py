@@ -342,7 +342,7 @@ def _coded(
             raise DataError("expected the kind of the second output to be known")
         variance = as_variance(group.scale, group.kind, trust_scale=trusted)
         prior_mean, prior_variance = _prior(group, model, reading, batch)
-        own = None if group.mean.ndim == 2 and axis not in (0, (0,)) else axis
+        own = None if group.mean.ndim == 2 and axis in (None, 1, -1, (1,), (-1,), model.axis) else axis
         if factors is not None and len(factors) != len(group.mean):
             raise DataError(f"expected a row of factors for each input, got {len(factors)} for {len(group.mean)}")
         if reading.mask is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polarised._io.limits import rehearse
 from polarised.adapters.batches import Range, batches_of
 from polarised.adapters.callables import Reading, encode_batches, gathered
 from polarised.adapters.models import Model, tensors_for
@@ -299,11 +300,32 @@ def load_diffusers(folder: Path) -> Any:
     Raises:
         DataError: If it is no autoencoder, or has no safetensors.
     """
+    prepare()
+    rehearse("an autoencoder of diffusers", _try, _place_of(folder))
+    return _load(_place_of(folder))
+
+
+def prepare() -> None:
+    """Import the library before memory is limited."""
     import diffusers
 
-    place = folder
-    if (folder / "model_index.json").is_file():
-        place = next((folder / name for name in ("vae", "movq") if (folder / name).is_dir()), folder)
+    _ = diffusers.AutoencoderKL
+
+
+def _try(place: str) -> None:
+    _load(Path(place))
+
+
+def _place_of(folder: Path) -> Path:
+    """Return the folder of the autoencoder, which may lie in that of a pipeline."""
+    if not (folder / "model_index.json").is_file():
+        return folder
+    return next((folder / name for name in ("vae", "movq") if (folder / name).is_dir()), folder)
+
+
+def _load(place: Path) -> Any:
+    import diffusers
+
     name = str(config_at(place / "config.json").get("_class_name", ""))
     if not (name.startswith("Autoencoder") or name == "VQModel") or not hasattr(diffusers, name):
         raise DataError(f"expected an autoencoder of diffusers in {place}, its config.json names {name or 'no class'}")

@@ -326,6 +326,8 @@ def _random_state(seed: int) -> Iterator[None]:
 def _keeping_torch(network: Any) -> Iterator[None]:
     import torch
 
+    if any(parameter.is_meta for parameter in network.parameters()):
+        raise DataError(f"expected a network with its weights, those of {type(network).__name__} were not loaded yet")
     modes = [(module, module.training) for module in network.modules()]
     tensors = [
         (

@@ -38,6 +38,7 @@ __all__ = [
     "network_with",
     "read_config",
     "read_state",
+    "refuse_bombs",
     "state_in",
     "weights_in",
     "write_state",
@@ -336,7 +337,7 @@ def state_in(file: IO[bytes], where: Path, *, key: str = "state_dict") -> "dict[
 
     weights: Any
     try:
-        _refuse_bombs(file, where)
+        refuse_bombs(file, where)
         file.seek(0)
         weights = torch.load(file, weights_only=True, map_location="cpu")
     except DataError:
@@ -366,7 +367,7 @@ def write_state(weights: "Mapping[str, Tensor]", path: str | Path) -> Path:
     return path
 
 
-def _refuse_bombs(file: IO[bytes], where: Path) -> None:
+def refuse_bombs(file: IO[bytes], where: Path) -> None:
     """Torch stores weights as they are, so a file of them never unpacks to more than itself."""
     size = file.seek(0, io.SEEK_END)
     if zipfile.is_zipfile(file):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from polarised._io.limits import rehearse
 from polarised.adapters.batches import Range, batches_of
 from polarised.adapters.callables import Reading, encode_batches, gathered
 from polarised.adapters.models import Model, tensors_for
@@ -108,6 +109,21 @@ def load_pythae(folder: Path) -> Any:
     Raises:
         DataError: If it holds code, or weights that do not fit its config.
     """
+    prepare()
+    rehearse("a model of pythae", _try, folder)
+    return _load(folder)
+
+
+def prepare() -> None:
+    """Import the library before memory is limited."""
+    import pythae.models  # noqa: F401
+
+
+def _try(folder: str) -> None:
+    _load(Path(folder))
+
+
+def _load(folder: Path) -> Any:
     from pythae import models
 
     code = [file.name for file in folder.glob("*.pkl")]

@@ -3,6 +3,7 @@
 import copy
 import logging
 import pickle
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from polarised._io.limits import rehearse
 from polarised.adapters.arrays import as_variance
 from polarised.adapters.decoding import Decoder, Remembered
 from polarised.adapters.models import untouched
+from polarised.adapters.published import refuse_bombs
 from polarised.errors import ConfigError, DataError
 from polarised.random import stream
 from polarised.regime import Encodings, Regime
@@ -24,9 +27,23 @@ from polarised.regime.decoder import FEW, USUAL, CodedBatch, DecoderUse, measure
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["cells_of", "cut_scvi", "from_scvi", "keys_of_pickle", "load_scvi", "look_at_scvi", "names_in_pickle"]
+__all__ = [
+    "cells_of",
+    "cut_scvi",
+    "expression_of",
+    "from_scvi",
+    "keys_of_pickle",
+    "load_scvi",
+    "look_at_scvi",
+    "names_in_pickle",
+]
 
-CONTAINERS = (
+# Dimensions whose genes are named, and cells they are walked along in.
+MOST_WALKS, WALKED = 5, 64
+LARGEST_DESCRIPTION = 1 << 26
+# What the file of a scvi-tools model may name, to the letter: arrays, tables and plain containers, nothing that acts.
+# A whole module would be too much: what it imports can be reached through it.
+_CONTAINERS = (
     "slice",
     "set",
     "frozenset",
@@ -40,32 +57,34 @@ CONTAINERS = (
     "float",
     "str",
 )
-# What the pickle of a scvi-tools model may name: arrays, tables and plain containers, nothing that acts.
+_INDEXES = {
+    "base": ("Index", "_new_Index"),
+    "range": ("RangeIndex",),
+    "category": ("CategoricalIndex",),
+    "multi": ("MultiIndex",),
+}
 HARMLESS: dict[str, tuple[str, ...]] = {
     "collections": ("OrderedDict", "defaultdict"),
-    **dict.fromkeys(("builtins", "__builtin__"), CONTAINERS),
+    **dict.fromkeys(("builtins", "__builtin__"), _CONTAINERS),
     "_codecs": ("encode",),
-    "copyreg": ("_reconstructor",),
     "numpy": ("ndarray", "dtype", "float32", "float64", "int32", "int64", "bool_"),
-    "numpy.core.multiarray": ("_reconstruct", "scalar"),
-    "numpy._core.multiarray": ("_reconstruct", "scalar"),
-    "numpy.core.numeric": ("_frombuffer",),
-    "numpy._core.numeric": ("_frombuffer",),
+    **{f"numpy.{core}.multiarray": ("_reconstruct", "scalar") for core in ("core", "_core")},
+    **{f"numpy.{core}.numeric": ("_frombuffer",) for core in ("core", "_core")},
     "torch._utils": ("_rebuild_tensor_v2", "_rebuild_parameter"),
     "torch": ("Size", "device", "float32", "float64", "int64", "bool"),
+    "torch.serialization": ("_get_layout",),
     "scvi.utils._attrdict": ("attrdict",),
+    "pandas.core.frame": ("DataFrame",),
+    "pandas.core.series": ("Series",),
+    **{f"pandas.core.indexes.{module}": names for module, names in _INDEXES.items()},
+    "pandas.core.internals.managers": ("BlockManager", "SingleBlockManager"),
+    "pandas.core.internals.blocks": ("new_block",),
+    "pandas._libs.internals": ("_unpickle_block",),
+    "pandas._libs.arrays": ("__pyx_unpickle_NDArrayBacked",),
+    "pandas.core.arrays.categorical": ("Categorical",),
+    "pandas.core.arrays.string_": ("StringArray", "StringDtype"),
+    "pandas.core.dtypes.dtypes": ("CategoricalDtype",),
 }
-HARMLESS_HOMES = (
-    "pandas.core.frame",
-    "pandas.core.series",
-    "pandas.core.indexes",
-    "pandas.core.internals",
-    "pandas.core.arrays",
-    "pandas._libs.internals",
-    "pandas._libs.arrays",
-    "pandas.core.dtypes.dtypes",
-    "numpy.dtypes",
-)
 
 
 def from_scvi(model: Any, adata: Any = None, *, factor: str | None = None, batch_size: int | None = None) -> Encodings:
@@ -109,14 +128,19 @@ def from_scvi(model: Any, adata: Any = None, *, factor: str | None = None, batch
 
 def look_at_scvi(
     model: Any, adata: Any = None, *, factor: str | None = None, batch_size: int | None = None, seed: int = 0
-) -> tuple[Encodings, DecoderUse | None, Callable[[Regime], tuple[str, ...]]]:
-    """Return the encodings of cells, what the decoder makes of the variables in nats, and what to say to biologists."""
+) -> tuple[Encodings, DecoderUse | None, Callable[[Regime], tuple[str, ...]], Callable[[Regime], tuple[str, ...]]]:
+    """Return the encodings of cells, the decoder's use in nats, and what to tell biologists first and last."""
     encodings = from_scvi(model, adata, factor=factor, batch_size=batch_size)
     use = None
     if hasattr(model.module, "generative") and hasattr(model, "_make_data_loader"):
         with untouched(model.module, seed=seed):
             use = measure_decoder_use(_coded(model, adata, len(encodings), seed), seed=seed)
-    return encodings, use, _keep_or_drop
+
+    def remark(regime: Regime) -> tuple[str, ...]:
+        asked = use is not None and regime.alive
+        return (_genes_that_follow(model, adata, regime, seed),) if asked else ()
+
+    return encodings, use, _keep_or_drop, remark
 
 
 def _keep_or_drop(regime: Regime) -> tuple[str, ...]:
@@ -129,6 +153,37 @@ def _keep_or_drop(regime: Regime) -> tuple[str, ...]:
         f"Keep latent dimensions {listed(kept)} and drop {listed(regime.droppable)} before neighbours, clustering and "
         "UMAP: a dropped one adds only noise to distances between cells.",
     )
+
+
+def _genes_that_follow(model: Any, adata: Any, regime: Regime, seed: int) -> str:
+    """Say which genes rise and fall most when each of the dimensions that the decoder uses most goes from -2 to 2."""
+    strength = regime.statistics.kl if regime.decoder is None else regime.decoder.permuted
+    used = sorted(regime.alive, key=lambda j: -strength[j])[:MOST_WALKS]
+    names = (model.adata if adata is None else adata).var_names
+    rows = np.sort(stream(seed, "cells to walk from").permutation(regime.inputs)[:WALKED])
+    with untouched(model.module, seed=seed):
+        ((seen, decoder),) = cells_of(model, adata, rows=rows, batch_size=len(rows))
+        ends = {(j, end): _counts(decoder.decode(_moved(seen.mean, j, end))) for j in used for end in (-2.0, 2.0)}
+    said = []
+    for j in used:
+        change = np.log2((ends[j, 2.0] + 1) / (ends[j, -2.0] + 1)).mean(axis=0)
+        order = [int(g) for g in np.argsort(change)]
+        up, down = ([str(names[g]) for g in part] for part in (order[::-1][:3], order[:3]))
+        said.append(f"{j} raises {', '.join(up)} and lowers {', '.join(down)}")
+    most = "the most used ones" if len(used) < len(regime.alive) else "those that are used"
+    return f"Genes that follow a dimension from -2 to 2 most, of {most}: {'; '.join(said)}."
+
+
+def _moved(codes: Any, dimension: int, value: float) -> Any:
+    moved = codes.copy()
+    moved[:, dimension] = value
+    return moved
+
+
+def _counts(likelihood: Any) -> Any:
+    """Return the expression a likelihood stands for, in counts of each gene among 10,000."""
+    share = np.maximum(likelihood.get_normalized("scale").cpu().numpy().astype(np.float64), 0)
+    return 1e4 * share / share.sum(axis=1, keepdims=True)
 
 
 def _coded(model: Any, adata: Any, cells: int, seed: int) -> Iterator[CodedBatch]:
@@ -189,6 +244,26 @@ def cells_of(
         mean, scale = (part.cpu().numpy() for part in (posterior.loc, posterior.scale))
         seen = Remembered(tensors["X"].cpu().numpy(), mean, np.square(scale), 0.0, 1.0)
         yield seen, Decoder(decode, nats, lambda likelihood: likelihood.mean.cpu().numpy(), things=(module,))
+
+
+def expression_of(model: Any, adata: Any, cell: int, codes: Any) -> Any:
+    """Return the expression that a model's decoder gives codes (n, d), in counts of each gene among 10,000, (n, genes).
+
+    Batch and whatever else the decoder reads beside the code are those of one cell.
+
+    Args:
+        model: The trained model.
+        adata: The cells; default: those it was trained on.
+        cell: The number of the cell.
+        codes: The codes, one a row.
+
+    Returns:
+        The expression.
+    """
+    with untouched(model.module):
+        rows = np.repeat(cell, len(codes))
+        ((_, decoder),) = cells_of(model, adata, rows=rows, batch_size=len(rows))
+        return _counts(decoder.decode(codes))
 
 
 def cut_scvi(model: Any, keep: Iterable[int], constants: ArrayLike | None = None) -> Any:
@@ -290,7 +365,8 @@ def _quiet() -> Iterator[None]:
 def load_scvi(folder: Path, data: Any = None) -> tuple[Any, Any]:
     """Return the model that scvi-tools saved in a folder, and the cells it is for.
 
-    The file is a pickle, so what it names is looked at before: arrays and tables are harmless, all else is refused.
+    The file is a pickle, which the library would run whatever it holds. It is read here with a reader that knows the
+    names of arrays and tables only, and what was read is what the library gets.
 
     Args:
         folder: The folder.
@@ -299,21 +375,83 @@ def load_scvi(folder: Path, data: Any = None) -> tuple[Any, Any]:
     Raises:
         DataError: If there are no cells, or the file could run code.
     """
-    import anndata
-    from scvi import model as models
-
+    prepare()
     if data is None and not (folder / "adata.h5ad").is_file():
         raise DataError(f"expected the cells of the model in {folder}; give them as data, an .h5ad or AnnData")
     place = folder / "adata.h5ad" if data is None else data
-    cells = anndata.read_h5ad(place) if isinstance(place, str | Path) else place
-    named = names_in_pickle(folder / "model.pt")
-    if bad := sorted(f"{home}.{name}" for home, name in named if not _harmless(home, name)):
-        raise DataError(f"expected arrays and tables in {folder / 'model.pt'}, it names {bad[0]}; refused")
-    kind = _model_name(folder / "model.pt")
+    if isinstance(place, str | Path):
+        rehearse("a model of scvi-tools with its cells", _try, folder, Path(place))
+    return _load(folder, place)
+
+
+def prepare() -> None:
+    """Import the library before memory is limited."""
+    import anndata  # noqa: F401
+    import scvi  # noqa: F401
+
+
+def _try(folder: str, cells: str) -> None:
+    _load(Path(folder), cells)
+
+
+def _load(folder: Path, place: Any) -> tuple[Any, Any]:
+    import anndata
+    import torch
+    from scvi import model as models
+
+    saved = _read_saved(folder / "model.pt")
+    kind = _model_name(saved)
     if kind not in models.__all__:
         raise DataError(f"expected a model of scvi-tools in {folder}, it names {kind or 'none'}, which is not known")
-    with _quiet():
-        return getattr(models, kind).load(str(folder), adata=cells), cells
+    cells = anndata.read_h5ad(place) if isinstance(place, str | Path) else place
+    try:
+        with tempfile.TemporaryDirectory() as desk, _quiet():
+            torch.save(saved, Path(desk) / "model.pt")
+            return getattr(models, kind).load(desk, adata=cells), cells
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"expected a model of scvi-tools that fits its cells in {folder}: {error}") from error
+
+
+# The one of Python, not that of C, for which seven bytes can ask for a table of 64 GiB.
+class _Reader(pickle._Unpickler):
+    """Reads a pickle that may name what is harmless, and is refused where it names anything else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what the pickle names."""
+        if name not in HARMLESS.get(module, ()):
+            raise DataError(f"it names {module}.{name}; refused")
+        return super().find_class(module, name)
+
+
+class _Careful:
+    """What torch takes for the module pickle."""
+
+    Unpickler = _Reader
+
+    @staticmethod
+    def load(file: Any, **options: Any) -> Any:
+        return _Reader(file, **options).load()
+
+
+def _read_saved(path: Path) -> dict[str, Any]:
+    """Return what torch saved in a file, where all of it is arrays, tables and plain containers."""
+    import torch
+
+    with path.open("rb") as file:
+        try:
+            refuse_bombs(file, path)
+            file.seek(0)
+            if file.read(4) != b"PK\x03\x04":
+                raise ValueError("it is of an old format")
+            file.seek(0)
+            saved = torch.load(file, map_location="cpu", pickle_module=_Careful, weights_only=False)
+        except Exception as error:
+            raise DataError(f"expected arrays and tables in {path}, could not read it: {error}") from error
+    if not isinstance(saved, dict):
+        raise DataError(f"expected a model of scvi-tools in {path}, got {type(saved).__name__}")
+    return saved
 
 
 def names_in_pickle(path: Path) -> set[tuple[str, str]]:
@@ -344,7 +482,7 @@ class _Anything:
         return id(self)
 
 
-class _Looker(pickle.Unpickler):
+class _Looker(pickle._Unpickler):
     """Reads a pickle with every name replaced by `_Anything`, and writes the names down."""
 
     def __init__(self, file: Any) -> None:
@@ -362,10 +500,11 @@ class _Looker(pickle.Unpickler):
 
 def _looked_through(path: Path) -> _Looker:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as packed, zipfile.ZipFile(packed) as archive:
+            refuse_bombs(packed, path)
             member = next(i for i in archive.infolist() if i.filename.endswith("data.pkl"))
-            if member.file_size > 1 << 28:
-                raise DataError(f"expected a description of at most 256 MiB in {path}, it is larger")
+            if member.file_size > LARGEST_DESCRIPTION:
+                raise DataError(f"expected a description of at most {LARGEST_DESCRIPTION >> 20} MiB in {path}")
             with archive.open(member) as file:
                 looker = _Looker(file)
                 looker.found = looker.load()
@@ -382,18 +521,12 @@ def keys_of_pickle(path: Path) -> set[str]:
         found = _looked_through(path).found
     except DataError:
         return set()
-    return set(found) if isinstance(found, dict) else set()
+    return {key for key in found if isinstance(key, str)} if isinstance(found, dict) else set()
 
 
-def _model_name(path: Path) -> str:
-    """Return the name of the model in a file of scvi-tools: ``attr_dict["registry_"]["model_name"]``."""
-    found = _looked_through(path).found
-    registry = found.get("attr_dict", {}).get("registry_", {}) if isinstance(found, dict) else {}
+def _model_name(saved: dict[str, Any]) -> str:
+    """Return the name of the model in what scvi-tools saved: ``attr_dict["registry_"]["model_name"]``."""
+    attributes = saved.get("attr_dict")
+    registry = attributes.get("registry_") if isinstance(attributes, dict) else None
     name = registry.get("model_name") if isinstance(registry, dict) else None
     return name if isinstance(name, str) else ""
-
-
-def _harmless(home: str, name: str) -> bool:
-    if home == "torch" and name.endswith("Storage"):
-        return True
-    return name in HARMLESS.get(home, ()) or any(home == one or home.startswith(f"{one}.") for one in HARMLESS_HOMES)

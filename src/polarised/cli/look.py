@@ -308,12 +308,12 @@ def explore(
     target: Annotated[
         Path,
         typer.Argument(
-            help="A run directory, a published model, or the folder of a model of pythae or diffusers.",
+            help="A run directory, a published model, or the folder of a model of pythae, diffusers or scvi-tools.",
             show_default=False,
         ),
     ],
     data: Annotated[
-        str | None, typer.Option(help="Inputs to show: a dataset's name, an .npz or a folder of pictures.")
+        str | None, typer.Option(help="Inputs to show: a dataset's name, an .npz, a folder of pictures or an .h5ad.")
     ] = None,
     pixel_range: PixelRange = None,
     port: Annotated[int, typer.Option(help="Port on this machine; 0: any free one.", min=0, max=65535)] = 0,

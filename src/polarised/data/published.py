@@ -36,6 +36,9 @@ NORB_PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
 NORB_CHUNKS = ("5x46789x9x18x6x2x96x96-training", "5x01235x9x18x6x2x96x96-testing")
 
 
+MOST_CARS = 1000
+
+
 CARS_ADDRESS = "https://www.scottreed.info/files/nips2015-analogy-data.tar.gz"
 
 
@@ -312,8 +315,8 @@ def _cars(paths: list[Path]) -> PictureStream:
     members = _members_of_tar(paths[0]) if paths[0].suffix != ".mat" else ((p.name, read_whole(p), p) for p in paths)
     cars: dict[str, NDArray[np.uint8]] = {}
     for name, content, path in members:
-        if name in cars:
-            raise refusal(path, "each car once", f"{name} twice")
+        if name in cars or len(cars) >= MOST_CARS:
+            raise refusal(path, f"each car once, and at most {MOST_CARS}", f"{name} twice, or more of them")
         pictures = mat_array(content, "im", path, shape=(128, 128, 3, 24, 4)).transpose(4, 3, 0, 1, 2)
         small = [
             resized(np.ascontiguousarray(image), 64, filter="lanczos") for image in pictures.reshape(96, 128, 128, 3)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polarised import registry
+from polarised._io.limits import available_memory
 from polarised.errors import ConfigError, DataError
 from polarised.metrics.covariance import (
     Floats,
@@ -84,6 +85,13 @@ def evaluate(
     chosen = _chosen(metrics)
     if not everything:
         _check_needs(chosen, encodings, draw is not None)
+    # Several scores compare every variable with every other: a small file may have very many variables.
+    if 32 * encodings.mean.shape[1] ** 2 > available_memory() // 2:
+        most = math.isqrt(available_memory() // 64)
+        raise DataError(
+            f"expected at most {most:,} variables to compare with each other in the memory there is, got "
+            f"{encodings.mean.shape[1]:,}; score some of them, or use a larger machine"
+        )
     kinds = (representation,) if isinstance(representation, str) else tuple(representation)
     known = {"seed": seed, "scale": prior_scale(encodings)}
     found: list[tuple[str, str, float, str]] = []

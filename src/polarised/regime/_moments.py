@@ -111,7 +111,7 @@ def blocked_moments(
     origin = values[0].astype(np.float64) if shift else np.zeros(latents)
     far = np.tile(origin, BLOCKS)
     sums, squares, logs = (np.zeros(BLOCKS * latents) for _ in range(3))
-    crossed, lowest = np.zeros((latents, latents)), np.inf
+    crossed, lowest = np.zeros((latents, latents) if products else (0, 0)), np.inf
     rounds = max(_PIECE // (BLOCKS * latents) // _FACTORS, 1) * _FACTORS
     # One work space for all pieces: fresh ones would cost as much again in page faults.
     space, ones = np.empty((min(rounds * BLOCKS, rows), latents)), np.ones(rounds)

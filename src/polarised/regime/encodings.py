@@ -20,6 +20,7 @@ Floats = NDArray[np.floating[Any]]
 Axis = int | tuple[int, ...] | None
 # How the aggregate posterior q(z) = E_x[q(z|x)] is estimated from the posteriors of a minibatch.
 Estimator = Literal["mws", "mss0", "mss1", "eq10b", "disentanglement_lib"]
+LARGEST_CLASS = 2**53
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -354,7 +355,7 @@ def as_array(value: Any) -> NDArray[Any]:
     """
     if hasattr(value, "detach"):
         value = value.detach().cpu()
-        value = (value.float() if value.dtype.itemsize < 4 else value).numpy()
+        value = (value.float() if value.is_floating_point() and value.dtype.itemsize < 4 else value).numpy()
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype.name.startswith(("bfloat16", "float8")) else array
 
@@ -462,10 +463,12 @@ def _factors(
         return None, ()
     array = np.asarray(factors)
     array = array[:, None] if array.ndim == 1 else array
-    if not np.issubdtype(array.dtype, np.number) or array.ndim != 2 or not np.array_equal(array, np.rint(array)):
+    numbers = array.dtype.kind in "iuf" and array.ndim == 2
+    # From this size on a float tells whole numbers no longer apart; infinity is its own nearest whole number.
+    if not numbers or not np.array_equal(array, np.rint(array)) or (np.abs(array.astype(float)) > LARGEST_CLASS).any():
         raise DataError(
-            f"expected factors as whole-number classes (n, factors), got {array.dtype} of shape {array.shape}; "
-            "bin continuous factors first"
+            f"expected factors as whole-number classes (n, factors), got {array.dtype} of shape {array.shape}"
+            f"{' with numbers that are none' if numbers else ''}; bin continuous factors first"
         )
     array = np.repeat(array, repeats, axis=0) if len(array) * repeats == rows else array
     if len(array) != rows:

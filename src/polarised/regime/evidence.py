@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polarised._io.limits import available_memory
 from polarised.errors import DataError
 from polarised.regime._moments import (
     BLOCKS,
@@ -38,6 +39,8 @@ QUANTITIES = ("ratio", "variance", "mean", "shift", "log_ratio")
 
 
 SPREAD = 3
+# What a diagnosis takes of memory for each variable, measured with a hundred thousand of them.
+BYTES_OF_A_VARIABLE = 25_000
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,7 @@ class Evidence:
         fixed = np.ndim(prior_mean) <= 1 and np.ndim(prior_variance) <= 1
         means, variances, places = gaussians(mean, variance, log_variance, axis, checked=not fixed)
         rows, latents = means.shape
+        _check_room(latents)
         repeats = checked_repeats(repeats * places, rows)
         prior_means, prior_variances = prior_of(prior_mean, prior_variance, rows, latents)
         divergence = checked_kl(kl, latents)
@@ -459,3 +463,13 @@ def _blocked_squares(inputs: Array, levels: Array) -> Array:
     rest = len(inputs) - whole
     squares[:rest] += np.square(inputs[whole:] - levels[:rest, None]).sum(axis=1)
     return squares
+
+
+def _check_room(latents: int) -> None:
+    """Refuse so many variables that a diagnosis would take all memory: a few zipped bytes can be millions of them."""
+    most = available_memory() // 2 // BYTES_OF_A_VARIABLE
+    if latents > most:
+        raise DataError(
+            f"expected at most {most:,} variables in the memory there is, got {latents:,}; is another axis the "
+            "variable? Say which with axis="
+        )

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from polarised.adapters.arrays import ScaleKind
     from polarised.adapters.decoding import Decoder, Remembered
     from polarised.data import Batch, Dataset
-    from polarised.models.encoding import Live
     from polarised.regime import Regime
     from polarised.regime.encodings import Axis
 
-__all__ = ["Exploration", "ExploreServer", "explore_model", "open_exploration"]
+__all__ = ["CellExploration", "Exploration", "ExploreServer", "explore_model", "open_exploration"]
 
 LONGEST_BODY = 1 << 16
 LARGEST_NUMBER = 1e30
 MOST_SLIDERS = 64
+MOST_GENES = 20
 SCRIPTS = ("core.js", "shell.js", "explore.js")
 
 
@@ -47,18 +47,23 @@ class Exploration:
     Args:
         name: The name of the model.
         live: The model, which encodes and decodes on request.
-        inputs: The inputs it may be asked about.
+        inputs: The pictures it may be asked about; None where the inputs are none.
         regime: The types of its variables.
         points: The mean codes of the inputs (n, d).
         note: What a slider moves, where that is not a variable alone.
     """
 
     name: str
-    live: "Live | _Asked"
-    inputs: "Batch"
+    live: Any
+    inputs: "Batch | None"
     regime: "Regime"
     points: Any
     note: str = ""
+
+    @property
+    def answers(self) -> str:
+        """The media type of what a code is decoded to."""
+        return "image/png"
 
     def page(self) -> str:
         """Return the HTML that asks this server.
@@ -71,6 +76,7 @@ class Exploration:
         data = {
             "name": self.name,
             "note": self.note,
+            "shows": "picture" if self.answers == "image/png" else "genes",
             "latents": self.live.latents,
             "variables": [
                 {"variable": int(j), "type": self.regime.types[j], "kl": float(f"{statistics.kl[j]:.4g}")}
@@ -95,13 +101,7 @@ class Exploration:
         Raises:
             DataError: The body is not such JSON.
         """
-        asked = parse_json(body, where="the request")
-        code = asked.get("z") if isinstance(asked, dict) else None
-        if not isinstance(code, list) or not all(type(value) in (int, float) for value in code):
-            raise DataError(f'expected JSON {{"z": [...]}} with a list of {self.live.latents} numbers')
-        if any(abs(value) > LARGEST_NUMBER for value in code):
-            raise DataError(f"expected numbers between -{LARGEST_NUMBER:g} and {LARGEST_NUMBER:g}, got larger ones")
-        return png(self.live.decode(code))
+        return png(self.live.decode(self._code(body)))
 
     def encoded(self, index: str) -> bytes:
         """Return the code of one input with its picture, as JSON.
@@ -115,13 +115,76 @@ class Exploration:
         Raises:
             DataError: There is no such input.
         """
-        if not _is_count(index) or int(index) >= len(self.inputs):
-            raise DataError(f"expected an input from 0 to {len(self.inputs) - 1}")
-        i = int(index)
+        i = self._number(index)
+        if self.inputs is None:
+            raise DataError("expected inputs that are pictures, there are none")
         image, u = self.inputs.images[i], None if self.inputs.u is None else self.inputs.u[i]
         mean, variance = self.live.encode(image, u)
         answer = {"mean": mean.tolist(), "variance": variance.tolist(), "original": strip(image[None])}
         return json.dumps(plain(answer)).encode()
+
+    def _code(self, body: bytes) -> list[float]:
+        asked = parse_json(body, where="the request")
+        code = asked.get("z") if isinstance(asked, dict) else None
+        if not isinstance(code, list) or not all(type(value) in (int, float) for value in code):
+            raise DataError(f'expected JSON {{"z": [...]}} with a list of {self.live.latents} numbers')
+        if any(abs(value) > LARGEST_NUMBER for value in code):
+            raise DataError(f"expected numbers between -{LARGEST_NUMBER:g} and {LARGEST_NUMBER:g}, got larger ones")
+        return code
+
+    def _number(self, index: str) -> int:
+        if not _is_count(index) or int(index) >= len(self.points):
+            raise DataError(f"expected an input from 0 to {len(self.points) - 1}")
+        return int(index)
+
+
+@dataclass(frozen=True, eq=False)
+class CellExploration(Exploration):
+    """A model of cells to play with: a code is decoded to the genes whose expression it raises and lowers most.
+
+    The change is against the cell that was encoded, with its own batch: log2((x + 1) / (y + 1)) of the counts among
+    10,000 that the decoder gives the code and the cell's own posterior mean.
+    """
+
+    live: "_Cells"
+
+    @property
+    def answers(self) -> str:
+        """The media type of what a code is decoded to."""
+        return "application/json"
+
+    def decoded(self, body: bytes) -> bytes:
+        """Return the genes that a code sent as JSON ``{"z": [...], "input": 0}`` changes most, as JSON.
+
+        Args:
+            body: What the page sent.
+
+        Returns:
+            JSON: moved, and for each gene its name, the counts before and after, and the change.
+
+        Raises:
+            DataError: The body is not such JSON, or there is no such cell.
+        """
+        code, asked = self._code(body), parse_json(body, where="the request")
+        cell = self._number(str(asked.get("input") or 0))
+        return json.dumps(plain(self.live.genes(code, cell))).encode()
+
+    def encoded(self, index: str) -> bytes:
+        """Return the code of one cell, and what is known of it, as JSON.
+
+        Args:
+            index: The number of the cell, as text.
+
+        Returns:
+            JSON: mean, variance, about.
+
+        Raises:
+            DataError: There is no such cell.
+        """
+        i = self._number(index)
+        mean, variance = self.live.encode(i)
+        about = self.live.about(i)
+        return json.dumps(plain({"mean": mean.tolist(), "variance": variance.tolist(), "about": about})).encode()
 
 
 def open_exploration(
@@ -135,9 +198,9 @@ def open_exploration(
     """Load the model of a run directory, a published one or one that another library saved; encode some of its inputs.
 
     Args:
-        path: A run directory, a published model, or the folder of a model of pythae or diffusers.
-        data: The data to encode: a dataset's name, an .npz of images or a folder of pictures; that of the run if not
-            given.
+        path: A run directory, a published model, or the folder of a model of pythae, diffusers or scvi-tools.
+        data: The data to encode: a dataset's name, an .npz of images, a folder of pictures or the .h5ad of a model of
+            scvi-tools; that of the run, or saved with the model, if not given.
         pixel_range: The range of pixels a model of another library was trained on, where it has to be said.
         inputs: How many inputs to encode.
         seed: Seed of what is drawn.
@@ -153,9 +216,9 @@ def open_exploration(
 
     target = open_target(path)
     if target.kind == "scvi":
-        raise DataError(
-            f"expected a model of images to explore, {path} is one of cells; `diagnose` tells its variables"
-        )
+        from polarised.adapters.scvi import load_scvi
+
+        return replace(explore_model(*load_scvi(target.path, data), inputs=inputs, seed=seed), name=target.name)
     if target.kind in ("pythae", "diffusers"):
         shown = target.data() if data is None else data
         made = explore_model(target.model(), shown, pixel_range=pixel_range, inputs=inputs, seed=seed)
@@ -204,6 +267,63 @@ class _Asked:
         return self.points[i], self.variances[i]
 
 
+class _Cells:
+    """A model of scvi-tools behind the page: a code is told by the genes whose expression it changes most."""
+
+    def __init__(self, model: Any, adata: Any, rows: NDArray[np.int64], encodings: Encodings) -> None:
+        self.model, self.adata, self.rows = model, adata, rows
+        self.points, self.variances = np.asarray(encodings.mean), np.asarray(encodings.variance)
+        self.latents = encodings.latents
+        self._turn = threading.Lock()
+
+    def genes(self, code: ArrayLike, cell: int) -> dict[str, Any]:
+        """Return what a code (d,) changes in a cell: genes most raised and lowered, or most expressed where none is."""
+        from polarised.adapters.scvi import expression_of
+
+        z = np.asarray(code, dtype=np.float32)
+        if z.shape != (self.latents,) or not np.isfinite(z).all():
+            raise DataError(f"expected {self.latents} finite numbers, got shape {z.shape}")
+        with self._turn:
+            both = expression_of(self.model, self.adata, int(self.rows[cell]), np.stack([self.points[cell], z]))
+        before, after = both
+        change = np.log2((after + 1) / (before + 1))
+        moved = bool(np.abs(change).max() > 1e-3)
+        order = np.argsort(-(change if moved else before), kind="stable")
+        # Shares of one whole: where a few genes rise much, all others fall, so that both sides are shown.
+        ends = np.r_[: MOST_GENES // 2, -(MOST_GENES // 2) : 0] if len(order) > MOST_GENES else slice(None)
+        order = order[ends] if moved else order[:MOST_GENES]
+        rows = [
+            {"gene": str(self.adata.var_names[j]), "before": before[j], "after": after[j], "change": change[j]}
+            for j in order
+        ]
+        rounded = [{k: float(f"{v:.4g}") if k != "gene" else v for k, v in row.items()} for row in rows]
+        return {"moved": moved, "genes": rounded}
+
+    def encode(self, cell: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return mean and variance of q(z|x) of one of the cells."""
+        return self.points[cell], self.variances[cell]
+
+    def about(self, cell: int) -> str:
+        """Return the name of a cell and what it is labelled with."""
+        row = self.adata.obs.iloc[int(self.rows[cell])]
+        labels = self.adata.obs.select_dtypes(["category", "object"]).columns
+        shown = [f"{name} {row[name]}" for name in labels if not str(name).startswith("_")][:3]
+        return ", ".join([str(row.name), *shown])
+
+
+def _explore_cells(model: Any, data: Any, inputs: int, seed: int) -> CellExploration:
+    from polarised.adapters.scvi import from_scvi
+    from polarised.random import stream
+
+    cells = model.adata if data is None else data
+    encodings = from_scvi(model, data)
+    rows = np.sort(stream(seed, "cells to explore").permutation(len(encodings))[:inputs])
+    few = Encodings(encodings.mean[rows], variance=encodings.variance[rows])
+    live = _Cells(model, cells, rows, few)
+    note = "Expression is that of the decoder, in counts among 10,000, against the cell that was encoded."
+    return CellExploration(type(model).__name__, live, None, classify(encodings), np.asarray(few.mean, float), note)
+
+
 def _averaged(values: NDArray[Any], axis: "Axis") -> NDArray[Any]:
     """Return latents (n, ...) as (n, d), the average over the positions of each variable."""
     table, repeats = as_table(values, axis)
@@ -222,13 +342,15 @@ def explore_model(
     inputs: int = 600,
     seed: int = 0,
 ) -> Exploration:
-    """Encode some pictures with anybody's model, to play with its decoder: pythae, diffusers, torch, functions.
+    """Encode some inputs with anybody's model, to play with its decoder: pythae, diffusers, scvi-tools, torch and more.
 
-    Where latents have positions, a slider moves the average of a variable over all of them.
+    Where latents have positions, a slider moves the average of a variable over all of them. Cells are not drawn: the
+    genes are shown whose expression changes most.
 
     Args:
         target: The model, as `polarised.diagnose` takes it.
-        data: The pictures to encode: an array, a loader, a dataset or its name.
+        data: The pictures to encode: an array, a loader, a dataset or its name; of scvi-tools AnnData, or None for the
+            cells it was trained on.
         encode: How it encodes, where that cannot be seen.
         decode: How it decodes, where that cannot be seen.
         scale_kind: What the scale beside the mean is, where its name does not say it.
@@ -242,10 +364,13 @@ def explore_model(
     Raises:
         DataError: It has no decoder, its codes are not one row of numbers for each picture, or the data is no pictures.
     """
+    from polarised.adapters.models import libraries_of, model_of
+
+    if "scvi" in libraries_of(target):
+        return _explore_cells(target, data, inputs, seed)
     from polarised.adapters.batches import batches_of
     from polarised.adapters.callables import Reading, encode_batches
     from polarised.adapters.decoding import Remembered, decoder_of, pictures_like
-    from polarised.adapters.models import model_of
     from polarised.data import Batch
     from polarised.resolving import remembered_of
 
@@ -332,7 +457,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         else:
             body = self.rfile.read(int(length))
-            self._attempt("image/png", lambda: self.server.exploration.decoded(body))
+            self._attempt(self.server.exploration.answers, lambda: self.server.exploration.decoded(body))
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the token is in every path."""

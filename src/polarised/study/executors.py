@@ -17,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from typing import Any
 
 from polarised.cluster import Node, check_nodes, check_request, code_here, ray_cluster, shipped
@@ -380,7 +381,7 @@ def _fallen(
         return give_up(run, root, f"Ray could not do it: {_told(error)}")
     # Of a process that is certainly gone nobody needs to wait for the lease to run out.
     if lease is not None:
-        release(root, run.name, lease.owner)
+        release(root, run.name, lease)
     return _lost(run, root, losses, attempts, how)
 
 
@@ -412,6 +413,7 @@ class _Worker:
         self._start()
 
     def _start(self) -> None:
+        _start_tracker()
         self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_prepare)
         self._process: Any = None
 
@@ -457,9 +459,20 @@ class _Worker:
         self._pool.shutdown(wait=True)
 
 
+def _start_tracker() -> None:
+    """Start Python's own helper of worker processes deaf to SIGUSR1, which a queue sends to every process of a job."""
+    if hasattr(signal, "pthread_sigmask"):
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+        try:
+            resource_tracker.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _prepare() -> None:
     # Between two runs there is nothing to save; training itself listens while it trains.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (getattr(signal, name) for name in ("SIGINT", "SIGUSR1") if hasattr(signal, name)):
+        signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         # A thread of its own, so that a worker deep in a matrix product ends with its parent all the same; before

@@ -1,8 +1,23 @@
-"""Who works on a run, where and how far: the lock of its folder, and a small file beside it that says so.
+"""Who works on a run, where and how far: the lock of its folder, and small files beside it that say so.
 
 On one machine, and on file systems that share locks, the lock of the folder decides. Between machines that share none,
-and at an address, the lease does: a run whose lease was renewed within `WINDOW` seconds is somebody's. Leases are taken
-by creating a file that must not be there yet; where a store cannot do that, both write and look again after `SETTLING`.
+and at an address, these files do:
+
+- ``.term-N``: somebody owned the run for the N-th time. Whoever has the highest term is the owner. A term is taken by
+  creating its file, which only one can do, and is never overwritten; the highest is never deleted before the run is
+  done, so that no number is given twice.
+- ``.free-N``: the owner of that term has left, and the next may be taken at once.
+- ``.lease.json``: what the owner last said of itself, every `HEARTBEAT` seconds. It only tells whether the owner lives.
+
+The next term of an owner that has not left is taken when its lease is older than `WINDOW` seconds *and* did not change
+while it was watched for `WATCH` seconds of one's own clock: clocks that disagree or jump make others wait longer, never
+less. Of several who do so at once, one creates the file. An owner that slept through this sees the higher term when it
+next looks, which it does before everything it puts at an address (`Tenure.check`): a run has one owner at a time up to
+a single upload that was under way, whose bytes are the same, since a run is a function of its settings and the code.
+
+Where a store cannot create a file only if there is none, everybody who wants a term writes one with its own name, waits
+`SETTLING` seconds and looks: the first by name has it. Whoever took longer than half of that from its look to its
+write withdraws, so that all who write see each other, provided that the store shows what it has confirmed by then.
 """
 
 import errno
@@ -14,9 +29,9 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -38,6 +53,7 @@ __all__ = [
     "WINDOW",
     "BusyError",
     "Lease",
+    "Tenure",
     "claimed",
     "held",
     "leased",
@@ -48,12 +64,17 @@ __all__ = [
 
 LOCK = ".lock"
 LEASE = ".lease.json"
+TERM, FREE = ".term-", ".free-"
+# Where the claim on a study's list of runs lies at an address.
+LIST = ".list"
 HEARTBEAT = 10.0
 WINDOW = 120.0
 # How long a lease that looks old is watched before it is taken: clocks of two machines may disagree, or jump.
 WATCH = 2.5 * HEARTBEAT
-# Where a store cannot create a file only if there is none: how long two that were equally quick wait for each other.
+# Where a store cannot create a file only if there is none: how long those who want it wait for each other.
 SETTLING = 2.0
+# Packages that ask their store to create a file only if there is none; fsspec itself looks first, and writes then.
+CONDITIONAL = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 
 
 class BusyError(PolarisedError):
@@ -121,6 +142,8 @@ class Lease:
     heartbeat: float
     begun: int = 0
     step: int = 0
+    term: int = 0
+    machine: str = ""
 
     def is_fresh(self, now: float | None = None) -> bool:
         """Return whether it was renewed within `WINDOW` seconds.
@@ -151,7 +174,7 @@ def read_lease(root: str | Path, name: str) -> Lease | None:
         What its owner last wrote.
     """
     try:
-        text = read_text(root, _path(name))
+        text = read_text(root, _beside(name, LEASE))
     except (PolarisedError, OSError):
         return None
     return None if text is None else _parsed(text)
@@ -169,15 +192,66 @@ def _parsed(text: str) -> Lease | None:
             heartbeat=float(known["heartbeat"]),
             begun=int(known["begun"]),
             step=int(known["step"]),
+            term=int(known.get("term", 0)),
+            machine=str(known.get("machine", ""))[:64],
         )
     except (PolarisedError, KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
+class Tenure:
+    """One's own time as the owner of a run.
+
+    Args:
+        root: The folder or address of a study.
+        name: The run's name.
+        lease: What is said of oneself, with the term.
+    """
+
+    def __init__(self, root: str | Path, name: str, lease: Lease) -> None:
+        self._root, self._name, self._lease = root, name, lease
+        self._over = False
+        self.lost = False
+
+    def check(self) -> None:
+        """Look whether the run is still ours; to be called before anything is put where others see it.
+
+        Raises:
+            BusyError: Somebody took it over while this process slept or did not reach the store.
+        """
+        if not self.lost and _highest(_terms(self._root, self._name)) > self._lease.term:
+            self.lost = True
+        if self.lost:
+            raise _busy(self._root, self._name, read_lease(self._root, self._name))
+
+    def renew(self, step: int) -> None:
+        """Say that we live and how far we are.
+
+        Args:
+            step: The training step that is saved.
+        """
+        lease = replace(self._lease, heartbeat=time.time(), step=step)
+        _write(self._root, _beside(self._name, LEASE), json.dumps(asdict(lease)))
+
+    def forget(self) -> None:
+        """Leave no trace: the run is done, and whoever comes later sees that."""
+        self.check()
+        self._over = True
+        for file in _terms(self._root, self._name):
+            remove(self._root, _beside(self._name, file))
+        remove(self._root, _beside(self._name, LEASE))
+
+    def leave(self) -> None:
+        """Let the next one have the run at once."""
+        if not self._over and not self.lost:
+            self._over = True
+            release(self._root, self._name, self._lease)
+
+
 @contextmanager
 def leased(
     root: str | Path, name: str, *, step: Callable[[], int], renewed: Callable[[], None] | None = None
-) -> Iterator[None]:
+) -> Iterator[Tenure]:
     """Hold the lease of a run while the block runs, renewing it every `HEARTBEAT` seconds.
 
     A process that slept for longer than `WINDOW` may find that another has taken its run: the block is interrupted.
@@ -188,188 +262,247 @@ def leased(
         step: Gives the training step that is saved.
         renewed: Called after every renewal, in the thread that renews.
 
+    Yields:
+        The tenure, to be checked before anything is put at an address.
+
     Raises:
         BusyError: Somebody else holds it, or took it over while this process slept.
     """
-    mine = _own(step())
-    _take(root, name, mine)
-    ended, taken = threading.Event(), threading.Event()
+    tenure = _take(root, name, _own(step()))
+    ended = threading.Event()
     main = threading.current_thread() is threading.main_thread()
 
     def renew() -> None:
         while not ended.wait(HEARTBEAT):
             # A store that cannot be reached for a while costs no run: the next renewal may succeed.
             with suppress(Exception):
-                if (found := read_lease(root, name)) is not None and found.owner != mine.owner:
-                    taken.set()
-                    if main:
-                        # What training listens to: it ends after its step.
-                        os.kill(os.getpid(), signal.SIGINT)
-                    return
-                _write(root, name, Lease(**{**asdict(mine), "heartbeat": time.time(), "step": step()}))
+                tenure.check()
+                tenure.renew(step())
                 if renewed is not None:
                     renewed()
+            if tenure.lost:
+                if main and not ended.is_set():
+                    # What training listens to: it ends after its step.
+                    os.kill(os.getpid(), signal.SIGINT)
+                return
 
     thread = threading.Thread(target=renew, name="lease", daemon=True)
     thread.start()
     try:
-        yield
+        try:
+            yield tenure
+        finally:
+            ended.set()
+            thread.join()
     except KeyboardInterrupt:
-        if taken.is_set():
+        if tenure.lost:
             raise _busy(root, name, read_lease(root, name)) from None
         raise
     finally:
-        ended.set()
-        thread.join()
-        release(root, name, mine.owner)
+        tenure.leave()
 
 
 @contextmanager
-def claimed(root: str, *, patience: float = 60.0) -> Iterator[None]:
+def claimed(root: str, *, patience: float = 60.0) -> Iterator[Tenure]:
     """Hold an address for a short block, as a lock of a folder would, so that its list can be read and written.
 
     Args:
         root: The address.
         patience: Seconds to wait for others who hold it.
 
+    Yields:
+        The tenure, to be checked before the list is written.
+
     Raises:
         BusyError: Others held it for all that time.
     """
-    mine, deadline = _own(0), time.monotonic() + patience
+    deadline = time.monotonic() + patience
     while True:
         try:
-            _take(root, "", mine)
+            tenure = _take(root, LIST, _own(0))
             break
         except BusyError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
-            mine = Lease(**{**asdict(mine), "started": time.time(), "heartbeat": time.time()})
     try:
-        yield
+        yield tenure
     finally:
-        release(root, "", mine.owner)
+        tenure.leave()
 
 
-def release(root: str | Path, name: str, owner: str) -> None:
-    """Remove the lease of an owner who is known to be gone, so that nobody waits for it to run out.
+def release(root: str | Path, name: str, lease: Lease) -> None:
+    """End the term of an owner who is known to be gone, so that nobody waits for its lease to run out.
 
     Args:
         root: The folder or address of a study.
         name: The run's name.
-        owner: Whose lease it is; anybody else's is left alone.
+        lease: The owner's lease; that of anybody else is left alone.
     """
     with suppress(Exception):
-        if (found := read_lease(root, name)) is not None and found.owner == owner:
-            remove(root, _path(name))
+        if lease.term and _highest(_terms(root, name)) == lease.term:
+            _write(root, _beside(name, f"{FREE}{lease.term}"), lease.owner)
+        if (found := read_lease(root, name)) is not None and found.owner == lease.owner:
+            remove(root, _beside(name, LEASE))
 
 
 def _own(step: int) -> Lease:
     from polarised._version import __version__
 
     now = time.time()
-    return Lease(secrets.token_hex(8), socket.gethostname(), os.getpid(), __version__, now, now, step, step)
+    owner, host = secrets.token_hex(8), socket.gethostname()
+    return Lease(owner, host, os.getpid(), __version__, now, now, step, step, machine=_machine())
 
 
-def _path(name: str) -> str:
-    return _beside(name, LEASE)
+@functools.cache
+def _machine() -> str:
+    """Return what tells this running system from others, also of its name: all processes on it share locks of files."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text(encoding="ascii").strip() if path.exists() else socket.gethostname()
 
 
 def _beside(name: str, file: str) -> str:
-    """Return where a file of a run lies, or, without a run, of the study itself."""
-    return f"{name}/{file}" if name else file
+    return f"{name}/{file}"
 
 
-def _take(root: str | Path, name: str, mine: Lease) -> None:
-    before = read_lease(root, name)
-    # Of a process of this host the lock of its folder tells, and an ended one leaves its lease behind.
-    ours = before is not None and before.host == mine.host and not is_address(root)
-    if before is not None and not ours and (before.is_fresh(mine.started) or _is_renewed(root, name, before)):
-        raise _busy(root, name, before)
-    if ours:
-        _write(root, name, mine)
-        return
-    if before is None:
-        # What cannot be read is nobody's; it would stand in the way of the first.
-        if read_text(root, _path(name)) is not None:
-            remove(root, _path(name))
-        if not _create(root, _path(name), mine):
-            raise _busy(root, name, read_lease(root, name))
-        return
-    _take_over(root, name, before, mine)
-
-
-def _take_over(root: str | Path, name: str, before: Lease, mine: Lease) -> None:
-    """Replace a lease that ran out: of several who see it, the first to create a file named after it."""
-    will = _beside(name, f".after-{_letters(before.owner)}.json")
-    if not _create(root, will, mine):
-        # One who died in this very moment must not stand in the way for ever.
-        text = read_text(root, will)
-        if text is None or (other := _parsed(text)) is None or not other.is_fresh(mine.started):
-            remove(root, will)
-        raise _busy(root, name, read_lease(root, name))
+def _terms(root: str | Path, name: str) -> list[str]:
+    """Return the names of the files that say which terms of a run there were, and which have ended."""
     try:
-        found = read_lease(root, name)
-        if found is None or found.owner != before.owner:
-            raise _busy(root, name, found)
-        _write(root, name, mine)
-    finally:
-        remove(root, will)
+        if is_address(root):
+            system, base = open_filesystem(str(root))
+            found = [str(path).rstrip("/").rpartition("/")[2] for path in system.ls(f"{base}/{name}", detail=False)]
+        else:
+            found = [path.name for path in (Path(root) / name).iterdir()]
+    except FileNotFoundError:
+        return []
+    return [file for file in found if file.startswith((TERM, FREE)) and _number(file)]
 
 
-def _letters(owner: str) -> str:
-    """Return an owner as part of a file's name: it is whatever a file said."""
-    return "".join(letter for letter in owner if letter.isascii() and letter.isalnum())[:32]
+def _number(file: str) -> int:
+    """Return the term a file is about, 0 for a name that is none of ours."""
+    number = file.split("-")[1]
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else 0
 
 
-def _create(root: str | Path, path: str, lease: Lease) -> bool:
-    """Write a lease where there is none yet; return whether it is ours."""
-    text = json.dumps(asdict(lease))
-    if not is_address(root):
-        whole = Path(root) / path
-        draft = whole.with_name(f".{lease.owner}.tmp")
-        draft.write_text(text, encoding="utf-8")
-        try:
-            # Whole at once, and only if there is none: also where locks are not shared.
-            os.link(draft, whole)
-        except FileExistsError:
-            return False
-        except OSError:
-            # No hard links there: the name is taken first and filled at once.
-            try:
-                with whole.open("x", encoding="utf-8") as file:
-                    file.write(text)
-            except FileExistsError:
-                return False
-        finally:
-            draft.unlink(missing_ok=True)
-        return True
-    if creates_exclusively(str(root)):
-        system, base = open_filesystem(str(root))
-        system.makedirs(f"{base}/{path}".rpartition("/")[0], exist_ok=True)
-        try:
-            system.pipe_file(f"{base}/{path}", text.encode(), mode="create")
-        except FileExistsError:
-            return False
-        return True
-    if read_text(root, path) is not None:
+def _highest(files: Collection[str]) -> int:
+    return max((_number(file) for file in files if file.startswith(TERM)), default=0)
+
+
+def _take(root: str | Path, name: str, mine: Lease) -> Tenure:
+    """Become the owner of a run that is nobody's."""
+    files = _terms(root, name)
+    last = _highest(files)
+    if f"{FREE}{last}" not in files and _is_held(root, name, last, mine):
+        raise _busy(root, name, read_lease(root, name))
+    mine = replace(mine, term=last + 1, started=time.time(), heartbeat=time.time())
+    taken = _create(root, name, mine)
+    if taken is None:
+        raise _busy(root, name, read_lease(root, name))
+    files = _terms(root, name)
+    if _highest(files) > mine.term:
+        # The number of a term whose file was cleared away meanwhile: it was ours for no moment.
+        remove(root, _beside(name, taken))
+        raise _busy(root, name, read_lease(root, name))
+    tenure = Tenure(root, name, mine)
+    tenure.renew(mine.step)
+    for file in files:
+        if _number(file) < mine.term:
+            remove(root, _beside(name, file))
+    return tenure
+
+
+def _is_held(root: str | Path, name: str, last: int, mine: Lease) -> bool:
+    """Return whether the owner of the last term lives, as far as its lease tells; earlier versions wrote that alone."""
+    before = _said(root, name)
+    if not last and before is None:
         return False
-    write_text(str(root), path, text)
-    time.sleep(SETTLING)
-    found = read_text(root, path)
-    return found is not None and (theirs := _parsed(found)) is not None and theirs.owner == lease.owner
+    lease = None if before is None else _parsed(before)
+    if lease is not None:
+        # Of processes of this machine the lock of the folder tells, which is ours by now.
+        if not is_address(root) and (lease.machine or lease.host) in (mine.machine, mine.host):
+            return False
+        if lease.term == last and lease.is_fresh(mine.started):
+            return True
+    deadline = time.monotonic() + WATCH
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(1.0, WATCH / 10, left))
+        files = _terms(root, name)
+        if f"{FREE}{last}" in files:
+            return False
+        if _highest(files) != last or _said(root, name) != before:
+            return True
+    return False
+
+
+def _said(root: str | Path, name: str) -> str | None:
+    """Return what stands in a lease, whatever it is; nothing where it cannot be read at all."""
+    try:
+        return read_text(root, _beside(name, LEASE))
+    except PolarisedError:
+        return ""
+
+
+def _create(root: str | Path, name: str, mine: Lease) -> str | None:
+    """Take a term if nobody has; return the name of its file."""
+    file = f"{TERM}{mine.term}"
+    path = _beside(name, file)
+    if not creates_exclusively(str(root)):
+        return _settle(root, name, mine)
+    folder = _folder(root)
+    try:
+        if folder is not None:
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            with (folder / path).open("x", encoding="utf-8") as opened:
+                opened.write(mine.owner)
+        else:
+            system, base = open_filesystem(str(root))
+            system.pipe_file(f"{base}/{path}", mine.owner.encode(), mode="create")
+    except OSError as error:
+        # A request that was sent again after it had succeeded meets its own file.
+        found = read_text(root, path)
+        if found is None and not isinstance(error, FileExistsError):
+            raise
+        return file if found == mine.owner else None
+    return file
+
+
+def _settle(root: str | Path, name: str, mine: Lease) -> str | None:
+    """Take a term where a store overwrites: write, wait, and see who else did."""
+    looked = time.monotonic()
+    if _highest(_terms(root, name)) >= mine.term:
+        return None
+    file = f"{TERM}{mine.term}-{mine.owner}"
+    _write(root, _beside(name, file), mine.owner)
+    if time.monotonic() - looked < SETTLING / 2:
+        time.sleep(SETTLING)
+        files = _terms(root, name)
+        if _highest(files) == mine.term and file == min(each for each in files if _number(each) == mine.term):
+            return file
+    remove(root, _beside(name, file))
+    return None
+
+
+def _folder(root: str | Path) -> Path | None:
+    """Return the folder of this machine that a place is, or None for a store."""
+    if not is_address(root):
+        return Path(root)
+    return Path(open_filesystem(str(root))[1]) if str(root).startswith(("file://", "local://")) else None
 
 
 @functools.lru_cache(maxsize=16)
 def creates_exclusively(root: str) -> bool:
-    """Return whether the store of an address refuses to create what is there: tried out once in a process.
+    """Return whether of two who create the same file at a place only one succeeds: a store is tried once in a process.
 
     Args:
-        root: The address.
+        root: The folder or address.
 
     Returns:
-        True where of two who create the same file only one succeeds.
+        True for folders, and for stores that are known to be asked for it and that refuse what is there.
     """
+    if _folder(root) is not None:
+        return True
+    if root.partition("://")[0] not in CONDITIONAL:
+        return False
     system, base = open_filesystem(root)
     path = f"{base}/.trial-{secrets.token_hex(8)}"
     system.makedirs(base, exist_ok=True)
@@ -387,28 +520,15 @@ def creates_exclusively(root: str) -> bool:
             system.rm_file(path)
 
 
-def _is_renewed(root: str | Path, name: str, before: Lease) -> bool:
-    """Return whether a lease changes while it is watched: its owner lives, whatever either clock says."""
-    deadline = time.monotonic() + WATCH
-    while (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(1.0, left))
-        found = read_lease(root, name)
-        if found != before:
-            return found is not None
-    return False
-
-
-def _write(root: str | Path, name: str, lease: Lease) -> None:
-    text = json.dumps(asdict(lease))
+def _write(root: str | Path, path: str, text: str) -> None:
     if is_address(root):
-        write_text(str(root), _path(name), text)
+        write_text(str(root), path, text)
         return
-    with replacing(Path(root) / name / LEASE) as temporary:
+    with replacing(Path(root) / path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def _busy(root: str | Path, name: str, holder: Lease | None) -> BusyError:
     who = "somebody else" if holder is None else f"process {holder.process} of {holder.host}"
-    return BusyError(
-        f"{who} works on {name or 'the list of runs'} at {root}; its lease ends {WINDOW:.0f} s after its last renewal"
-    )
+    what = "the list of runs" if name == LIST else name
+    return BusyError(f"{who} works on {what} at {root}; its lease ends {WINDOW:.0f} s after its last renewal")

@@ -221,10 +221,12 @@ def enrol(
     of another study, or of another scale, is refused: the numbers of the two would be averaged.
     """
     if is_address(root):
-        with claimed(str(root)):
+        with claimed(str(root)) as claim:
             text = read_text(str(root), FILE)
             known = {} if text is None else _parsed(text, root)
-            write_text(str(root), FILE, json.dumps(_record(study, known, root, executor, models)))
+            record = json.dumps(_record(study, known, root, executor, models))
+            claim.check()
+            write_text(str(root), FILE, record)
         return
     root = Path(root)
     root.mkdir(parents=True, exist_ok=True)

@@ -86,15 +86,13 @@ def execute(run: Run, root: str | Path, *, progress: bool = False, command: str 
     directory = Path(root) / run.name
     with naming_full_disk(Path(root)):
         directory.mkdir(parents=True, exist_ok=True)
-        with (
-            locked(directory),
-            leased(root, run.name, step=lambda: checkpoint_step(directory)),
-            recording_failure(directory),
-        ):
-            write_config(run, directory, command)
-            _stage(directory / "model.safetensors", lambda path: _train(run, directory, path, progress))
-            (directory / "checkpoint.safetensors").unlink(missing_ok=True)
-            measure(run, directory)
+        with locked(directory), leased(root, run.name, step=lambda: checkpoint_step(directory)) as tenure:
+            with recording_failure(directory):
+                write_config(run, directory, command)
+                _stage(directory / "model.safetensors", lambda path: _train(run, directory, path, progress))
+                (directory / "checkpoint.safetensors").unlink(missing_ok=True)
+                measure(run, directory)
+            tenure.forget()
     return directory
 
 
@@ -194,7 +192,8 @@ def read_done(directory: Path) -> Done | None:
         done = parse_json(text, where="done.json")
         evaluation = _evaluation_of(json.dumps(done.get("evaluation", {})))
         files = {str(name): (int(size), str(digest)) for name, (size, digest) in done.get("files", {}).items()}
-        if done.get("version", 1) not in (1, VERSION):
+        # A name that leads elsewhere would be put aside or measured there by whoever repairs the folder.
+        if done.get("version", 1) not in (1, VERSION) or not set(files) <= set(FILES):
             return None
         seconds, code = float(done.get("seconds", 0.0)), str(done.get("code", ""))[:64]
         return Done(evaluation, float(done["time"]), seconds, files, code)

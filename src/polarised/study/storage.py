@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from polarised._io.addresses import is_address, open_filesystem
+from polarised._io.addresses import copy_here, is_address, open_filesystem, reaching
 from polarised._io.files import contained, replacing
 from polarised._io.text import read_small
 from polarised.errors import DataError, PolarisedError
@@ -113,7 +113,8 @@ def listed(root: str | Path) -> set[str]:
         return {path.name for path in Path(root).iterdir()}
     system, base = open_filesystem(str(root))
     try:
-        return {path.rstrip("/").rpartition("/")[2] for path in system.ls(base, detail=False)}
+        with reaching(root):
+            return {path.rstrip("/").rpartition("/")[2] for path in system.ls(base, detail=False)}
     except FileNotFoundError:
         return set()
 
@@ -126,28 +127,31 @@ def fetch(
     Where the list of the address has one name that leads out of the folder, nothing of it is copied.
     """
     system, base = open_filesystem(root)
-    sizes = {
-        path: int(about.get("size") or 0)
-        for path, about in system.find(f"{base}/{name}".rstrip("/"), detail=True).items()
-        if (only is None or Path(path).name in only) and Path(path).name not in without
-    }
-    found = list(sizes)
-    _check_room(root, sizes, folder)
+    with reaching(root):
+        about = system.find(f"{base}/{name}".rstrip("/"), detail=True)
+    found = [path for path in about if (only is None or Path(path).name in only) and Path(path).name not in without]
+    sizes = {path: about[path].get("size") for path in found}
+    room = _check_room(root, {path: int(size or 0) for path, size in sizes.items()}, folder)
     targets = [contained(folder, path.removeprefix(base).lstrip("/"), source=root) for path in found]
     for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        if found:
-            system.get(found, [str(target) for target in targets])
+        # What does not say its size is copied with an eye on how much comes.
+        if found and None not in sizes.values():
+            with reaching(root):
+                system.get(found, [str(target) for target in targets])
+            return
     except FileNotFoundError:
         # Leases and checkpoints come and go while others work there.
-        for path, target in zip(found, targets, strict=True):
-            with suppress(FileNotFoundError):
-                system.get_file(path, str(target))
+        pass
+    for path, target in zip(found, targets, strict=True):
+        with suppress(FileNotFoundError):
+            copy_here(system, path, target, room=min(room, LARGEST_COPY), address=root)
+            room -= target.stat().st_size
 
 
-def _check_room(root: str, sizes: Mapping[str, int], folder: Path) -> None:
-    """Refuse an address that would fill this disk: a small archive may unpack to any size."""
+def _check_room(root: str, sizes: Mapping[str, int], folder: Path) -> int:
+    """Refuse an address that would fill this disk, and return the room: a small archive may unpack to any size."""
     room = shutil.disk_usage(folder).free // 2
     largest = max(sizes, key=sizes.__getitem__, default="")
     if sizes and (sizes[largest] > LARGEST_COPY or sum(sizes.values()) > room):
@@ -155,6 +159,7 @@ def _check_room(root: str, sizes: Mapping[str, int], folder: Path) -> None:
             f"expected files of at most {LARGEST_COPY >> 30} GiB, and of {room >> 20:,} MiB together, at {root}, it "
             f"lists {sum(sizes.values()) >> 20:,} MiB, of which {Path(largest).name} has {sizes[largest] >> 20:,}"
         )
+    return room
 
 
 def read_text(root: str | Path, name: str) -> str | None:
@@ -167,7 +172,8 @@ def read_text(root: str | Path, name: str) -> str | None:
         if not is_address(root):
             return read_small(Path(root) / name, largest=LARGEST)
         system, base = open_filesystem(str(root))
-        data = system.cat_file(f"{base}/{name}", end=LARGEST + 1)
+        with reaching(root):
+            data = system.cat_file(f"{base}/{name}", end=LARGEST + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     if len(data) > LARGEST:
@@ -182,16 +188,18 @@ def write_text(root: str, name: str, text: str) -> None:
     """Write a small file at an address."""
     system, base = open_filesystem(root)
     path = f"{base}/{name}"
-    system.makedirs(path.rpartition("/")[0], exist_ok=True)
-    system.pipe_file(path, text.encode())
+    with reaching(root):
+        system.makedirs(path.rpartition("/")[0], exist_ok=True)
+        system.pipe_file(path, text.encode())
 
 
 def put(root: str, path: Path, name: str) -> None:
     """Copy a file to an address under a name, whole or not at all where the store can rename."""
     system, base = open_filesystem(root)
     target = f"{base}/{name}"
-    system.makedirs(target.rpartition("/")[0], exist_ok=True)
-    system.put_file(str(path), target)
+    with reaching(root):
+        system.makedirs(target.rpartition("/")[0], exist_ok=True)
+        system.put_file(str(path), target)
 
 
 def remove(root: str | Path, name: str) -> None:

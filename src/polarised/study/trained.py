@@ -28,7 +28,7 @@ from polarised.errors import DataError, MissingFileError, PolarisedError
 from polarised.regime import Encodings
 from polarised.study.config import Evaluation, Run, Training, labels_of, read_evaluation
 from polarised.study.grid import Point, Study
-from polarised.study.leases import leased, locked
+from polarised.study.leases import BusyError, leased, locked
 from polarised.study.runner import FILE, enrol, read_study
 from polarised.study.stages import load_run, measure, write_config
 from polarised.study.storage import (
@@ -297,12 +297,17 @@ def measure_archive(archive: Archive, root: str) -> None:
         _measure_into(archive, Path(root))
         return
     desk = private_folder(hashlib.sha256(root.encode()).hexdigest()[:12])
-    with leased(root, archive.name, step=lambda: 0):
+    with leased(root, archive.name, step=lambda: 0) as tenure:
         if _measured(archive, root) is not None:
+            tenure.forget()
             return
         try:
             name = _measure_into(archive, desk)
+            tenure.check()
+        except BusyError:
+            raise
         except Exception:
+            tenure.check()
             for name in (RECORD, FAILED):
                 if (text := read_text(desk, f"{archive.name}/{name}")) is not None:
                     write_text(root, f"{archive.name}/{name}", text)
@@ -316,6 +321,7 @@ def measure_archive(archive: Archive, root: str) -> None:
             put(root, path, f"{name}/{path.name}")
         put(root, desk / archive.name / RECORD, f"{archive.name}/{RECORD}")
         remove(root, f"{archive.name}/{FAILED}")
+        tenure.forget()
         for directory in (desk / name, desk / archive.name):
             shutil.rmtree(directory)
 
@@ -324,30 +330,38 @@ def _measure_into(archive: Archive, root: Path) -> str:
     """Measure an archive into a folder of this machine; return the name of its run."""
     directory = root / archive.name
     directory.mkdir(parents=True, exist_ok=True)
-    with locked(directory), leased(root, archive.name, step=lambda: 0), recording_failure(directory):
-        if (earlier := _measured(archive, root)) is not None:
-            return earlier.run.name
-        began = time.monotonic()
-        with _at_hand(archive) as (path, digest):
-            point, settings = _point(path, archive)
-            place = root / point.run.name
-            place.mkdir(parents=True, exist_ok=True)
-            record = {
-                "version": 1,
-                "address": archive.address,
-                "sha256": digest,
-                "run": point.run.to_config(),
-                "labels": dict(point.labels),
-                "settings": settings,
-                "finished": False,
-            }
-            _write_record(directory, record)
-            vae = _vae_of(path, place, archive)
-            with locked(place), recording_failure(place):
-                write_config(point.run, place, f"measured from {archive.address}")
-                measure(point.run, place, vae)
-                _compare(path, place)
-        _write_record(directory, {**record, "finished": True, "seconds": round(time.monotonic() - began, 3)})
+    with locked(directory), leased(root, archive.name, step=lambda: 0) as tenure:
+        with recording_failure(directory):
+            name = _measure_alone(archive, root)
+        tenure.forget()
+    return name
+
+
+def _measure_alone(archive: Archive, root: Path) -> str:
+    directory = root / archive.name
+    if (earlier := _measured(archive, root)) is not None:
+        return earlier.run.name
+    began = time.monotonic()
+    with _at_hand(archive) as (path, digest):
+        point, settings = _point(path, archive)
+        place = root / point.run.name
+        place.mkdir(parents=True, exist_ok=True)
+        record = {
+            "version": 1,
+            "address": archive.address,
+            "sha256": digest,
+            "run": point.run.to_config(),
+            "labels": dict(point.labels),
+            "settings": settings,
+            "finished": False,
+        }
+        _write_record(directory, record)
+        vae = _vae_of(path, place, archive)
+        with locked(place), recording_failure(place):
+            write_config(point.run, place, f"measured from {archive.address}")
+            measure(point.run, place, vae)
+            _compare(path, place)
+    _write_record(directory, {**record, "finished": True, "seconds": round(time.monotonic() - began, 3)})
     return point.run.name
 
 

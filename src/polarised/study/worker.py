@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from polarised._io.files import private_folder
 from polarised.cluster import code_here
 from polarised.study.config import Run
-from polarised.study.leases import BusyError, held, leased
+from polarised.study.leases import BusyError, Tenure, held, leased
 from polarised.study.stages import checkpoint_step, execute, is_done
 from polarised.study.storage import (
     FAILED,
@@ -275,18 +275,22 @@ def work_at(run: Run, root: str, command: str) -> None:
         # As they are written, so that another node goes on where this one was lost.
         for path in kept:
             if path.exists() and (written := path.stat().st_mtime_ns) != uploaded.get(path):
+                tenure.check()
                 put(root, path, f"{run.name}/{path.name}")
                 uploaded[path] = written
 
-    with leased(root, run.name, step=lambda: checkpoint_step(desk / run.name), renewed=upload):
+    with leased(root, run.name, step=lambda: checkpoint_step(desk / run.name), renewed=upload) as tenure:
+        if read_text(root, f"{run.name}/{FAILED}") is not None:
+            raise BusyError(f"another process worked on {run.name} at {root} meanwhile, and it failed")
         try:
-            _work_on_desk(run, root, desk, command)
+            _work_on_desk(run, root, desk, command, tenure)
         except KeyboardInterrupt:
             upload()
             raise
+        tenure.forget()
 
 
-def _work_on_desk(run: Run, root: str, desk: Path, command: str) -> None:
+def _work_on_desk(run: Run, root: str, desk: Path, command: str, tenure: Tenure) -> None:
     system, base = open_filesystem(root)
     target = f"{base}/{run.name}"
     if system.exists(f"{target}/done.json"):
@@ -306,14 +310,15 @@ def _work_on_desk(run: Run, root: str, desk: Path, command: str) -> None:
     except Exception:
         for name in (LOG, FAILED):
             if (desk / run.name / name).exists():
+                tenure.check()
                 put(root, desk / run.name / name, f"{run.name}/{name}")
         raise
     files = sorted((path for path in directory.iterdir() if path.name[0] != "."), key=lambda p: p.name == "done.json")
     system.makedirs(target, exist_ok=True)
     for path in files:
+        tenure.check()
         put(root, path, f"{run.name}/{path.name}")
-    for name in (FAILED, "checkpoint.safetensors"):
-        remove(root, f"{run.name}/{name}")
+    remove(root, f"{run.name}/checkpoint.safetensors")
     shutil.rmtree(directory)
 
 

@@ -5,19 +5,33 @@ const dials = new Map();
 let asking = false, again = false, shownUrl = null, current = null;
 const tell = (text) => { find("#state").textContent = text; };
 
+async function showPicture(answer) {
+  const url = URL.createObjectURL(await answer.blob()), image = find("#decoded");
+  image.src = url;
+  await image.decode();
+  if (shownUrl) URL.revokeObjectURL(shownUrl);
+  shownUrl = url;
+}
+async function showGenes(answer) {
+  const { moved, genes } = JSON.parse(await answer.text(), revive), top = most(genes.map((g) => Math.abs(g.change)), 0.01);
+  find("#genes-note").textContent = moved ? "The genes whose expression rises and falls most." : "Nothing has moved: the genes this cell expresses most.";
+  find("#decoded tbody").replaceChildren(...genes.map((g) => {
+    const reach = (Math.abs(g.change) / top) * 38, bar = svg("svg", { viewBox: "0 0 80 10", "aria-hidden": "true" });
+    bar.append(svg("line", { x1: 40, x2: 40, y1: 0, y2: 10 }), svg("rect", { x: (g.change < 0 ? 40 - reach : 40).toFixed(1), y: 2, width: reach.toFixed(1), height: 6, class: g.change < 0 ? "fall" : "rise" }));
+    return html("tr", {}, html("th", { scope: "row" }, g.gene), html("td", {}, bar, moved ? html("span", {}, `${g.change > 0 ? "+" : ""}${number(g.change)}`) : ""), html("td", {}, moved ? `${number(g.before)} → ${number(g.after)}` : number(g.after)));
+  }));
+}
+
 async function decode() {
   if (asking) { again = true; return; }
   asking = true;
   try {
-    const answer = await fetch(`${here}decode`, { method: "POST", body: JSON.stringify({ z: code }) });
+    const answer = await fetch(`${here}decode`, { method: "POST", body: JSON.stringify({ z: code, input: current }) });
     if (!answer.ok) throw new Error(await answer.text());
-    const url = URL.createObjectURL(await answer.blob()), image = find("#decoded");
-    image.src = url;
-    await image.decode();
-    if (shownUrl) URL.revokeObjectURL(shownUrl);
-    shownUrl = url;
+    await (DATA.shows === "genes" ? showGenes(answer) : showPicture(answer));
+    const shown = find("#decoded");
     tell("");
-    image.dataset.count = Number(image.dataset.count || 0) + 1;
+    shown.dataset.count = Number(shown.dataset.count || 0) + 1;
   } catch (error) {
     tell(error instanceof TypeError ? "The server has ended." : error.message);
   }
@@ -40,9 +54,10 @@ async function encode(index) {
   try {
     const answer = await fetch(`${here}inputs/${index}`);
     if (!answer.ok) throw new Error(await answer.text());
-    const { mean: centre, original } = JSON.parse(await answer.text(), revive);
-    current = index;
-    find("#original").src = original;
+    const { mean: centre, original, about } = JSON.parse(await answer.text(), revive);
+    current = Number(index);
+    if (original) find("#original").src = original;
+    else find("#about").textContent = about;
     find("#input-number").textContent = String(index);
     find("#input-index").value = index;
     find("#input-part").hidden = false;

@@ -1,0 +1,217 @@
+"""Small files that stand for a great deal: each is refused in a sentence before the memory for it is taken."""
+
+import io
+import struct
+import tarfile
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+import polars
+import pytest
+
+import polarised as po
+from polarised._io import limits
+from polarised._io.arrays import open_arrays
+from polarised._io.readers import npz_member, tar_members
+from polarised._io.tables import hdf5_array
+from polarised._io.text import parse_yaml
+from polarised.adapters._tensor_bundle import MAGIC, MASK_DELTA, read_tensor_bundle
+from polarised.adapters.scvi import keys_of_pickle
+from polarised.errors import DataError
+from polarised.metrics.evaluation import evaluate
+from polarised.regime import Encodings, Evidence
+
+MEBI = 1 << 20
+
+
+@contextmanager
+def holding_at_most(mebibytes: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < mebibytes * MEBI
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_header_of_an_array_is_as_long_as_one_can_be(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "codes.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("mean.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", 64 * MEBI) + b" " * (64 * MEBI))
+    with holding_at_most(8), pytest.raises(DataError, match="header of at most 10000 bytes"):
+        npz_member(tmp_path / "codes.npz", "mean")
+
+
+def test_a_list_of_truth_values_does_not_grow_beyond_a_row(tmp_path: Path) -> None:
+    count = 9_000_000
+    bits = polars.repeat(value=False, n=count, dtype=polars.Boolean, eager=True)
+    polars.DataFrame({"mean": [bits], "variance": [bits]}).write_parquet(tmp_path / "codes.parquet")
+    assert (tmp_path / "codes.parquet").stat().st_size < 10_000
+    with holding_at_most(40), pytest.raises(DataError, match="lists of numbers of one length"):
+        open_arrays(tmp_path / "codes.parquet").shape("mean")
+
+
+@pytest.mark.parametrize(
+    "column", [[[1.0], [1.0, 2.0]], [[], []], [["a"], ["b"]], [[None], [1.0]], [{"a": 1}, {"a": 2}]]
+)
+def test_lists_that_are_no_table_are_refused(tmp_path: Path, column: list[object]) -> None:
+    polars.DataFrame({"mean": column}).write_parquet(tmp_path / "codes.parquet")
+    with pytest.raises(DataError, match="lists of numbers of one length"):
+        next(open_arrays(tmp_path / "codes.parquet").chunks(["mean"], 2, 2))
+
+
+def test_lists_of_lists_are_read_as_they_are(tmp_path: Path) -> None:
+    values = np.arange(24.0).reshape(2, 3, 4)
+    polars.DataFrame({"mean": values.tolist()}).write_parquet(tmp_path / "codes.parquet")
+    np.testing.assert_array_equal(open_arrays(tmp_path / "codes.parquet").whole("mean"), values)
+
+
+def sparse(path: Path, count: int) -> None:
+    """Write an array that takes no room on the disk."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_2_0(file, {"descr": "<f8", "fortran_order": False, "shape": (count,)})
+        file.truncate(file.tell() + 8 * count)
+
+
+def test_a_prior_is_no_larger_than_what_it_is_of(tmp_path: Path) -> None:
+    np.save(tmp_path / "mean.npy", np.random.default_rng(0).normal(size=(20, 4)))
+    np.save(tmp_path / "variance.npy", np.full((20, 4), 0.1))
+    sparse(tmp_path / "prior_mean.npy", 1 << 24)
+    with holding_at_most(64), pytest.raises(DataError, match=r"prior_mean .* one for each of the 4 variables"):
+        po.diagnose(tmp_path)
+
+
+def test_arrays_held_whole_come_out_of_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sparse(tmp_path / "kl.npy", 1 << 20)
+    monkeypatch.setattr("polarised._io.limits.available_memory", lambda: 4 * MEBI)
+    with pytest.raises(DataError, match="unpack to at most 2 MiB"):
+        open_arrays(tmp_path).whole("kl")
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 300_000, "{" * 300_000, "- " * 300_000, "? " * 300_000, "a: [" + "b," * 300_000]
+)
+def test_a_config_nested_or_listed_without_end_is_refused(text: str) -> None:
+    with pytest.raises(DataError, match=r"nested more deeply|at most 200,000 values"):
+        parse_yaml(text, where="config.yaml")
+
+
+def test_names_that_share_their_beginning_do_not_multiply() -> None:
+    length, count = 100_000, 2_000
+    entries = [varint_of(0) + varint_of(length) + varint_of(0) + b"k" * length]
+    entries += [varint_of(length) + varint_of(4) + varint_of(0) + struct.pack(">I", number) for number in range(count)]
+    data = block(b"".join(entries))
+    index = block(varint_of(0) + varint_of(1) + varint_of(4) + b"z" + varint_of(0) + varint_of(len(data) - 5))
+    handles = varint_of(0) + varint_of(0) + varint_of(len(data)) + varint_of(len(index) - 5)
+    footer = handles.ljust(40, b"\0") + MAGIC.to_bytes(8, "little")
+    with holding_at_most(8), pytest.raises(DataError, match="names of at most 4096 bytes"):
+        read_tensor_bundle({"variables.index": data + index + footer}.__getitem__)
+
+
+def varint_of(number: int) -> bytes:
+    parts = []
+    while number >= 128:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+def block(content: bytes) -> bytes:
+    """Return the block of a table: its entries, no restart points, no compression, its checksum."""
+    whole = content + struct.pack("<I", 0) + b"\0"
+    crc = int(google_crc32c.value(whole))
+    return whole + (((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF).to_bytes(4, "little")
+
+
+def long_name(archive: tarfile.TarFile) -> None:
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 64 * MEBI
+    archive.addfile(header, io.BytesIO(bytes(header.size)))
+
+
+def long_record(archive: tarfile.TarFile) -> None:
+    header = tarfile.TarInfo("pax")
+    header.type, header.size = tarfile.XHDTYPE, 64 * MEBI
+    archive.addfile(header, io.BytesIO(bytes(header.size)))
+
+
+@pytest.mark.parametrize("add", [long_name, long_record])
+def test_the_names_in_a_tar_are_as_long_as_names_are(tmp_path: Path, add: Callable[[tarfile.TarFile], None]) -> None:
+    with tarfile.open(tmp_path / "cars.tar.gz", "w:gz", format=tarfile.GNU_FORMAT) as archive:
+        add(archive)
+        archive.addfile(tarfile.TarInfo("cars/a.mat"), io.BytesIO())
+    assert (tmp_path / "cars.tar.gz").stat().st_size < MEBI
+    with holding_at_most(16), pytest.raises(DataError, match="header of more than 1024 KiB"):
+        list(tar_members(tmp_path / "cars.tar.gz", ".mat"))
+
+
+@pytest.mark.parametrize(
+    "pickled", [b"\x80\x02" + b"}" * (4 * MEBI), b"\x80\x02}r" + struct.pack("<I", 1 << 24) + b"."]
+)
+def test_a_pickle_that_asks_for_much_is_not_given_it(tmp_path: Path, pickled: bytes) -> None:
+    with zipfile.ZipFile(tmp_path / "model.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", pickled)
+    with holding_at_most(8):
+        assert keys_of_pickle(tmp_path / "model.pt") == set()
+
+
+def test_a_filter_of_others_is_not_loaded(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "codes.h5", "w") as file:
+        made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        made.set_chunk((4,))
+        # The number of a plug-in that is not there; where it may fail, the file can be written without it.
+        made.set_filter(32015, h5py.h5z.FLAG_OPTIONAL, ())
+        space = h5py.h5s.create_simple((4,))
+        array = h5py.h5d.create(file.id, b"images", h5py.h5t.NATIVE_DOUBLE, space, made)
+        array.write(h5py.h5s.ALL, h5py.h5s.ALL, np.ones(4))
+    with pytest.raises(DataError, match="packed by the filter 32015"):
+        hdf5_array(tmp_path / "codes.h5", "images")
+
+
+def test_more_variables_than_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polarised.regime.evidence.available_memory", lambda: 50_000_000)
+    with pytest.raises(DataError, match="at most 1,000 variables in the memory there is, got 2,000"):
+        Evidence().update(np.zeros((4, 2000)), variance=np.ones((4, 2000)))
+
+
+def test_more_variables_than_can_be_compared_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polarised.metrics.evaluation.available_memory", lambda: 6_400)
+    with pytest.raises(DataError, match="at most 10 variables to compare"):
+        evaluate(Encodings(np.zeros((4, 20)), variance=np.ones((4, 20))), metrics="effective_rank")
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e300, 2.0**60])
+def test_factors_that_are_no_classes_are_refused(value: float) -> None:
+    with pytest.raises(DataError, match="whole-number classes"):
+        Encodings(np.zeros((4, 2)), variance=np.ones((4, 2)), factors=np.full((4, 1), value))
+
+
+def allocate(_path: str) -> None:
+    bytearray(8 << 30)
+
+
+def sleep(_path: str) -> None:
+    import time
+
+    time.sleep(60)
+
+
+def accept(_path: str) -> None: ...
+
+
+def test_what_a_library_of_others_cannot_hold_is_refused_where_it_is_tried(tmp_path: Path) -> None:
+    limits.rehearse("a model", accept, tmp_path)
+    with pytest.raises(DataError, match=r"a model in .*takes over"):
+        limits.rehearse("a model", allocate, tmp_path)
+
+
+def test_what_takes_a_library_of_others_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits.rehearse("a model", accept, tmp_path)
+    monkeypatch.setattr(limits, "SECONDS", 0.5)
+    with pytest.raises(DataError, match="longer than 1 s"):
+        limits.rehearse("a model", sleep, tmp_path)
