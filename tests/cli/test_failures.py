@@ -1,8 +1,10 @@
 """How every command fails: exit codes, one sentence, JSON for machines, harmless names, and nowhere to print."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,3 +146,25 @@ def test_a_full_or_closed_stream_is_no_traceback(stream, tmp_path):
     if stream == "stdout":
         assert ended.stderr.count("\n") == 1
         assert ended.stderr.startswith("error: the disk is full")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_of_few_characters_is_no_error(encoding, tmp_path):
+    np.savez(tmp_path / "codes.npz", mean=np.random.default_rng(0).normal(size=(60, 2)), variance=np.full((60, 2), 0.1))
+    command = [sys.executable, "-c", "from polarised.cli import main; main()", "diagnose", "codes.npz", "--no-page"]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    ended = subprocess.run(command, check=False, capture_output=True, env=environment, cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert b"? active" in ended.stdout
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.npz", b"a" * 251 + b".npz"])
+def test_names_that_are_no_text_or_as_long_as_can_be_have_a_page(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = os.fsdecode(name)
+    with open(path, "wb") as file:  # noqa: PTH123
+        np.savez(file, mean=np.random.default_rng(0).normal(size=(60, 2)), variance=np.full((60, 2), 0.1))
+    out = path.replace(".npz", ".htm")
+    told = RUNNER.invoke(app, ["diagnose", path, "--html", out])
+    assert told.exit_code == 0, told.stderr
+    assert Path(out).read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -102,7 +102,9 @@ def test_nobody_has_a_run_beside_another(tmp_path: Path, name: str) -> None:
 def test_nobody_has_a_run_beside_another_for_long(tmp_path: Path, name: str, seed: int) -> None:
     form, more = PLACES[name]
     found = fight(tmp_path, form.format(tmp_path / "store"), seconds=25.0, processes=8, seed=seed, **more)
-    assert len({hold.process for hold in found}) >= 4
+    # Whose turn it is is nobody's promise; that it changes hands, many times, is what is watched here.
+    assert len(found) >= 20
+    assert len({hold.process for hold in found}) >= 2
 
 
 @pytest.mark.slow

@@ -127,7 +127,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     'whole'
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.tmp{path.suffix}")
+    # Shorter than the name itself where that is as long as a name can be.
+    temporary = path.with_name(f".{path.stem[:50]}.{secrets.token_hex(4)}.tmp{path.suffix[:16]}")
     try:
         # An empty file tells early whether one can be written there, and with which permissions: some libraries write
         # files that nobody else may read.

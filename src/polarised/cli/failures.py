@@ -9,6 +9,7 @@
 """
 
 import errno
+import io
 import json
 import os
 import platform
@@ -133,6 +134,10 @@ def printing() -> Iterator[None]:
         SystemExit: With 1 where standard output cannot be written, else as the block ended.
     """
     ended = SystemExit(0)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or a pipe may know fewer characters than our tables have: a question mark is better than none.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         yield
     except SystemExit as error:

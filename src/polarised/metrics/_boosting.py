@@ -5,6 +5,7 @@ candidate thresholds are the quantiles of each variable. A stage's histograms ar
 row-to-bin matrix with the residuals of all classes, and right children are what left ones leave of their parent.
 """
 
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ Singles = npt.NDArray[np.float32]
 _BINS = (127, 1023)
 # Below this many rows single ones decide a split, and every threshold is worth trying.
 _FEW_ROWS = 1000
+# Below this many numbers a bin numpy's cumsum is quicker than a row at a time.
+_NARROW = 150
 
 
 class Boosted(NamedTuple):
@@ -104,7 +107,8 @@ class _Booster:
         self.width = max(len(row) for row in thresholds) + 1
         self.bins = _bins(codes, thresholds)
         self.test_bins = _bins(test, thresholds)
-        cells = (self.bins + self.width * np.arange(self.variables)).astype(np.int32)
+        # Bins lie first, so that running sums over them add whole rows.
+        cells = (self.bins.astype(np.int32) * self.variables + np.arange(self.variables)).astype(np.int32)
         pointer = np.arange(self.rows + 1, dtype=np.int32) * self.variables
         one = np.ones(cells.size, dtype=np.float32)
         shape = (self.rows, self.variables * self.width)
@@ -119,7 +123,9 @@ class _Booster:
         self.target = target.astype(np.float32)
         self.importance = np.zeros(self.variables)
         everything = self._sums(np.ones((self.rows, 1), dtype=np.float32))
-        self.counts = np.repeat(everything, self.columns, axis=2)
+        # Room for `_best_split`: allocating it anew costs more than filling it.
+        self.work = tuple(np.empty((self.width, self.variables, self.columns), dtype=np.float32) for _ in range(3))
+        self.counts = _accumulated(np.repeat(everything, self.columns, axis=2))
 
     def predict(self, scores: Singles) -> Integers:
         """Return the index of the winning class of every row."""
@@ -157,11 +163,12 @@ class _Booster:
         return np.asarray(chance)
 
     def _sums(self, values: Singles) -> Singles:
-        """Return the histogram (variables, bins, columns) of values (rows, columns)."""
-        return np.asarray((self.histogram @ values).reshape(self.variables, self.width, -1))
+        """Return the histogram (bins, variables, columns) of values (rows, columns)."""
+        return np.asarray((self.histogram @ values).reshape(self.width, self.variables, -1))
 
     def _children(self, residual: Singles, node: "_Node", left: Mask, right: Mask) -> list["_Node"]:
-        sums, counts = self._sums(residual * left), self._sums(left.astype(np.float32))
+        # Whole numbers are exact: what is left of running counts is the running count of what is left.
+        sums, counts = self._sums(residual * left), _accumulated(self._sums(left.astype(np.float32)))
         return [_Node(left, sums, counts), _Node(right, node.sums - sums, node.counts - counts)]
 
     def _best_split(self, node: "_Node") -> tuple[Integers, Shorts]:
@@ -169,19 +176,24 @@ class _Booster:
 
         Error falls by L^2 / n_L + R^2 / n_R - (L + R)^2 / n, with L and R the sums of residuals on the two sides.
         """
-        left, count = node.sums.cumsum(axis=1), node.counts.cumsum(axis=1)
-        total, number = left[0, -1].copy(), np.maximum(count[0, -1], np.float32(1))
-        right, rest = total - left, number - count
+        left, right, rest = self.work
+        np.copyto(left, node.sums)
+        left, count = _accumulated(left), node.counts
+        total, number = left[-1, 0].copy(), np.maximum(count[-1, 0], np.float32(1))
+        np.subtract(total, left, out=right)
         np.square(left, out=left)
-        left /= np.maximum(count, 1, out=count)
+        left /= np.maximum(count, 1, out=rest)
         np.square(right, out=right)
+        np.subtract(number, count, out=rest)
         right /= np.maximum(rest, 1, out=rest)
         left += right
-        flat = left.reshape(-1, self.columns)
-        best = flat.argmax(axis=0)
+        # The best bin of every variable, then the best variable: of equals the first.
+        bins = left.argmax(axis=0)
+        highest = np.take_along_axis(left, bins[None], axis=0)[0]
+        variable = highest.argmax(axis=0)
+        columns = np.arange(self.columns)
         before = total**2 / number
-        gain = flat[best, np.arange(self.columns)] - before
-        variable, threshold = np.divmod(best, self.width)
+        gain, threshold = highest[variable, columns] - before, bins[variable, columns]
         # What a pure node would gain is rounding: leave it whole by sending every row left.
         split = gain > 1e-5 * before + 1e-9
         np.add.at(self.importance, variable[split], gain[split])
@@ -205,11 +217,22 @@ class _Booster:
 
 
 class _Node(NamedTuple):
-    """The same node in the trees of all columns: which rows it holds, and their histograms."""
+    """The same node in the trees of all columns: its rows, the histogram of residuals and running counts of rows."""
 
     mask: Mask
     sums: Singles
     counts: Singles
+
+
+def _accumulated(histogram: Singles) -> Singles:
+    """Turn a histogram (bins, variables, columns) into its running sums over the bins, in place."""
+    rows = histogram.reshape(len(histogram), -1)
+    if rows.shape[1] < _NARROW:
+        return np.cumsum(histogram, axis=0, out=histogram)
+    # Bin by bin: numpy's own, which adds in the same order, takes several times as long for wide ones.
+    for before, row in pairwise(rows):
+        row += before
+    return histogram
 
 
 def _thresholds(values: Floats, most: int) -> Floats:

@@ -268,9 +268,34 @@ def density_ratio(
     >>> density_ratio(z, hidden=(30,)) > 0.5
     True
     """
+    unseen, learnt = density_ratios(z, hidden=hidden, iterations=iterations, seed=seed)
+    return unseen if held_out else learnt
+
+
+def density_ratios(
+    z: npt.ArrayLike, *, hidden: tuple[int, ...] = (100, 100), iterations: int = 200, seed: int = 0
+) -> tuple[float, float]:
+    """Return `density_ratio` on rows its critics have not seen and on those they learnt, from the same critics.
+
+    Args:
+        z: Samples (n, d).
+        hidden: Widths of the critics' hidden layers.
+        iterations: Most passes over the rows.
+        seed: Seed of the shuffles and the critics.
+
+    Returns:
+        The estimate with ``held_out=True``, and that with ``held_out=False``.
+
+    Raises:
+        DataError: Fewer than 20 rows.
+
+    >>> z = np.random.default_rng(0).normal(size=(60, 2))
+    >>> density_ratios(z, hidden=(3,)) == (density_ratio(z, hidden=(3,)), density_ratio(z, hidden=(3,), held_out=False))
+    True
+    """
     array = checked_codes(z, name="z")
     if array.shape[1] < 2:
-        return 0.0
+        return 0.0, 0.0
     if len(array) < 20:
         raise DataError(f"a critic needs at least 20 rows to learn from, got {len(array)}")
     from sklearn.exceptions import ConvergenceWarning
@@ -279,7 +304,7 @@ def density_ratio(
     scale = array.std(axis=0)
     array = (array - array.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     halves = np.array_split(array[stream(seed, "halves").permutation(len(array))], 2)
-    ratios = []
+    ratios: tuple[list[Floats], list[Floats]] = ([], [])
     for turn, (learnt, read) in enumerate([(halves[0], halves[1]), (halves[1], halves[0])]):
         # Several shuffles a row teach the critic more of the product than one would.
         shuffled = [stream(seed, "shuffle", 4 * turn + k).permuted(learnt, axis=0) for k in range(4)]
@@ -293,9 +318,11 @@ def density_ratio(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             critic.fit(np.concatenate([*[learnt] * 4, *shuffled]), np.repeat([1, 0], 4 * len(learnt)))
-        chance = np.clip(critic.predict_proba(read if held_out else learnt)[:, 1], 1e-9, 1 - 1e-9)
-        ratios.append(np.log(chance / (1 - chance)))
-    return float(np.concatenate(ratios).mean())
+        for found, rows in zip(ratios, (read, learnt), strict=True):
+            chance = np.clip(critic.predict_proba(rows)[:, 1], 1e-9, 1 - 1e-9)
+            found.append(np.log(chance / (1 - chance)))
+    unseen, seen = (float(np.concatenate(found).mean()) for found in ratios)
+    return unseen, seen
 
 
 def _checked(

@@ -221,7 +221,11 @@ def embedded(data: Any) -> str:
         text = json.dumps(plain(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    # A lone surrogate, as in the name of a file that is not UTF-8, has no encoding.
+    return _encodable(text)
+
+
+def _encodable(text: str) -> str:
+    """Return a text that has an encoding: a lone surrogate, as in the name of a file that is not UTF-8, has none."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -270,7 +274,7 @@ def rendered(
         "script": script,
         "json": embedded({**data, "subsets": theme.SUBSETS, "looks": theme.page_looks()}),
     }
-    return environment.get_template(template).render(
+    page = environment.get_template(template).render(
         title=title,
         data=data,
         version=__version__,
@@ -279,6 +283,7 @@ def rendered(
         connect=markupsafe.Markup(connect),
         **{name: markupsafe.Markup(text) for name, text in own.items()},
     )
+    return _encodable(page)
 
 
 def _text(name: str) -> str:

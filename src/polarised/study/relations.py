@@ -72,7 +72,7 @@ def critic_dependence(
     Returns:
         Rows of the tidy table.
     """
-    from polarised.metrics.estimators import density_ratio
+    from polarised.metrics.estimators import density_ratios
 
     rows: list[Row] = []
     for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
@@ -80,14 +80,14 @@ def critic_dependence(
         pairs = np.triu_indices(some.shape[1], 1)
         size = np.abs(correlation(some))[pairs]
         information = mutual_information_matrix(some, correction="permutation", seed=seed)[pairs]
+        unseen, learnt = density_ratios(some, seed=seed)
         found = {
-            "critic_total_correlation": density_ratio(some, seed=seed),
+            "critic_total_correlation": unseen,
             "largest_pair_correlation": float(size.max(initial=0.0)),
             "uncorrelated_dependent_pairs": float(((size < UNCORRELATED) & (information > DEPENDENT)).sum()),
         }
         if representation == "mean":
-            learnt = density_ratio(some, held_out=False, seed=seed)
-            found["critic_training_excess"] = learnt - found["critic_total_correlation"]
+            found["critic_training_excess"] = learnt - unseen
         rows += [(None, metric, representation, "full", value, None) for metric, value in found.items()]
     return polars.DataFrame(rows, schema=SCHEMA, orient="row")
 
