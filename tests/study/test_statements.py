@@ -1,18 +1,24 @@
 """Numbers of single variables that the papers speak of, on encodings whose types are known."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars
 import pytest
 
-from polarised import registry
+from polarised import adapters, registry
+from polarised.adapters import decoder_use
 from polarised.data import dsprites
-from polarised.models import build_vae
+from polarised.models import build_vae, load_vae
 from polarised.regime import Encodings
 from polarised.regime.classify import RULES
+from polarised.regime.decoder import DecoderUse
+from polarised.study import execute
 from polarised.study.claims import LEDGER
+from polarised.study.config import Run
+from polarised.study.further import further_scores
 from polarised.study.relations import critic_dependence
 from polarised.study.statements import variable_statements
 
@@ -113,6 +119,31 @@ def test_a_decoder_is_asked_about_each_variable() -> None:
     (used,) = found.filter(metric="count", variables="used")["value"]
     assert 0 <= used <= 5
     assert found.filter(metric="truly_mixed")["value"].is_between(0, 1).all()
+
+
+def test_a_run_measures_its_decoder_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def counted(*arguments: Any, **settings: Any) -> DecoderUse:
+        asked.append(settings["seed"])
+        return decoder_use(*arguments, **settings)
+
+    monkeypatch.setattr(adapters, "decoder_use", counted)
+    config = {
+        "dataset": {"name": "dsprites", "size": 32},
+        "model": {"architecture": {"name": "mlp", "widths": [8]}, "latents": 3},
+        "objective": "ELBO",
+        "training": {"steps": 2},
+        "evaluation": {"examples": 200, "further": ["variable_statements"]},
+        "seed": 4,
+    }
+    run = Run.from_config(config)
+    directory = execute(run, tmp_path)
+    assert asked == [4]
+    vae, encodings = load_vae(directory / "model.safetensors"), Encodings.load(directory / "encodings.npz")
+    anew = further_scores(run, vae, dsprites(size=32), encodings)
+    assert asked == [4, 4]
+    assert anew.equals(polars.read_parquet(directory / "further.parquet"))
 
 
 def test_a_circle_is_dependent_though_uncorrelated() -> None:

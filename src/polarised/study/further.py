@@ -1,5 +1,6 @@
 """Measures a run can ask for in `evaluation.further`: what they score, and how it joins the tables of a run."""
 
+import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,6 +33,7 @@ from polarised.study.measures import SCORES
 
 if TYPE_CHECKING:
     from polarised.models import VAE
+    from polarised.regime.decoder import DecoderUse
 
 __all__ = [
     "MeanCodes",
@@ -51,7 +53,9 @@ __all__ = [
 Measured = list[tuple[str, str | None, str, float]]
 
 
-def further_scores(run: Run, vae: "VAE", dataset: Dataset, encodings: Encodings) -> polars.DataFrame:
+def further_scores(
+    run: Run, vae: "VAE", dataset: Dataset, encodings: Encodings, decoder: "DecoderUse | None" = None
+) -> polars.DataFrame:
     """Return what the run asks for in `evaluation.further`, one row a number, in the columns of every other table.
 
     Args:
@@ -59,6 +63,7 @@ def further_scores(run: Run, vae: "VAE", dataset: Dataset, encodings: Encodings)
         vae: The trained model.
         dataset: What it was trained on.
         encodings: The encodings of the run.
+        decoder: What the decoder makes of the variables, for measures whose fifth argument it is.
 
     Returns:
         One row for each number: rule, metric, representation, variables, value.
@@ -68,7 +73,10 @@ def further_scores(run: Run, vae: "VAE", dataset: Dataset, encodings: Encodings)
     """
     tables = [polars.DataFrame(schema=SCORES)]
     for spec in run.evaluation.further:
-        found = registry.build("measure", spec, vae, dataset, encodings, run.seed)
+        call = registry.record("measure", spec if isinstance(spec, str) else spec["name"]).call
+        supplied = inspect.signature(call).parameters.keys() - registry.settings(call).keys()
+        known = (decoder,) if "decoder" in supplied else ()
+        found = registry.build("measure", spec, vae, dataset, encodings, run.seed, *known)
         # One that tells variables or rules apart returns a table with those columns.
         rows = found if isinstance(found, polars.DataFrame) else [(None, *row) for row in found]
         tables.append(rows if isinstance(rows, polars.DataFrame) else polars.DataFrame(rows, SCORES, orient="row"))

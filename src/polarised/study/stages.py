@@ -130,7 +130,8 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
     _table(directory / "scores.parquet", lambda: measures.scores(run, encodings(), decoder()))
     _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), unseen(), decoder()))
     if run.evaluation.further:
-        _table(directory / "further.parquet", lambda: further_scores(run, model(), dataset(), encodings()))
+        further = directory / "further.parquet"
+        _table(further, lambda: further_scores(run, model(), dataset(), encodings(), decoder()))
     _stage(directory / "done.json", lambda path: _write_done(run, path, time.monotonic() - began))
 
 

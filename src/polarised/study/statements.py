@@ -13,6 +13,7 @@ from polarised.metrics import correlation, mutual_information
 from polarised.random import stream
 from polarised.regime import Encodings, Regime, classify
 from polarised.regime.classify import RULES, Rule
+from polarised.regime.decoder import USUAL
 from polarised.registry import Output, register
 
 if TYPE_CHECKING:
@@ -71,7 +72,14 @@ ALPHAS = (0.05, 0.2)
     references=("Bonheme2023BeMoreActive", "Bonheme2023iVAE"),
 )
 def variable_statements(
-    vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, alpha: float = 0.1, decoder_examples: int = 2_000
+    vae: "VAE",
+    dataset: Dataset,
+    encodings: Encodings,
+    seed: int,
+    decoder: "DecoderUse | None" = None,
+    *,
+    alpha: float = 0.1,
+    decoder_examples: int = USUAL,
 ) -> polars.DataFrame:
     """Measure what definitions, propositions and theorems say of each variable, see `theory.polarised`.
 
@@ -80,13 +88,15 @@ def variable_statements(
         dataset: What it was trained on.
         encodings: The encodings of the run.
         seed: Seed of what is drawn.
+        decoder: What `decoder_use` found with this seed on as many inputs as is usual; measured here if None.
         alpha: Threshold of the types.
         decoder_examples: Inputs on which the decoder is asked; 0 for not at all.
 
     Returns:
         Rows of the tidy table with columns `rule` and `variable`; numbers of a whole model have no variable.
     """
-    use = _decoder_use(vae, dataset, decoder_examples, seed)
+    known = decoder is not None and decoder_examples == USUAL
+    use = decoder if known else _decoder_use(vae, dataset, decoder_examples, seed)
     first = classify(encodings, alpha=alpha, decoder=use, seed=seed)
     regimes = {rule: first if rule == first.rule else first.at(alpha, rule=rule) for rule in RULES}
     codes = {"mean": encodings.mean.astype(np.float64), "sampled": encodings.sample(seed=seed).astype(np.float64)}
