@@ -19,7 +19,7 @@ from polarised.adapters.callables import Mask, Reading
 from polarised.adapters.decoding import Likelihood
 from polarised.adapters.targets import made_here
 from polarised.bibliography import bibtex
-from polarised.errors import ConfigError, DataError, suggesting_keywords
+from polarised.errors import ConfigError, DataError, printable, suggesting_keywords
 from polarised.metrics.evaluation import MOST_BINNED, beyond_doubt, compare, without_passive_by_standard
 from polarised.random import stream
 from polarised.regime.advice import advice, headline, listed
@@ -118,10 +118,10 @@ class Diagnosis:
             tbl_hide_dataframe_shape=True,
             tbl_hide_column_data_types=True,
         ):
-            return "\n".join([self.headline, str(shown), *self.advice])
+            return printable("\n".join([self.headline, str(shown), *self.advice]))
 
     def __repr__(self) -> str:
-        return f"Diagnosis({self.name}: {self.headline})"
+        return printable(f"Diagnosis({self.name}: {self.headline})")
 
     def _repr_html_(self) -> str:
         from polarised.regime.advice import diagnosis_html

@@ -13,8 +13,12 @@ from polarised.adapters.lightning import RegimeCallback
 from polarised.errors import ConfigError, DataError
 from polarised.regime.timeline import Timeline
 
-# Lightning's own: it uses what torch has deprecated, and would rather have more workers.
-pytestmark = [pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:.*does not have many workers")]
+# Lightning's own: it uses what torch has deprecated, would rather have more workers, and looks for SLURM's srun.
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore::FutureWarning", "ignore:.*does not have many workers", "ignore:The `srun` command is available"
+    )
+]
 
 
 class LinearVAE(lightning.LightningModule):

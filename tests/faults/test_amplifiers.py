@@ -1,6 +1,7 @@
 """Small files that stand for a great deal: each is refused in a sentence before the memory for it is taken."""
 
 import io
+import shutil
 import struct
 import tarfile
 import tracemalloc
@@ -13,6 +14,7 @@ import google_crc32c
 import numpy as np
 import polars
 import pytest
+from typer.testing import CliRunner
 
 import polarised as po
 from polarised._io import limits
@@ -22,6 +24,7 @@ from polarised._io.tables import hdf5_array
 from polarised._io.text import parse_yaml
 from polarised.adapters._tensor_bundle import MAGIC, MASK_DELTA, read_tensor_bundle
 from polarised.adapters.scvi import keys_of_pickle
+from polarised.cli import app
 from polarised.errors import DataError
 from polarised.metrics.evaluation import evaluate
 from polarised.regime import Encodings, Evidence
@@ -215,3 +218,36 @@ def test_what_takes_a_library_of_others_too_long_is_refused(tmp_path: Path, monk
     monkeypatch.setattr(limits, "SECONDS", 0.5)
     with pytest.raises(DataError, match="longer than 1 s"):
         limits.rehearse("a model", sleep, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of one finished run."""
+    pytest.importorskip("torch", reason="a run is trained; install polarised[train]")
+    from study.workshop import study_config, write_study
+
+    folder = tmp_path_factory.mktemp("finished")
+    config = study_config(runs=1, steps=5)
+    config["base"]["objective"] = {"name": "BetaVAE"}
+    config["axes"] = {"strength": {"objective.beta": [2.0]}}
+    arguments = ["study", "run", str(write_study(folder / "tiny.yaml", config)), "--out", str(folder / "study")]
+    told = CliRunner().invoke(app, [*arguments, "--executor", "study.test_runner:here", "--quiet"])
+    assert told.exit_code == 0, told.output
+    return folder / "study"
+
+
+@pytest.mark.parametrize("name", ["scores.parquet", "further.parquet"])
+def test_texts_of_a_gigabyte_in_the_tables_of_a_run_are_refused(name: str, finished: Path, tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    shutil.copytree(finished, study)
+    (run,) = (path.parent for path in study.glob("*/config.yaml"))
+    long = polars.DataFrame({"metric": ["x" * MEBI]}).select(polars.col("metric").repeat_by(1024).explode())
+    sound = polars.read_parquet(run / "scores.parquet").head(1)
+    sound.drop("metric").join(long, how="cross").select(sound.columns).write_parquet(run / name)
+    assert (run / name).stat().st_size < MEBI
+    (study / "results.parquet").unlink()
+    told = CliRunner().invoke(app, ["study", "collect", str(study)], env={"COLUMNS": "400"})
+    assert told.exit_code == 1
+    assert told.stderr.startswith("error: expected texts of at most 64 MiB in ")
+    assert (told.stderr.count("\n"), len(told.stderr) < 1000) == (1, True)
+    assert name in told.stderr

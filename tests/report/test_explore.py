@@ -1,10 +1,14 @@
 """The live page's server: this machine only, nothing without the token, no file but the page it started with."""
 
 import json
+import socket
+import struct
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
+from http.client import HTTPConnection, RemoteDisconnected
 
 import numpy as np
 import pytest
@@ -143,6 +147,44 @@ def test_names_stay_text_on_the_page(server: ExploreServer) -> None:
     assert status == 200
     assert b"<b>small" not in page
     assert b"connect-src 'self'" in page
+
+
+@pytest.mark.parametrize("asked", [b"GET /", b"GET /{token}/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"])
+def test_a_dropped_connection_is_nobodys_error(
+    server: ExploreServer, asked: bytes, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    handled, met = threading.Event(), list[BaseException | None]()
+
+    def handle(*connection: object) -> None:
+        met.append(sys.exception())
+        ExploreServer.handle_error(server, *connection)
+        handled.set()
+
+    monkeypatch.setattr(server, "handle_error", handle)
+    # More than the buffers of a connection hold, so that the answer meets the end of it.
+    monkeypatch.setattr(server, "page", b" " * (64 << 20))
+    request = asked.replace(b"{token}", server.token.encode()).replace(b"{port}", str(server.server_port).encode())
+    with socket.create_connection(("127.0.0.1", server.server_port)) as connection:
+        connection.sendall(request)
+        connection.recv(1) if request.endswith(b"\n") else time.sleep(0.1)
+        # Nothing to wait for: the other side is told of a reset.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert handled.wait(60)
+    assert isinstance(met[0], ConnectionError)
+    assert capfd.readouterr().err == ""
+
+
+def test_another_fault_of_a_request_is_one_line(
+    server: ExploreServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server, "page", 3)
+    with pytest.raises(RemoteDisconnected):
+        ask(server, f"/{server.token}/")
+    deadline = time.monotonic() + 60
+    said = ""
+    while "\n" not in said and time.monotonic() < deadline:
+        said += capfd.readouterr().err
+    assert said == "error: a request failed: TypeError: object of type 'int' has no len()\n"
 
 
 def test_a_taken_port_is_said(server: ExploreServer) -> None:

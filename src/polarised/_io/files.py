@@ -139,6 +139,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(path)
+    except PolarisedError:
+        # It says itself which file it is about.
+        raise
     except Exception as error:
         if (told := _of_system(error, temporary)) is None:
             raise

@@ -83,7 +83,8 @@ def read_tables(paths: Sequence[str | Path], *, columns: Mapping[str, str] | Non
         read=0,
         seconds=max(budget.seconds for budget in budgets) + 0.1 * len(paths),
     )
-    return call_apart(together, KIND, _read, [str(path) for path in paths], dict(columns or {}))
+    held = [budget.held for budget in budgets]
+    return call_apart(together, KIND, _read, [str(path) for path in paths], dict(columns or {}), held)
 
 
 def read_csv(path: str | Path) -> "polars.DataFrame":
@@ -129,7 +130,9 @@ def read_stacked(paths: Sequence[str | Path], *, columns: Mapping[str, str]) -> 
         seconds=max(budget.seconds for budget in budgets) + 0.1 * len(paths),
     )
     together.held = min(together.held, available_memory() // 2)
-    stacked: polars.DataFrame = call_apart(together, KIND, _stack, [str(path) for path in paths], dict(columns))
+    held = [min(budget.held, together.held) for budget in budgets]
+    texts = [str(path) for path in paths]
+    stacked: polars.DataFrame = call_apart(together, KIND, _stack, texts, dict(columns), held, together.held)
     return stacked
 
 
@@ -222,11 +225,11 @@ def prepare() -> None:
     polars.scan_parquet(file).select(polars.len()).collect()
 
 
-def _read(paths: list[str], columns: dict[str, str]) -> Any:
+def _read(paths: list[str], columns: dict[str, str], held: list[int]) -> Any:
     import polars
 
     tables = []
-    for path in paths:
+    for path, most in zip(paths, held, strict=True):
         try:
             # A bracket in the name of a folder is no pattern.
             table = polars.read_parquet(path, glob=False, hive_partitioning=False)
@@ -235,6 +238,11 @@ def _read(paths: list[str], columns: dict[str, str]) -> Any:
         except Exception as error:
             raise _damaged(path, error) from error
         _check(table, columns, path)
+        if (length := _length_of_texts(table)) > most:
+            raise DataError(
+                f"expected texts of at most {most >> 20:,} MiB in {path}, they have {length >> 20:,} MiB; the file is "
+                "damaged or another one"
+            )
         tables.append(table)
     return tables
 
@@ -245,7 +253,7 @@ def _csv(path: str) -> Any:
     return polars.read_csv(path, glob=False)
 
 
-def _stack(paths: list[str], columns: dict[str, str]) -> Any:
+def _stack(paths: list[str], columns: dict[str, str], held: list[int], together: int) -> Any:
     import polars
 
     kinds: dict[str, Any] = {"text": polars.String, "number": polars.Float64}
@@ -254,12 +262,28 @@ def _stack(paths: list[str], columns: dict[str, str]) -> Any:
     try:
         # All at once where they are alike, as the files of one study are.
         scan = polars.scan_parquet(paths, glob=False, hive_partitioning=False, schema=schema, include_file_paths="path")
-        return scan.collect().join(numbers, on="path", how="left", maintain_order="left").drop("path")
+        stacked = scan.collect().join(numbers, on="path", how="left", maintain_order="left").drop("path")
+        if _length_of_texts(stacked) <= together:
+            return stacked
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError):
-        tables = _read(paths, columns)
+        pass
+    tables = _read(paths, columns, held)
+    if (length := sum(_length_of_texts(table) for table in tables)) > together:
+        raise DataError(
+            f"expected texts of at most {together >> 20:,} MiB in {paths[0]} and {len(paths) - 1} more files, they "
+            f"have {length >> 20:,} MiB; the files are damaged or others"
+        )
     cast = [polars.col(name).cast(kind) for name, kind in schema.items()]
     numbered = [table.with_columns(*cast, file=polars.lit(number)) for number, table in enumerate(tables)]
     return polars.concat(numbered, how="diagonal_relaxed")
+
+
+def _length_of_texts(table: Any) -> int:
+    """Return the bytes of all texts written out: a table holds one that is repeated only once."""
+    import polars
+
+    texts = [name for name, kind in table.schema.items() if kind == polars.String]
+    return sum(int(table[name].str.len_bytes().cast(polars.Int64).sum()) for name in texts)
 
 
 def _check(table: Any, columns: dict[str, str], path: str) -> None:

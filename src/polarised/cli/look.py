@@ -110,7 +110,7 @@ def diagnose(
     regime = diagnosis.regime
     inputs = diagnosis.reading
     settings = f"{inputs}, {regime.rule} rule, alpha {regime.alpha:g}"
-    screen.print(f"[dim]{as_it_is(diagnosis.name)}, {settings}[/dim]")
+    screen.print(f"[dim]{as_it_is(diagnosis.name)}, {as_it_is(settings)}[/dim]")
     show_diagnosis(diagnosis, screen)
     if diagnosis.decoder_use is not None:
         _show_decoder_use(diagnosis, screen)
@@ -247,7 +247,8 @@ def _show_scores(scores: list[dict[str, object]], inputs: int, screen: "Console"
     readings = {str(row["metric"]): str(row["reading"]) for row in scores}
     kinds = list(dict.fromkeys(str(row["representation"]) for row in scores))
     rows = [
-        (name, *(f"{values[name, kind]:.3f}" if (name, kind) in values else "–" for kind in kinds)) for name in readings
+        (as_it_is(name), *(f"{values[name, kind]:.3f}" if (name, kind) in values else "–" for kind in kinds))
+        for name in readings
     ]
     note = floor_note(inputs) if "mutual_information" in readings else ""
     screen.print(table("Scores", ("metric", *kinds), rows, note=note))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import polars
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
     from polarised.diagnosis import Diagnosis
     from polarised.regime import Regime
@@ -55,10 +56,14 @@ EVIDENCE = ("variable", "type", "why", "ratio_mean", "kl", "noise_share", "confi
 
 
 def console(*, quiet: bool = False) -> "Console":
-    """Return the console the commands print to; a quiet one prints nothing."""
+    """Return the console the commands print to; a quiet one prints nothing, none lets a text move the cursor."""
     from rich.console import Console
 
-    return Console(quiet=quiet, highlight=False, emoji=False)
+    class Screen(Console):
+        def render_str(self, text: str, **options: Any) -> "Text":
+            return super().render_str(printable(text), **options)
+
+    return Screen(quiet=quiet, highlight=False, emoji=False)
 
 
 def as_it_is(text: object) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from polarised.errors import printable
 from polarised.regime._moments import ONE, TWO
 
 if TYPE_CHECKING:
@@ -434,10 +435,10 @@ def regime_html(regime: "Regime", groups: Mapping[str, Sequence[int]] | None = N
     for row in table.head(MOST).iter_rows(named=True):
         kind, j = row["type"], row["variable"]
         bar = f'<div style="background:{COLOURS[kind]};height:.7em;width:{100 * finite[j] / widest:.1f}%"></div>'
-        why = escape(str(row.get("why", kind)))
+        why = _inert(str(row.get("why", kind)))
         cells = [
             str(j),
-            *([escape(names[j])] if names else []),
+            *([_inert(names[j])] if names else []),
             f'<span style="color:{COLOURS[kind]}" title="{why}">{MARKS[kind]} {kind}</span>',
             f"{row['kl']:.2f}",
             f'<div style="width:8em">{bar}</div>',
@@ -459,13 +460,18 @@ def encodings_html(encodings: "Encodings") -> str:
         for j, (low, high, width) in enumerate(zip(mean.min(0), mean.max(0), variance.mean(0), strict=True))
     )
     heads = "<th>variable</th><th>means</th><th>average variance</th>"
-    return f"<p>{escape(repr(encodings))}</p><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    return f"<p>{_inert(repr(encodings))}</p><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def diagnosis_html(
     headline: str, reading: str, regime: "Regime", advice: Sequence[str], groups: Mapping[str, Sequence[int]]
 ) -> str:
     """Return the headline, what was read as what, the table and the advice."""
-    said = "".join(f"<li>{escape(sentence)}</li>" for sentence in advice)
-    read = f"<p><small>{escape(reading)}</small></p>" if reading else ""
-    return f"<div><p><b>{escape(headline)}</b></p>{read}{regime_html(regime, groups)}<ul>{said}</ul></div>"
+    said = "".join(f"<li>{_inert(sentence)}</li>" for sentence in advice)
+    read = f"<p><small>{_inert(reading)}</small></p>" if reading else ""
+    return f"<div><p><b>{_inert(headline)}</b></p>{read}{regime_html(regime, groups)}<ul>{said}</ul></div>"
+
+
+def _inert(text: str) -> str:
+    """Return a text of others as HTML that is nothing but that text, in the order in which it is written."""
+    return escape(printable(text))

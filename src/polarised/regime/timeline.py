@@ -230,12 +230,17 @@ class Timeline:
         # Sorted, as a checkpoint gives them back: a run that was stopped writes the same bytes as one that was not.
         return {name: np.stack([moment[name] for moment in self._moments]) for name in sorted(self._moments[0])}
 
-    def restore(self, state: dict[str, Array]) -> None:
+    def restore(self, state: dict[str, Array], *, where: str | Path = "the saved state") -> None:
         """Go back to a saved state.
 
         Args:
             state: What `state` returned.
+            where: What an error calls it.
+
+        Raises:
+            DataError: The arrays do not belong together.
         """
+        _check_state(state, where)
         count = len(state["step"]) if state else 0
         self._moments = [{name: np.asarray(values[i]) for name, values in state.items()} for i in range(count)]
         self._collapsed = self.collapse() is not None
@@ -252,12 +257,8 @@ def load_timeline(path: str | Path, *, final_types: Sequence[str] | None = None)
         raise MissingFileError(
             f"expected snapshots of a run, {path} does not exist; train with snapshots first"
         ) from None
-    needed = ("step", "types", "correlations", *PER_VARIABLE)
-    if state and not state.keys() >= set(needed):
-        raise DataError(f"expected snapshots with {', '.join(needed)}, {path} has {', '.join(state)}")
-    _check_state(state, path)
     timeline = Timeline(warn=False)
-    timeline.restore(state)
+    timeline.restore(state, where=path)
     if final_types is not None and len(timeline):
         if len(final_types) != len(timeline.types[-1]):
             raise DataError(
@@ -271,6 +272,9 @@ def _check_state(state: dict[str, Array], path: str | Path) -> None:
     """Refuse arrays that do not belong together before anything is computed from them."""
     if not state:
         return
+    needed = ("step", "types", "correlations", *PER_VARIABLE)
+    if not state.keys() >= set(needed):
+        raise DataError(f"expected snapshots with {', '.join(needed)}, {path} has {', '.join(state)}")
     moments, types = state["step"], state["types"]
     count, d = len(np.atleast_1d(moments)), types.shape[-1] if types.ndim == 2 else -1
     shapes = {"types": (count, d), "correlations": (count, d, d)} | dict.fromkeys(PER_VARIABLE, (count, d))

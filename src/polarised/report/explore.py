@@ -5,6 +5,7 @@ The server listens on 127.0.0.1 only, answers only under a random token, and rea
 
 import json
 import secrets
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polarised._io import plain
 from polarised._io.text import parse_json
-from polarised.errors import DataError
+from polarised.errors import DataError, printable
 from polarised.regime import Encodings, classify
 from polarised.regime.encodings import as_table, from_table
 from polarised.report.page import rendered
@@ -425,6 +426,17 @@ class ExploreServer(ThreadingHTTPServer):
         self.exploration = exploration
         self.token = secrets.token_urlsafe(24)
         self.page = exploration.page().encode("utf-8")
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say in a line what went wrong with a request, and nothing where the page was closed before its answer.
+
+        Args:
+            request: The connection.
+            client_address: Who asked.
+        """
+        error = sys.exception()
+        if not isinstance(error, ConnectionError | TimeoutError):
+            print(f"error: a request failed: {printable(f'{type(error).__name__}: {error}')[:500]}", file=sys.stderr)
 
     @property
     def address(self) -> str:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import importlib.resources
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -224,9 +225,16 @@ def embedded(data: Any) -> str:
     return _encodable(text)
 
 
+# All but tab and line ends of the control characters, and what turns the direction of the text that follows.
+_HARMFUL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
 def _encodable(text: str) -> str:
-    """Return a text that has an encoding: a lone surrogate, as in the name of a file that is not UTF-8, has none."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    """Return a text that has an encoding and no character that acts on what stands around it.
+
+    A lone surrogate, as in the name of a file that is not UTF-8, has none.
+    """
+    return _HARMFUL.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def rendered(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from polarised import registry
 from polarised._io.files import replacing
 from polarised._io.text import parse_json
-from polarised.errors import ConfigError, DataError, MissingFileError
+from polarised.errors import ConfigError, DataError, MissingFileError, printable
 from polarised.regime.classify import RULES
 from polarised.study.config import Run
 from polarised.study.executors import Event
@@ -464,10 +464,12 @@ def _tell_failure(progress: Progress, screen: "Console") -> None:
     event = progress.latest
     if event is None:
         return
-    where = f" on {escape(event.host)}" if event.host else ""
+    where = f" on {escape(printable(event.host))}" if event.host else ""
     if event.state in ("failed", "lost", "waiting"):
         # A reason is whatever some library said, brackets included.
-        screen.print(f"[red]{event.state}[/] {event.run.name}{where}: {escape(event.reason)}", soft_wrap=True)
+        screen.print(
+            f"[red]{event.state}[/] {event.run.name}{where}: {escape(printable(event.reason))}", soft_wrap=True
+        )
     elif event.state == "started" and event.host:
         again = f", attempt {event.attempt}" if event.attempt > 1 else ""
         screen.print(f"started {event.run.name}{where}{again}", soft_wrap=True)

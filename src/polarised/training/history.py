@@ -5,6 +5,7 @@ A checkpoint is everything a run is, in one file that appears whole or not at al
 
 import json
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,11 @@ class Records:
         """Note the terms of one step, one number a name."""
         if not self.names:
             self.names = list(names)
+        elif self.names != list(names):
+            raise TrainingError(
+                f"expected the terms {', '.join(self.names)} as before, got {', '.join(names)}; delete the checkpoint "
+                "to start afresh"
+            )
         # Kept on the device until the window closes, so that a GPU is not made to wait at every step.
         self._open.append(terms)
         self._last = step
@@ -127,12 +133,18 @@ class Records:
         }
 
     def restore(self, arrays: Mapping[str, np.ndarray[Any, Any]], step: int) -> None:
-        """Go back to the records as they were at `step`."""
-        self._last = step
-        self.names = bytes(arrays["history.names"]).decode().split("\n")
-        self.steps = arrays["history.steps"].tolist()
-        self.means = list(arrays["history.means"])
-        self._values = arrays["history.window"]
+        """Go back to the records as they were at `step`.
+
+        Raises:
+            ValueError: The arrays do not belong together.
+        """
+        names = bytes(arrays["history.names"]).decode().split("\n")
+        steps, means, window = (arrays[f"history.{part}"] for part in ("steps", "means", "window"))
+        fits = means.shape == (len(steps), len(names)) and window.shape == (len(window), len(names))
+        if not fits or steps.dtype.kind != "i" or {means.dtype.kind, window.dtype.kind} != {"f"}:
+            raise ValueError("the arrays of its history do not fit together")
+        self._last, self.names, self.steps = step, names, steps.tolist()
+        self.means, self._values = list(means), window
         self._earlier, self._began = float(arrays.get("history.seconds", np.zeros(1))[0]), time.monotonic()
 
     def history(self, settled_step: int | None = None) -> History:
@@ -246,7 +258,7 @@ def save_checkpoint(
     tensors |= {f"optimiser.{name}": value for name, value in _states(modules, optimiser)}
     arrays = {name: value.detach().cpu().contiguous().numpy() for name, value in tensors.items()}
     arrays |= {f"arrays.{name}": np.ascontiguousarray(value) for name, value in checkpoint.arrays.items()}
-    header = {"step": checkpoint.step, "identity": checkpoint.identity}
+    header = {"step": checkpoint.step, "identity": checkpoint.identity, "checksum": _checksum(checkpoint.step, arrays)}
     path = directory / CHECKPOINT
     with replacing(path) as temporary:
         save_file(arrays, temporary, metadata={"polarised": json.dumps(header)})
@@ -269,26 +281,82 @@ def load_checkpoint(
     check_ordinary(path)
     try:
         with safe_open(path, framework="pt") as archive:
-            header = json.loads(archive.metadata()["polarised"])
+            header = _checked_header((archive.metadata() or {}).get("polarised", "null"))
             tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+        saved = {name: value.numpy() for name, value in tensors.items()}
+        # Checkpoints of earlier versions have no checksum.
+        if header.get("checksum") not in (None, _checksum(header["step"], saved)):
+            raise ValueError("its checksum is that of other contents")
     except Exception as error:
-        raise TrainingError(
-            f"expected a checkpoint of polarised, could not read {path}: {error}; delete it to start afresh"
-        ) from error
+        raise damaged(path, error) from error
     differing = [key for key in identity if header["identity"].get(key) != identity[key]]
     if differing:
         raise TrainingError(
             f"expected a checkpoint of the same run in {path}, it differs in {', '.join(differing)}; "
             "use another directory, or delete it to start afresh"
         )
+    try:
+        _check_tensors(tensors, modules, optimiser)
+    except ValueError as error:
+        raise damaged(path, error) from error
     with torch.no_grad():
         for name, value in _weights(modules):
             value.copy_(tensors[f"modules.{name}"])
     _restore_states(tensors, modules, optimiser)
-    arrays = {
-        name.removeprefix("arrays."): value.numpy() for name, value in tensors.items() if name.startswith("arrays.")
-    }
+    arrays = {name.removeprefix("arrays."): value for name, value in saved.items() if name.startswith("arrays.")}
     return Checkpoint(header["step"], header["identity"], arrays)
+
+
+def damaged(path: Path, error: Exception) -> TrainingError:
+    """Return the error of a checkpoint that cannot be gone on from."""
+    reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return TrainingError(
+        f"expected a checkpoint of polarised, could not read {path}: {reason}; delete it to start afresh"
+    )
+
+
+def _checked_header(text: str) -> dict[str, Any]:
+    header = json.loads(text)
+    if not isinstance(header, dict) or type(header.get("step")) is not int or header["step"] < 0:
+        raise ValueError("its header does not say which step it is of")
+    if not isinstance(header.get("identity"), dict):
+        raise ValueError("its header does not say which run it is of")
+    return header
+
+
+def _checksum(step: int, arrays: Mapping[str, np.ndarray[Any, Any]]) -> int:
+    """Return a number that no single flipped bit, lost array or other step leaves as it is."""
+    total = step & 0xFFFFFFFF
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        total = zlib.crc32(f"{name} {array.dtype.str} {arrays[name].shape}".encode(), total)
+        total = zlib.crc32(array.reshape(-1).view(np.uint8).data, total)
+    return total
+
+
+def _check_tensors(
+    tensors: Mapping[str, Tensor], modules: Mapping[str, nn.Module], optimiser: torch.optim.Optimizer
+) -> None:
+    """Refuse weights and states of another model before any of them is put to use."""
+    expected = {f"modules.{name}": value for name, value in _weights(modules)}
+    if missing := expected.keys() - tensors.keys():
+        raise ValueError(f"{min(missing)} is missing")
+    count = torch.zeros(())
+    kept = ("step", "exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if optimiser.defaults.get("amsgrad") else []))
+    for name, parameter in _parameters(modules):
+        states = {f"optimiser.{name}/{key}": count if key == "step" else parameter for key in kept}
+        if present := states.keys() & tensors.keys():
+            if missing := states.keys() - present:
+                raise ValueError(f"{min(missing)} is missing")
+            expected |= states
+    for name, value in tensors.items():
+        if name.startswith("arrays."):
+            continue
+        if name not in expected:
+            raise ValueError(f"{name} is no part of this model")
+        if (value.shape, value.dtype) != (expected[name].shape, expected[name].dtype):
+            wanted = f"{tuple(expected[name].shape)} of {expected[name].dtype}"
+            raise ValueError(f"{name} is {tuple(value.shape)} of {value.dtype}, that of this model {wanted}")
 
 
 def _weights(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Tensor]]:

@@ -25,7 +25,15 @@ from polarised.models.networks import seeded_weights
 from polarised.models.vae import VAE
 from polarised.objectives.step import Objective, Precision, take_step
 from polarised.random import seeds_for
-from polarised.training.history import Checkpoint, History, Records, load_checkpoint, save_checkpoint
+from polarised.training.history import (
+    CHECKPOINT,
+    Checkpoint,
+    History,
+    Records,
+    damaged,
+    load_checkpoint,
+    save_checkpoint,
+)
 from polarised.training.pace import Pace, Settling, check_settling
 
 __all__ = ["Hook", "Reporter", "keep_freed_memory", "reporting", "train"]
@@ -159,10 +167,13 @@ def train(
         found = load_checkpoint(folder, identity, modules, optimiser)
         if found is not None:
             start = found.step
-            records.restore(found.arrays, start)
-            pace.restore(_below("pace.", found.arrays), device)
-            for i, hook in enumerate(hooks):
-                hook.restore(_below(f"hooks.{i}.", found.arrays))
+            try:
+                records.restore(found.arrays, start)
+                pace.restore(_below("pace.", found.arrays), device)
+                for i, hook in enumerate(hooks):
+                    hook.restore(_below(f"hooks.{i}.", found.arrays))
+            except (LookupError, TypeError, ValueError) as error:
+                raise damaged(folder / CHECKPOINT, error) from error
     if start >= pace.end:
         return records.history(pace.settled_step)
     if start == 0:

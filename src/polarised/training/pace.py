@@ -200,10 +200,15 @@ class Pace:
 
     def restore(self, state: Arrays, device: str) -> None:
         """Go back to a saved state."""
-        self._losses = state["losses"].tolist() if "losses" in state else []
+        losses = state.get("losses", np.zeros(0))
+        if losses.ndim != 1 or losses.dtype.kind != "f":
+            raise ValueError("the losses of its schedule are no row of numbers")
+        self._losses = losses.tolist()
         self._open = torch.from_numpy(state["open"]).reshape(()).to(device) if "open" in state else None
         if self._looks is not None:
             self._looks.restore({k.removeprefix("looks."): v for k, v in state.items() if k.startswith("looks.")})
             settled = int(state["settled"].item())
+            if not 0 <= settled <= self._phase:
+                raise ValueError(f"it settled at step {settled} of {self._phase}")
             if settled:
                 self.settled_step = self._phase = settled
