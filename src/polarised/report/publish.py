@@ -589,10 +589,13 @@ def _provenance(material: Material) -> str:
     kept = material.kept["run"].unique().to_list()
     made = [one for run, one in material.made.items() if run in own or run in kept]
     said = [f"`{command}`" for command in dict.fromkeys(one["command"] for one in made) if command]
-    steps = sum(material.grid[run].run.training.steps for run in (*own, *kept))
+    training = [material.grid[run].run.training for run in (*own, *kept)]
+    # A run that settles ends before its last step.
+    most = "at most " if any(one.settling is not None for one in training) else ""
+    steps = sum(one.steps for one in training)
     seconds = sum(one["seconds"] for one in made)
     return (
-        f"{len(own) + len(kept)} of {len(material.grid)} runs, {steps:,} training steps, "
+        f"{len(own) + len(kept)} of {len(material.grid)} runs, {most}{steps:,} training steps, "
         f"{duration(seconds)} of run time in all (wall clock of every run{_where_known(made, own, kept)}, added up) on "
         f"a machine with {os.cpu_count()} cores ({_processor()}), {platform.system()}, Python "
         f"{platform.python_version()}.{_told_kept(material, kept)}\n\n"
