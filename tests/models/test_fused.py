@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from polarised.models import _fused, build_vae
 from polarised.models._fused import (
     Dense,
+    double,
     fuses,
     judge,
     kl_from_standard,
@@ -16,6 +17,7 @@ from polarised.models._fused import (
     sample_gaussian,
     sum_cross_entropy,
 )
+from polarised.models.networks import Doubling
 
 NOISE = torch.randn(3, 4, generator=torch.Generator().manual_seed(7))
 
@@ -245,3 +247,65 @@ def test_derivatives_of_sample_and_kl_pass_gradcheck(
     torch.testing.assert_close(fused, plain)
     assert torch.autograd.gradcheck(function, (mean, log_variance), check_batched_grad=True)
     assert torch.autograd.gradgradcheck(function, (mean, log_variance), check_batched_grad=True)
+
+
+def slopes_of(module: nn.Module, x: Tensor, like: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad((module(x) * like).sum(), [x, *module.parameters()]))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_doubling_has_the_gradients_of_the_transposed_convolution(bias: bool) -> None:
+    torch.manual_seed(0)
+    doubling = Doubling(6, 5, bias=bias)
+    x = torch.randn(3, 6, 4, 4, requires_grad=True)
+    like = torch.randn(3, 5, 8, 8)
+    assert "Doubled" in type(doubling(x).grad_fn).__name__
+    found = slopes_of(doubling, x, like)
+    plain = nn.ConvTranspose2d(6, 5, 4, stride=2, padding=1, bias=bias).double()
+    plain.load_state_dict(doubling.state_dict())
+    wide = x.detach().double().requires_grad_()
+    for ours, theirs in zip(found, slopes_of(plain, wide, like.double()), strict=True):
+        torch.testing.assert_close(ours, theirs.float(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_doubling_in_half_the_bits_has_the_gradients_of_torchs_own_layer() -> None:
+    torch.manual_seed(0)
+    doubling, x = Doubling(6, 5), torch.randn(3, 6, 4, 4, requires_grad=True)
+    like = torch.randn(3, 5, 8, 8)
+    plain = nn.ConvTranspose2d(6, 5, 4, stride=2, padding=1)
+    plain.load_state_dict(doubling.state_dict())
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = doubling(x), plain(x)
+    torch.testing.assert_close(*outputs, rtol=0, atol=0)
+    assert outputs[0].dtype is torch.bfloat16
+    ours = torch.autograd.grad((outputs[0] * like).sum(), [x, *doubling.parameters()])
+    theirs = torch.autograd.grad((outputs[1] * like).sum(), [x, *plain.parameters()])
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.dtype is torch.float32
+        # The last of eight bits.
+        torch.testing.assert_close(one, other, rtol=2**-7, atol=2**-6)
+
+
+def test_a_doubling_has_second_derivatives() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 2, 2, 2, requires_grad=True)
+    weight = torch.randn(2, 3, 4, 4, requires_grad=True)
+    bias = torch.randn(3, requires_grad=True)
+
+    def slope_size(function: Callable[..., Tensor], x: Tensor, weight: Tensor, bias: Tensor) -> list[Tensor]:
+        first = torch.autograd.grad(function(x, weight, bias).pow(3).sum(), [x, weight, bias], create_graph=True)
+        return list(torch.autograd.grad(sum(each.pow(2).sum() for each in first), [x, weight, bias]))
+
+    def plain(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return nn.functional.conv_transpose2d(x, weight, bias, stride=2, padding=1)
+
+    wide = [each.detach().double().requires_grad_() for each in (x, weight, bias)]
+    for ours, theirs in zip(slope_size(double, x, weight, bias), slope_size(plain, *wide), strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-3)
+
+
+def test_a_doubling_goes_the_plain_way_where_more_than_gradients_is_asked() -> None:
+    doubling, x = Doubling(2, 3), torch.randn(1, 2, 2, 2)
+    directions = torch.func.jvp(doubling, (x,), (torch.ones_like(x),))[1]
+    plain = torch.func.jvp(lambda t: nn.ConvTranspose2d.forward(doubling, t), (x,), (torch.ones_like(x),))[1]
+    torch.testing.assert_close(directions, plain)

@@ -1,5 +1,5 @@
 """Linear layers with their activations, and the cross-entropy, each as one node of the graph: small networks trained
-on a processor spend more on the graph than on numbers.
+on a processor spend more on the graph than on numbers. And the transposed convolution, whose own gradients are slow there.
 
 Nothing here changes what is computed but in its last digits. It serves training in single precision on a CPU; whatever
 else is asked of a network (second derivatives, `torch.func`, forward mode, torch.compile, other devices and precisions,
@@ -14,10 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
-from torch.nn.functional import binary_cross_entropy_with_logits, leaky_relu, linear
+from torch.nn.functional import binary_cross_entropy_with_logits, conv2d, conv_transpose2d, leaky_relu, linear
+from torch.nn.grad import conv2d_weight
 
 __all__ = [
     "Dense",
+    "double",
     "fuses",
     "graph_wanted",
     "judge",
@@ -66,9 +68,15 @@ def fuses(*tensors: Tensor) -> bool:
     (True, False)
     """
     return (
-        torch.is_grad_enabled()
-        and all(type(t) is Tensor and t.dtype is torch.float32 and t.device.type == "cpu" for t in tensors)
+        all(type(t) is Tensor and t.dtype is torch.float32 and t.device.type == "cpu" for t in tensors)
         and not torch.is_autocast_enabled("cpu")
+        and _only_gradients()
+    )
+
+
+def _only_gradients() -> bool:
+    return (
+        torch.is_grad_enabled()
         and not torch.compiler.is_compiling()
         and not torch._C._is_tracing()
         and not _transformed()
@@ -359,6 +367,48 @@ def _take(
         gradients[place] = _product(slope.t(), x.t(), plain)
     if needed[place + 1]:
         gradients[place + 1] = slope.sum(0)
+
+
+def double(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Apply the 4x4 transposed convolution that doubles an image.
+
+    Args:
+        x: The features, (B, C, H, W).
+        weight: The weights, (C, D, 4, 4).
+        bias: The bias, (D,), if one is added.
+
+    Returns:
+        The features of twice the side, (B, D, 2 H, 2 W).
+
+    >>> tuple(double(torch.zeros(1, 2, 3, 3), torch.zeros(2, 5, 4, 4), None).shape)
+    (1, 5, 6, 6)
+    """
+    halved = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
+    if x.device.type == "cpu" and (halved or x.dtype is torch.float32) and _only_gradients():
+        return _Doubled.apply(x, weight, bias)  # type: ignore[no-untyped-call, no-any-return]
+    return conv_transpose2d(x, weight, bias, stride=2, padding=1)
+
+
+class _Doubled(torch.autograd.Function):
+    """A transposed convolution with the gradients of the convolution it transposes: in bfloat16 half the time."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return conv_transpose2d(x, weight, bias, stride=2, padding=1)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        slope, kernel = slopes[0], weight.to(slopes[0].dtype)
+        entry = own = shift = None
+        if ctx.needs_input_grad[0]:
+            entry = conv2d(slope, kernel, stride=2, padding=1).to(x.dtype)
+        if ctx.needs_input_grad[1]:
+            own = conv2d_weight(slope, weight.shape, x.to(slope.dtype), stride=2, padding=1).to(weight.dtype)
+        if ctx.needs_input_grad[2]:
+            shift = slope.sum((0, 2, 3)).to(weight.dtype)
+        return entry, own, shift
 
 
 def sum_cross_entropy(outputs: Tensor, x: Tensor) -> Tensor:

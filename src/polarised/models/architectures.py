@@ -15,11 +15,11 @@ from polarised.models.networks import (
     ACTIVATIONS,
     Activation,
     Decoder,
+    Doubling,
     Encoder,
     Pixels,
     convolution,
     dense,
-    doubling,
     glorot,
     halvings,
     square_image,
@@ -496,7 +496,7 @@ def _batch_normalised(
     back = widths[:0:-1]
     up: list[nn.Module] = [nn.Unflatten(1, (back[0], 4, 4)), nn.BatchNorm2d(back[0]), nn.ReLU(inplace=True)]
     for a, b in pairwise(back):
-        up += [doubling(a, b, bias=not released), nn.BatchNorm2d(b), nn.ReLU(inplace=True)]
+        up += [Doubling(a, b, bias=not released), nn.BatchNorm2d(b), nn.ReLU(inplace=True)]
     encoder = Encoder(
         nn.Sequential(*down),
         nn.Identity(),

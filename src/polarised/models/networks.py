@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError, DataError
-from polarised.models._fused import pass_through
+from polarised.models._fused import double, pass_through
 from polarised.random import seed_for
 
 __all__ = ["ACTIVATIONS", "Activation", "Decoder", "Encoder", "evaluating", "glorot", "seeded_weights"]
@@ -140,23 +140,44 @@ class Decoder(nn.Module):
         return pass_through(z, [self.input, self.rest])[0]
 
 
-class Pixels(nn.ConvTranspose2d):
-    """The last 4x4 transposed convolution, to few channels: same weights and result, a third less time on a CPU.
-
-    Each output is a 2x2 convolution of its input shifted by half a pixel, so four of them, interleaved, are the image.
+class Doubling(nn.ConvTranspose2d):
+    """The 4x4 transposed convolution that doubles an image: same weights and result, faster gradients on a CPU.
 
     Args:
         inputs: The number of input channels.
         outputs: The number of output channels.
         bias: Whether a bias is added.
 
-    >>> pixels, x = Pixels(8, 1), torch.rand(2, 8, 5, 5)
-    >>> bool(torch.allclose(pixels(x), nn.ConvTranspose2d.forward(pixels, x), atol=1e-5))
+    >>> doubling, x = Doubling(8, 4), torch.rand(2, 8, 5, 5)
+    >>> bool(torch.equal(doubling(x), nn.ConvTranspose2d.forward(doubling, x)))
     True
     """
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool = True) -> None:
         super().__init__(inputs, outputs, 4, stride=2, padding=1, bias=bias)
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """Return features of twice the side.
+
+        Args:
+            input: The features, (B, inputs, H, W).
+            output_size: Not used; torch's own layer has it.
+
+        Returns:
+            The features, (B, outputs, 2 H, 2 W).
+        """
+        return double(input, self.weight, self.bias)
+
+
+class Pixels(Doubling):
+    """The last 4x4 transposed convolution, to few channels: same weights and result, a third less time on a CPU.
+
+    Each output is a 2x2 convolution of its input shifted by half a pixel, so four of them, interleaved, are the image.
+
+    >>> pixels, x = Pixels(8, 1), torch.rand(2, 8, 5, 5)
+    >>> bool(torch.allclose(pixels(x), nn.ConvTranspose2d.forward(pixels, x), atol=1e-5))
+    True
+    """
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         """Return the image of twice the side.
@@ -237,21 +258,7 @@ def transposed(inputs: int, outputs: int) -> nn.Sequential:
     Returns:
         The two layers.
     """
-    return nn.Sequential(doubling(inputs, outputs), nn.ReLU(inplace=True))
-
-
-def doubling(inputs: int, outputs: int, *, bias: bool = True) -> nn.ConvTranspose2d:
-    """Return the 4x4 transposed convolution that doubles an image.
-
-    Args:
-        inputs: The number of input channels.
-        outputs: The number of output channels.
-        bias: Whether a bias is added.
-
-    Returns:
-        The layer.
-    """
-    return nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1, bias=bias)
+    return nn.Sequential(Doubling(inputs, outputs), nn.ReLU(inplace=True))
 
 
 def dense(*widths: int, activation: Activation = "relu") -> nn.Sequential:
