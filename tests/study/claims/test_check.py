@@ -16,7 +16,7 @@ from polarised.study.claims import LEDGER, PAPERS, Claim, Law, Statistic, Verifi
 from polarised.study.claims.check import whole_seeds
 from polarised.study.claims.claim import ledger_of
 from polarised.study.claims.decisions import above, below, within
-from polarised.study.claims.expressions import STRENGTH, number, rank
+from polarised.study.claims.expressions import STRENGTH, at, number, rank, rise
 from polarised.study.claims.verify import ledger_page, published_under, published_verdicts, verify
 from polarised.study.grid import load_study, study_claims, study_names
 from polarised.study.planning import decidable
@@ -54,6 +54,14 @@ def table(
 
 def words(made: polars.DataFrame, *claims: Claim) -> list[str]:
     return [verdict.verdict for verdict in check_claims(made, claims or [CLAIM]).verdicts]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_loss_rises_by_a_share_of_its_size_also_where_it_is_a_negative_one(sign: float) -> None:
+    costs = replace(CLAIM, statistics=(Statistic("cost", rise(EFFECT, at(EFFECT, 1.0)), above(0.05), "a twentieth"),))
+    costs = replace(costs, statistics=(replace(costs.statistics[0], strengths=above(1.0)),))
+    assert words(table(lambda s, _: sign * 1000.0 + (100.0 if s > 1 else 0.0)), costs) == ["confirmed"]
+    assert words(table(lambda s, _: sign * 1000.0 - (100.0 if s > 1 else 0.0)), costs) == ["refuted"]
 
 
 def test_every_strength_counts_and_the_worst_is_named() -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "number",
     "rank",
     "read_off",
+    "rise",
     "size",
     "slope",
     "smallest",
@@ -302,6 +303,11 @@ def read_off(method: str, score: Expression, along: Expression) -> Expression:
 def size(expression: Expression) -> Expression:
     """Return the absolute value of an expression."""
     return _Operation("abs", (expression,))
+
+
+def rise(loss: Expression, reference: Expression) -> Expression:
+    """Return by which share of its size a loss exceeds a reference; a density's loss may be negative."""
+    return (loss - reference) / size(reference)
 
 
 def log10(expression: Expression) -> Expression:

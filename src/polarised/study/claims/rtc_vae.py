@@ -2,7 +2,7 @@
 
 from polarised.study.claims.claim import DIRECTION, Claim, Law, Share, Statistic, count, gap, tc
 from polarised.study.claims.decisions import above, below, between, within
-from polarised.study.claims.expressions import STRENGTH, at, method_of, number, rank
+from polarised.study.claims.expressions import STRENGTH, at, method_of, number, rank, rise
 
 __all__ = ["CLAIMS"]
 
@@ -832,8 +832,8 @@ CLAIMS = (
         scope="RTC; dSprites (10a), Cars3D (11e)",
         statistics=(
             Statistic(
-                "reconstruction loss over that at β = 10, minus 1",
-                number("reconstruction", "mean") / at(number("reconstruction", "mean"), 10.0) - 1.0,
+                "reconstruction loss above that at β = 10, as a share of it",
+                rise(number("reconstruction", "mean"), at(number("reconstruction", "mean"), 10.0)),
                 above(0.05),
                 "'affect the quality': a twentieth of the loss",
                 strengths=above(10.0),
