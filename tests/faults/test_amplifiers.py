@@ -385,7 +385,7 @@ def test_a_sparse_tensor_stands_for_nothing_that_is_not_stored(tmp_path: Path) -
     place, value = torch.tensor([[0], [0]]), torch.ones(1)
     size = (1 << 20, 1 << 20)
     for name, tensor in (
-        ("coo", torch.sparse_coo_tensor(place, value, size)),
+        ("coo", torch.sparse_coo_tensor(place, value, size, check_invariants=True)),
         ("stride", torch.ones(1).expand(1 << 40)),
     ):
         torch.save({"mean": tensor}, tmp_path / f"{name}.pt")
