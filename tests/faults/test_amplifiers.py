@@ -300,17 +300,17 @@ def test_classifiers_of_many_variables_keep_no_products_of_them(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("shape", ["texts", "lists of texts", "lists in structures", "lists of bytes"])
-def test_texts_of_a_gigabyte_count_wherever_a_table_holds_them(shape: str, tmp_path: Path) -> None:
+def test_long_texts_count_wherever_a_table_holds_them(shape: str, tmp_path: Path) -> None:
     column: dict[str, polars.Expr] = {
         "texts": polars.col("text"),
         "lists of texts": polars.concat_list("text", "text"),
         "lists in structures": polars.struct(polars.concat_list("text")),
         "lists of bytes": polars.concat_list(polars.col("text").cast(polars.Binary)),
     }
-    long = polars.DataFrame({"text": ["x" * MEBI]}).select(polars.col("text").repeat_by(1024).explode())
+    long = polars.DataFrame({"text": ["x" * MEBI]}).select(polars.col("text").repeat_by(150).explode())
     long.select(polars.lit(0.5).alias("value"), column[shape].alias("note")).write_parquet(tmp_path / "long.parquet")
     assert (tmp_path / "long.parquet").stat().st_size < MEBI
-    with holding_at_most(8), pytest.raises(DataError, match=r"texts of at most 64 MiB|takes over \d+ MiB"):
+    with holding_at_most(8), pytest.raises(DataError, match=r"texts of at most (64|7\d) MiB"):
         read_table(tmp_path / "long.parquet", columns={"value": "number"})
 
 

@@ -328,7 +328,8 @@ def _slice(path: str, start: int, count: int, columns: list[str]) -> Any:
     schema = scan.collect_schema()
     # Arrays are asked for: texts, which a file may share among any number of rows, are not even decoded.
     for name in columns:
-        kind = inner = schema[name]
+        kind = schema[name]
+        inner: Any = kind
         while isinstance(inner, polars.List | polars.Array):
             inner = inner.inner
         if not (inner.is_numeric() or inner in (polars.Boolean, polars.Null)):
