@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised._io.addresses import files_at, is_address
+from polarised._io.terminal import console
 from polarised.adapters.arrays import Chunk, Names, as_variance, chunk_of_arrays, gather
 from polarised.adapters.batches import batches_of, dataset_at
 from polarised.adapters.callables import CodedInputs, Reading, encode_batches
@@ -459,11 +460,10 @@ def _shown(
     if progress is False or (progress is None and not sys.stderr.isatty()):
         yield from coded
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("encoding"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=progress is None) as bar:
+    with Progress(*columns, TimeRemainingColumn(), console=console(stderr=True), transient=progress is None) as bar:
         task = bar.add_task("encoding", total=total, rate="")
         for batch in coded:
             yield batch

@@ -1,4 +1,4 @@
-"""Every line of the table "your model, the line you type" does what it says, on a model of that kind."""
+"""Every line of the table "your model, what to call" does what it says, on a model of that kind."""
 
 import os
 import re
@@ -23,7 +23,7 @@ UNTRAINED = ("pythae", "diffusers", "a folder", "a `VAE`")
 LATENTS = np.array([-6.0, -6.0, 0.0, 0.0], dtype=np.float32)
 
 
-def lines(title: str = "the line you type") -> dict[str, list[str]]:
+def lines(title: str = "what to call") -> dict[str, list[str]]:
     """The lines of code in each row of a table, by what the row says of the model."""
     text = PAGE.read_text(encoding="utf-8")
     rows = text.partition(f"| your model | {title} |")[2].partition("\n\n")[0].splitlines()[2:]
@@ -145,7 +145,7 @@ def scvi_model(_):
 
 
 MADE = {
-    "any torch": torch_network,
+    "any PyTorch": torch_network,
     "any function": function,
     "Keras": keras_model,
     "pythae": pythae_model,
@@ -153,7 +153,7 @@ MADE = {
     "scvi-tools": scvi_model,
     "a folder": saved,
     "several groups": groups,
-    "sequences": sequences,
+    "padded sequences": sequences,
     "arrays in files": shards,
     "a `VAE`": own_vae,
 }
@@ -187,8 +187,8 @@ def test_every_line_of_the_table_runs(kind, tmp_path, monkeypatch):
             assert set(DEAD) <= set(regime.passive), line
 
 
-SMALLER = "the line that makes it smaller, and the one that plays with it"
-CUT = ("any torch", "pythae", "diffusers", "scvi-tools", "a `VAE`")
+SMALLER = "how to prune it, and how to explore it"
+CUT = ("any PyTorch", "pythae", "diffusers", "scvi-tools", "a `VAE`")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,6 +1,7 @@
 """Small files that stand for a great deal: each is refused in a sentence before the memory for it is taken."""
 
 import io
+import json
 import shutil
 import struct
 import tarfile
@@ -17,10 +18,10 @@ import pytest
 from typer.testing import CliRunner
 
 import polarised as po
-from polarised._io import limits
+from polarised._io import limits, tables
 from polarised._io.arrays import open_arrays
 from polarised._io.readers import npz_member, tar_members
-from polarised._io.tables import hdf5_array
+from polarised._io.tables import hdf5_array, read_table
 from polarised._io.text import parse_yaml
 from polarised.adapters._tensor_bundle import MAGIC, MASK_DELTA, read_tensor_bundle
 from polarised.adapters.scvi import keys_of_pickle
@@ -251,3 +252,142 @@ def test_texts_of_a_gigabyte_in_the_tables_of_a_run_are_refused(name: str, finis
     assert told.stderr.startswith("error: expected texts of at most 64 MiB in ")
     assert (told.stderr.count("\n"), len(told.stderr) < 1000) == (1, True)
     assert name in told.stderr
+
+
+def wide_factors(folder: Path, factors: np.ndarray) -> Path:
+    draws = np.random.default_rng(0)
+    np.savez_compressed(
+        folder / "wide.npz",
+        mean=draws.normal(size=(len(factors), 4)),
+        variance=np.full((len(factors), 4), 0.1),
+        factors=factors,
+    )
+    return folder / "wide.npz"
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [np.random.default_rng(1).integers(0, 2, (3000, 2000)), np.stack([np.arange(3000)] * 4, axis=1)],
+    ids=["very many factors", "very many classes"],
+)
+def test_more_classes_than_can_be_scored_are_refused_in_a_sentence(tmp_path: Path, factors: np.ndarray) -> None:
+    path = wide_factors(tmp_path, factors)
+    told = CliRunner().invoke(app, ["evaluate", str(path)], env={"COLUMNS": "400"})
+    assert told.exit_code == 1
+    assert told.stderr.startswith("error: expected factors of at most 5,000 classes together")
+    assert told.stderr.count("\n") == 1
+    # What needs no factors is scored all the same.
+    assert CliRunner().invoke(app, ["evaluate", str(path), "--metrics", "total_correlation"]).exit_code == 0
+
+
+def test_more_variables_than_can_be_compared_in_time_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polarised.metrics.evaluation.available_memory", lambda: 1 << 50)
+    with pytest.raises(DataError, match="at most 5,848 variables to compare with each other over 2 inputs"):
+        evaluate(Encodings(np.zeros((2, 6000)), variance=np.ones((2, 6000))), metrics="effective_rank")
+
+
+def test_classifiers_of_many_variables_keep_no_products_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polarised.metrics import _logistic
+
+    draws = np.random.default_rng(0)
+    rows = _logistic.Rows(draws.normal(size=(40, 6)), np.zeros(40, dtype=np.int64), 1)
+    weights = draws.uniform(size=(40, 3))
+    kept = rows.weighted_squares(weights)
+    monkeypatch.setattr(_logistic, "_MOST_PRODUCTS", 10)
+    del rows.products
+    np.testing.assert_allclose(rows.weighted_squares(weights), kept, rtol=1e-12)
+    assert "products" not in vars(rows)
+
+
+@pytest.mark.parametrize("shape", ["texts", "lists of texts", "lists in structures", "lists of bytes"])
+def test_long_texts_count_wherever_a_table_holds_them(shape: str, tmp_path: Path) -> None:
+    column: dict[str, polars.Expr] = {
+        "texts": polars.col("text"),
+        "lists of texts": polars.concat_list("text", "text"),
+        "lists in structures": polars.struct(polars.concat_list("text")),
+        "lists of bytes": polars.concat_list(polars.col("text").cast(polars.Binary)),
+    }
+    long = polars.DataFrame({"text": ["x" * MEBI]}).select(polars.col("text").repeat_by(150).explode())
+    long.select(polars.lit(0.5).alias("value"), column[shape].alias("note")).write_parquet(tmp_path / "long.parquet")
+    assert (tmp_path / "long.parquet").stat().st_size < MEBI
+    with holding_at_most(8), pytest.raises(DataError, match=r"texts of at most (64|7\d) MiB"):
+        read_table(tmp_path / "long.parquet", columns={"value": "number"})
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_texts_in_place_of_arrays_are_not_decoded(lists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = polars.DataFrame({"mean": ["x" * MEBI]}).select(polars.col("mean").repeat_by(1024).explode())
+    (long.select(polars.concat_list("mean")) if lists else long).write_parquet(tmp_path / "codes.parquet")
+    # In this process, so that nothing but the schema can save it.
+    monkeypatch.setattr(polars.LazyFrame, "collect", lambda *_, **__: pytest.fail("decoded"))
+    with pytest.raises(DataError, match=r"numbers.* in the column mean of .*, got (List|String)"):
+        tables._slice(str(tmp_path / "codes.parquet"), 0, 1024, ["mean"])
+
+
+def holes(path: Path, header: bytes, size: int) -> Path:
+    """Write a file of that length of which only the header is on the disk."""
+    with path.open("wb") as file:
+        file.write(header)
+        file.truncate(size)
+    assert limits.size_on_disk(path) < MEBI
+    return path
+
+
+def tensors_of_holes(path: Path, size: int) -> Path:
+    header = json.dumps({"mean": {"dtype": "F32", "shape": [size // 16, 4], "data_offsets": [0, size]}}).encode()
+    return holes(path, struct.pack("<Q", len(header)) + header, 8 + len(header) + size)
+
+
+def test_a_sparse_file_of_weights_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="weights are tensors; install polarised[train]")
+    from polarised.adapters.published import load_disentangling_vae, read_state
+    from polarised.models.vae import load_vae
+
+    sparse_tensors = tensors_of_holes(tmp_path / "weights.safetensors", 1 << 30)
+    holes(tmp_path / "model.pt", b"PK\x03\x04", 1 << 30)
+    for read in (
+        lambda: read_state(sparse_tensors),
+        lambda: load_vae(sparse_tensors),
+        lambda: read_state(tmp_path / "model.pt"),
+        lambda: load_disentangling_vae(tmp_path),
+    ):
+        with (
+            holding_at_most(8),
+            pytest.raises(DataError, match=r"to unpack to at most 6[45] MiB, it asks for 1,024 MiB"),
+        ):
+            read()
+
+
+def test_a_sparse_checkpoint_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="checkpoints are of training; install polarised[train]")
+    import torch
+
+    from polarised.training.history import CHECKPOINT, load_checkpoint
+
+    tensors_of_holes(tmp_path / CHECKPOINT, 1 << 30)
+    network = torch.nn.Linear(1, 1)
+    with holding_at_most(8), pytest.raises(DataError, match=r"to unpack to at most 6[45] MiB, it asks for 1,024 MiB"):
+        load_checkpoint(tmp_path, {}, {"vae": network}, torch.optim.SGD(network.parameters()))
+
+
+def test_sparse_arrays_are_not_read_for_days(tmp_path: Path) -> None:
+    sparse(tmp_path / "mean.npy", 1 << 30)
+    tensors_of_holes(tmp_path / "codes.safetensors", 8 << 30)
+    for path in (tmp_path, tmp_path / "codes.safetensors"):
+        with pytest.raises(DataError, match="it unpacks to more: far more than a file of its size holds"):
+            next(open_arrays(path).chunks(["mean"], 2, 2))
+
+
+def test_a_sparse_tensor_stands_for_nothing_that_is_not_stored(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="weights are tensors; install polarised[train]")
+    from polarised.adapters.published import read_state
+
+    place, value = torch.tensor([[0], [0]]), torch.ones(1)
+    size = (1 << 20, 1 << 20)
+    for name, tensor in (
+        ("coo", torch.sparse_coo_tensor(place, value, size, check_invariants=True)),
+        ("stride", torch.ones(1).expand(1 << 40)),
+    ):
+        torch.save({"mean": tensor}, tmp_path / f"{name}.pt")
+        with holding_at_most(8), pytest.raises(DataError, match="has more than are stored"):
+            read_state(tmp_path / f"{name}.pt")

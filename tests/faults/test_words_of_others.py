@@ -4,6 +4,8 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import polars
 import pytest
@@ -155,3 +157,61 @@ def test_what_a_worker_says_on_the_terminal(tmp_path: Path, capsys: pytest.Captu
     said = capsys.readouterr().out
     assert said.count("harm()") == 4
     assert not ACTING.search(said)
+
+
+def test_bars_of_progress_on_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    from rich.progress import Progress, TextColumn
+    from rich.text import Text
+
+    from polarised._io.terminal import console as made
+
+    for columns in ((TextColumn("{task.description}", markup=False),), (TextColumn("{task.description}"),)):
+        with Progress(*columns, console=made(stderr=True)) as bars:
+            bars.add_task(HOSTILE, total=1)
+    made(stderr=True).print(Text(HOSTILE), soft_wrap=True)
+    said = capsys.readouterr().err
+    assert said.count("owned") >= 3
+    assert not ACTING.search(said)
+
+
+def test_downloads_and_terms_with_names_of_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="training draws a bar; install polarised[train]")
+    from polarised.cli.datasets import _progress
+    from polarised.training.loop import reporting
+
+    monkeypatch.setenv("COLUMNS", "400")
+    with _progress(quiet=False) as progress:
+        assert progress is not None
+        progress(HOSTILE + "[/red]", 1, 2)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with reporting(0, 2, visible=True) as report:
+        report(2, {HOSTILE + "[/red]": 1.0})
+    said = capsys.readouterr().err
+    # What rich draws moves the cursor; the words of others do not.
+    assert "owned" in said
+    assert "\x1b]0;owned" not in said
+    assert "\x1b[2J" not in said
+    assert "[/red]" in said
+
+
+@pytest.mark.parametrize("state", ["failed", "started"])
+def test_a_run_whose_name_is_markup(state: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from polarised._io.terminal import console as made
+    from polarised.study.executors import Event
+    from polarised.study.runner import Progress, _tell_failure
+
+    run: Any = SimpleNamespace(name=f"[/red]{HOSTILE}")
+    _tell_failure(Progress(1, latest=Event(state, run, reason="", host="a")), made(stderr=True))
+    said = capsys.readouterr().err
+    assert said.count("[/red]") == 1
+    assert not ACTING.search(said)
+
+
+def test_consoles_are_made_in_one_place() -> None:
+    package = Path(po.__file__).parent
+    # `_io.terminal` alone has one, of its own class.
+    made = [path for path in package.rglob("*.py") if re.search(r"\bConsole\(", path.read_text(encoding="utf-8"))]
+    assert [path.relative_to(package).as_posix() for path in made] == []

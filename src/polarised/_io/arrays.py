@@ -170,6 +170,9 @@ class Npy(ArrayFile):
 
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
         mapped = {name: self._mapped(name) for name in names}
+        # The holes of sparse files cost their maker nothing, and would be read for days.
+        for name, array in mapped.items():
+            Budget.of(self._files[name]).stream(array.nbytes)
         for start in range(0, length, rows):
             yield {name: np.array(array[start : min(start + rows, length)]) for name, array in mapped.items()}
 
@@ -316,6 +319,7 @@ class Tensors(ArrayFile):
 
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
         parts = {name: self._open.get_slice(name) for name in names}
+        Budget.of(self.path).stream(sum(self.size(name) for name in names))
         for start in range(0, length, rows):
             end = min(start + rows, length)
             yield {name: self._part(part, name, start, end) for name, part in parts.items()}

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import accumulate, islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from polarised._io.limits import OF_WEIGHTS, Budget, available_memory, check_ordinary
+from polarised._io.limits import OF_WEIGHTS, Budget, available_memory, check_ordinary, check_room
 from polarised.errors import DataError, MissingFileError, PolarisedError
 
 __all__ = ["Folder", "contained", "new_folder", "private_folder", "refusal", "refusing", "replacing"]
@@ -284,6 +284,7 @@ class Folder:
             raise DataError(f"expected {name} in {self.path}, it is not there; is the download complete?")
         if self.path.is_dir():
             with refusing(self.path, f"the file {name}"), (self.path / name).open("rb") as file:
+                check_room(self.path / name)
                 data = file.read(limit + 1)
         else:
             # The size a zip announces may be a lie: what counts is how much comes out.

@@ -31,7 +31,16 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from polarised.errors import DataError
 
-__all__ = ["Budget", "available_memory", "call_apart", "check_ordinary", "rehearse", "serve", "size_on_disk"]
+__all__ = [
+    "Budget",
+    "available_memory",
+    "call_apart",
+    "check_ordinary",
+    "check_room",
+    "rehearse",
+    "serve",
+    "size_on_disk",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -141,15 +150,31 @@ def check_ordinary(path: str | Path) -> None:
         raise DataError(f"expected a file, {path} is a pipe, a socket or a device; check the path")
 
 
+def check_room(path: str | Path) -> None:
+    """Refuse a file of weights that is about to be held whole, where its budget is smaller than the file.
+
+    Args:
+        path: The file; one that is missing is let be.
+
+    Raises:
+        DataError: It is larger than half of the free memory, mostly holes, or no ordinary file.
+    """
+    budget = Budget.of(path, multiple=OF_WEIGHTS)
+    with contextlib.suppress(OSError):
+        budget.hold(Path(path).stat().st_size)
+
+
 def size_on_disk(path: str | Path) -> int:
-    """Return the bytes of a file, or of all files directly in a folder; nothing there counts as none.
+    """Return the bytes a file takes on the disk, or all files directly in a folder; nothing there counts as none.
+
+    Holes of a sparse file take none: it may be of any length and cost its maker nothing.
 
     >>> size_on_disk("nowhere")
     0
     """
     try:
         if not Path(path).is_dir():
-            return Path(path).stat().st_size
+            return _stored(Path(path).stat())
         with os.scandir(path) as entries:
             return sum(_size(entry) for entry in entries)
     except OSError:
@@ -159,9 +184,14 @@ def size_on_disk(path: str | Path) -> int:
 def _size(entry: "os.DirEntry[str]") -> int:
     """Return the bytes of a file in a folder; the files of a model may be links into a cache."""
     try:
-        return entry.stat().st_size
+        return _stored(entry.stat())
     except OSError:
         return 0
+
+
+def _stored(about: os.stat_result) -> int:
+    blocks = getattr(about, "st_blocks", None)
+    return about.st_size if blocks is None else min(about.st_size, 512 * blocks)
 
 
 def available_memory() -> int:

@@ -279,11 +279,23 @@ def _stack(paths: list[str], columns: dict[str, str], held: list[int], together:
 
 
 def _length_of_texts(table: Any) -> int:
-    """Return the bytes of all texts written out: a table holds one that is repeated only once."""
+    """Return the bytes of all texts written out, in lists too: a table holds one that is repeated only once."""
+    return sum(_length_in(column) for column in table.get_columns())
+
+
+def _length_in(column: Any) -> int:
     import polars
 
-    texts = [name for name, kind in table.schema.items() if kind == polars.String]
-    return sum(int(table[name].str.len_bytes().cast(polars.Int64).sum()) for name in texts)
+    kind = column.dtype
+    if isinstance(kind, polars.List | polars.Array):
+        return _length_in(column.explode())
+    if isinstance(kind, polars.Struct):
+        return sum(_length_in(field) for field in column.struct.unnest().get_columns())
+    if kind == polars.Binary:
+        return int(column.bin.size().cast(polars.Int64).sum())
+    if kind in (polars.Categorical, polars.Enum):
+        column = column.cast(polars.String)
+    return int(column.str.len_bytes().cast(polars.Int64).sum()) if column.dtype == polars.String else 0
 
 
 def _check(table: Any, columns: dict[str, str], path: str) -> None:
@@ -313,6 +325,16 @@ def _slice(path: str, start: int, count: int, columns: list[str]) -> Any:
     import polars
 
     scan = polars.scan_parquet(path, glob=False, hive_partitioning=False)
+    schema = scan.collect_schema()
+    # Arrays are asked for: texts, which a file may share among any number of rows, are not even decoded.
+    for name in columns:
+        kind = schema[name]
+        inner: Any = kind
+        while isinstance(inner, polars.List | polars.Array):
+            inner = inner.inner
+        if not (inner.is_numeric() or inner in (polars.Boolean, polars.Null)):
+            numbers = "lists of numbers of one length" if kind.is_nested() else "numbers"
+            raise DataError(f"expected {numbers} in the column {name[:300]} of {path}, got {str(kind)[:80]}")
     return scan.slice(start, count).select(columns).collect()
 
 

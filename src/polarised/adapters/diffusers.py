@@ -80,7 +80,7 @@ def from_diffusers(
     return gathered(encode_batches(model_of_diffusers(model), batches_of(images, batch_size=batch_size), reading))
 
 
-@register("adapter", name="diffusers", summary="an autoencoder of diffusers, or its pipeline", libraries=("diffusers",))
+@register("adapter", name="diffusers", summary="a diffusers autoencoder or pipeline", libraries=("diffusers",))
 def model_of_diffusers(model: Any) -> Model:
     """Return what is known of an autoencoder of diffusers, or of the one in a pipeline.
 

@@ -124,7 +124,7 @@ def _adapter_for(target: Any) -> Callable[[Any], Model] | None:
     return next((each.call for each in known if libraries.intersection(each.facts.get("libraries", ()))), None)
 
 
-@register("adapter", name="torch", summary="a network of torch or Lightning", libraries=("torch",))
+@register("adapter", name="torch", summary="a PyTorch or Lightning module", libraries=("torch",))
 def model_of_network(network: Any) -> Model:
     """Return what can be seen of a torch network: its `encode`, its `encoder`, or itself.
 
@@ -160,7 +160,7 @@ def _convolutional(encoder: Any, network: Any) -> bool:
     return any(kind in ("Conv2d", "Conv3d") for kind in kinds) and not recurrent.intersection(kinds)
 
 
-@register("adapter", name="keras", title="Keras", summary="a model of Keras", libraries=("keras",))
+@register("adapter", name="keras", title="Keras", summary="a Keras model", libraries=("keras",))
 def model_of_keras(model: Any) -> Model:
     """Return what can be seen of a Keras model: its `encode`, its `encoder`, or itself.
 
@@ -194,7 +194,7 @@ def _keras_convolutional(owner: Any) -> bool:
     return any(type(layer).__name__.startswith("Conv2D") for layer in getattr(owner, "layers", []))
 
 
-@register("adapter", name="function", summary="any function or object that encodes a batch, of Flax and JAX too")
+@register("adapter", name="function", summary="any function or object that encodes a batch (Flax and JAX included)")
 def model_of_function(target: Any) -> Model:
     """Return what can be seen of a function, or of an object with `encode` or `encoder`.
 

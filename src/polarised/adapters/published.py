@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised._io.files import Folder, replacing
-from polarised._io.limits import check_ordinary
+from polarised._io.limits import check_room
 from polarised.adapters._tensor_bundle import read_tensor_bundle
 from polarised.data import Dataset
 from polarised.errors import DataError, MissingFileError
@@ -307,11 +307,12 @@ def read_state(path: str | Path) -> "dict[str, Tensor]":
     if path.suffix != ".safetensors":
         if not path.is_file():
             raise MissingFileError(f"expected a file of weights, {path} is none; check the path")
+        check_room(path)
         with path.open("rb") as file:
             return state_in(file, path)
     from safetensors.torch import load_file
 
-    check_ordinary(path)
+    check_room(path)
     try:
         return load_file(path)
     except Exception as error:
@@ -320,6 +321,7 @@ def read_state(path: str | Path) -> "dict[str, Tensor]":
 
 def weights_in(path: Path, key: str) -> "dict[str, Tensor]":
     """Return the state dict that a .pt file holds under a key; a file that would have to run code is refused."""
+    check_room(path)
     with path.open("rb") as file:
         return state_in(file, path, key=key)
 

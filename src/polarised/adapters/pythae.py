@@ -28,7 +28,7 @@ def from_pythae(
     trust_scale: bool = False,
     pixel_range: Range | None = None,
 ) -> Encodings:
-    """Encode images with a pythae VAE or a relative of it: its encoder's `embedding` and `log_covariance`.
+    """Encode images with a pythae VAE or one of its variants: its encoder's `embedding` and `log_covariance`.
 
     Models whose encoder has no Gaussian posterior (AE, RAE, WAE, VQ-VAE, S-VAE) are refused. Of models with a flow
     after the Gaussian (VAE_IAF, VAE_LinNF) the Gaussian is what is diagnosed. The prior of VAMP, the mean of the
@@ -57,7 +57,7 @@ def from_pythae(
     return gathered(encode_batches(model_of_pythae(model), batches_of(images, batch_size=batch_size), reading))
 
 
-@register("adapter", name="pythae", summary="a VAE of pythae or a relative of it", libraries=("pythae",))
+@register("adapter", name="pythae", summary="a pythae VAE or one of its variants", libraries=("pythae",))
 def model_of_pythae(model: Any) -> Model:
     """Return what is known of a pythae model.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from polarised._io.limits import rehearse
+from polarised._io.limits import check_room, rehearse
 from polarised.adapters.arrays import as_variance
 from polarised.adapters.decoding import Decoder, Remembered
 from polarised.adapters.models import untouched
@@ -439,6 +439,7 @@ def _read_saved(path: Path) -> dict[str, Any]:
     """Return what torch saved in a file, where all of it is arrays, tables and plain containers."""
     import torch
 
+    check_room(path)
     with path.open("rb") as file:
         try:
             refuse_bombs(file, path)

@@ -48,14 +48,14 @@ TENSORS = (".pt", ".pth", ".safetensors")
 
 # What each kind is, in the order in which a reader looks for it.
 DESCRIBED: dict[Kind, str] = {
-    "arrays": "files of named means and scales ({files})",
-    "diffusers": "the folder of a diffusers autoencoder or pipeline",
-    "pythae": "the folder of a pythae model",
-    "scvi": "the folder of a scvi-tools model with its .h5ad",
-    "disentanglement_lib": "a run of disentanglement_lib or its zip",
-    "disentangling-vae": "the folder of a disentangling-vae model",
-    "run": "a run directory of ours",
-    "model": "a model file of ours (.safetensors)",
+    "arrays": "files with named arrays of means and scales ({files})",
+    "diffusers": "a folder with a diffusers autoencoder or pipeline",
+    "pythae": "a folder with a pythae model",
+    "scvi": "a folder with a scvi-tools model and its .h5ad",
+    "disentanglement_lib": "a disentanglement_lib run or its zip archive",
+    "disentangling-vae": "a folder with a disentangling-vae model",
+    "run": "a run directory of `polarised`",
+    "model": "a model file of `polarised` (.safetensors)",
 }
 # What shows that a folder is somebody's model, where its configuration is, and what names the dataset there.
 CONFIG = "results/json/train_config.json"
@@ -178,15 +178,15 @@ def accepted_targets() -> str:
     Returns:
         A line of objects and a line of what lies on disk.
 
-    >>> "a network of torch or Lightning" in accepted_targets()
+    >>> "a PyTorch or Lightning module" in accepted_targets()
     True
     """
     # The summaries of adapters that other packages bring are not ours to promise.
     ours = [each for each in registry.records("adapter") if each.call.__module__.startswith("polarised.")]
-    objects = ["`Encodings`", "a mapping of arrays", *(each.summary for each in ours), "a model of scvi-tools"]
+    objects = ["`Encodings`", "a mapping of arrays", *(each.summary for each in ours), "a scvi-tools model"]
     files = ", ".join((*ARRAYS, *TENSORS))
     disk = [text.format(files=files) for text in DESCRIBED.values()]
-    return f"- In Python: {'; '.join(objects)}.\n- On disk, also for `polarised diagnose`: {'; '.join(disk)}."
+    return f"- In Python: {'; '.join(objects)}.\n- On disk (in Python or with `polarised diagnose`): {'; '.join(disk)}."
 
 
 def images_named(name: str) -> Dataset:

@@ -125,12 +125,11 @@ def _progress(quiet: bool) -> "Iterator[Progress | None]":
     if quiet:
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     share = TextColumn("{task.percentage:>3.0f}%")
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), share, TimeRemainingColumn())
-    bars = Progress(*columns, console=Console(stderr=True))
+    bars = Progress(*columns, console=console(stderr=True))
     tasks: dict[str, TaskID] = {}
 
     def progress(doing: str, done: int, total: int) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from polarised._io import plain
+from polarised._io.terminal import console
 from polarised.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     import polars
     from rich.console import Console, RenderableType
     from rich.table import Table
-    from rich.text import Text
 
     from polarised.diagnosis import Diagnosis
     from polarised.regime import Regime
@@ -53,17 +53,6 @@ MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◆ mixed[/]", "pas
 
 # What is told of each variable, in the order of the table.
 EVIDENCE = ("variable", "type", "why", "ratio_mean", "kl", "noise_share", "confidence")
-
-
-def console(*, quiet: bool = False) -> "Console":
-    """Return the console the commands print to; a quiet one prints nothing, none lets a text move the cursor."""
-    from rich.console import Console
-
-    class Screen(Console):
-        def render_str(self, text: str, **options: Any) -> "Text":
-            return super().render_str(printable(text), **options)
-
-    return Screen(quiet=quiet, highlight=False, emoji=False)
 
 
 def as_it_is(text: object) -> str:

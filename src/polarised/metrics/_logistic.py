@@ -43,6 +43,10 @@ _HIGH = 75
 _FEW, _PLENTY = 16, 800
 
 
+# Products of columns that are kept, of every fold: some 256 MiB each.
+_MOST_PRODUCTS = 1 << 27
+
+
 _STEPS = 50
 
 
@@ -160,6 +164,10 @@ class Rows:
 
     def weighted_squares(self, weights: Array) -> Floats:
         """Return mean w_k x x' for each column k of weights (n, g), as (g, p, p)."""
+        if len(self.design) * self.design.shape[1] ** 2 > _MOST_PRODUCTS:
+            # One class after another: of hundreds of variables the products are beyond memory.
+            squares = [(self.design * column[:, None]).T @ self.design for column in weights.T]
+            return np.stack(squares).astype(np.float64) / len(self.design)
         packed = (weights.T @ self.products).astype(np.float64) / len(self.design)
         size = self.design.shape[1]
         first, second = np.triu_indices(size)

@@ -73,7 +73,8 @@ def evaluate(
 
     Raises:
         ConfigError: There is no such metric or representation.
-        DataError: A metric that was named needs what these encodings do not have.
+        DataError: A metric that was named needs what these encodings do not have, or there are more variables or
+            classes of factors than can be scored.
 
     >>> encodings = Encodings([[0.0, 1.0], [1.0, 0.0], [0.5, 0.1]], variance=[[0.1, 0.1]] * 3)
     >>> evaluate(encodings, metrics="effective_rank", representation="mean").columns
@@ -85,13 +86,7 @@ def evaluate(
     chosen = _chosen(metrics)
     if not everything:
         _check_needs(chosen, encodings, draw is not None)
-    # Several scores compare every variable with every other: a small file may have very many variables.
-    if 32 * encodings.mean.shape[1] ** 2 > available_memory() // 2:
-        most = math.isqrt(available_memory() // 64)
-        raise DataError(
-            f"expected at most {most:,} variables to compare with each other in the memory there is, got "
-            f"{encodings.mean.shape[1]:,}; score some of them, or use a larger machine"
-        )
+    _check_work(chosen, encodings)
     kinds = (representation,) if isinstance(representation, str) else tuple(representation)
     known = {"seed": seed, "scale": prior_scale(encodings)}
     found: list[tuple[str, str, float, str]] = []
@@ -380,6 +375,38 @@ def _check_needs(chosen: Sequence[Record], encodings: Encodings, drawn: bool) ->
     if needing and encodings.factors is None:
         need = "needs" if len(needing) == 1 else "need"
         raise DataError(f"{', '.join(needing)} {need} factors, and these encodings have none; encode labelled images")
+
+
+# What one score may cost, some half an hour of one core: pairs of variables times inputs, and classes times cells.
+_MOST_COMPARED = 200_000_000_000
+_MOST_LEARNT = 1_000_000_000
+# Exact trees of a binary factor cost what quick ones of twenty classes do, and no class costs less than this.
+_CLASSES_OF_BINARY, _CELLS_OF_CLASS = 20, 200_000
+
+
+def _check_work(chosen: Sequence[Record], encodings: Encodings) -> None:
+    """Refuse more variables or classes than can be scored: a small file may have very many of both."""
+    rows, variables = encodings.mean.shape
+    memory = available_memory() // 2
+    # Several scores compare every variable with every other, over all inputs and by eigenvalues.
+    most = min(math.isqrt(memory // 32), math.isqrt(_MOST_COMPARED // rows), round(_MOST_COMPARED ** (1 / 3)))
+    if variables > most:
+        raise DataError(
+            f"expected at most {most:,} variables to compare with each other over {rows:,} inputs in the time and "
+            f"memory there is, got {variables:,}; score some of them, or fewer inputs"
+        )
+    if encodings.factors is None or not any("factors" in entry.needs for entry in chosen):
+        return
+    counts = [max(len(np.unique(column)), _CLASSES_OF_BINARY) for column in encodings.factors.T]
+    # A classifier has a matrix of all pairs of variables for each class, which it inverts.
+    cells = max(rows * variables, variables**3 // 144, _CELLS_OF_CLASS)
+    most = min(_MOST_LEARNT // cells, memory // (32 * variables**2))
+    if sum(counts) > most:
+        raise DataError(
+            f"expected factors of at most {most:,} classes together (each counts {_CLASSES_OF_BINARY} at least) to "
+            f"score {variables:,} variables of {rows:,} inputs, got {sum(counts):,} classes of {len(counts):,} "
+            "factors; keep fewer factors, variables or inputs, or name metrics that need no factors"
+        )
 
 
 def _codes(encodings: Encodings, kind: str, seed: int) -> npt.NDArray[Any]:

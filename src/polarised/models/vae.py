@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polarised import registry
 from polarised._io.files import replacing
-from polarised._io.limits import check_ordinary
+from polarised._io.limits import check_room
 from polarised._io.text import parse_json
 from polarised.errors import ConfigError, DataError, MissingFileError
 from polarised.models.distributions import DiagonalGaussian, Prior
@@ -199,7 +199,7 @@ def load_vae(path: str | Path) -> VAE:
     path = Path(path)
     if not path.exists():
         raise MissingFileError(f"expected a trained model, {path} does not exist; let its run finish first")
-    check_ordinary(path)
+    check_room(path)
     try:
         with safe_open(path, framework="pt") as archive:
             header = _checked_header((archive.metadata() or {})["polarised"], path)

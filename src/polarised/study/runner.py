@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from polarised import registry
 from polarised._io.files import replacing
+from polarised._io.terminal import console
 from polarised._io.text import parse_json
 from polarised.errors import ConfigError, DataError, MissingFileError, printable
 from polarised.regime.classify import RULES
@@ -404,9 +405,7 @@ def _parsed(text: str, root: str | Path) -> dict[str, Any]:
 
 def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | None:
     """Go through a study to its end, showing how it stands; return how it ended (None: there was nothing)."""
-    from rich.console import Console
-
-    screen = Console(stderr=True, quiet=quiet, highlight=False, emoji=False)
+    screen = console(stderr=True, quiet=quiet)
     if quiet or not sys.stderr.isatty():
         return _plainly(progress, screen)
     from rich.live import Live
@@ -464,15 +463,14 @@ def _tell_failure(progress: Progress, screen: "Console") -> None:
     event = progress.latest
     if event is None:
         return
+    run = escape(printable(event.run.name))
     where = f" on {escape(printable(event.host))}" if event.host else ""
     if event.state in ("failed", "lost", "waiting"):
         # A reason is whatever some library said, brackets included.
-        screen.print(
-            f"[red]{event.state}[/] {event.run.name}{where}: {escape(printable(event.reason))}", soft_wrap=True
-        )
+        screen.print(f"[red]{event.state}[/] {run}{where}: {escape(printable(event.reason))}", soft_wrap=True)
     elif event.state == "started" and event.host:
         again = f", attempt {event.attempt}" if event.attempt > 1 else ""
-        screen.print(f"started {event.run.name}{where}{again}", soft_wrap=True)
+        screen.print(f"started {run}{where}{again}", soft_wrap=True)
 
 
 def _line(progress: Progress | None, elapsed: float, width: int) -> str:

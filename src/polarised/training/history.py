@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from polarised._io.files import replacing
-from polarised._io.limits import check_ordinary
+from polarised._io.limits import check_room
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, TrainingError
 from polarised.models.encoding import decoder_use, from_vae
@@ -278,7 +278,7 @@ def load_checkpoint(
     path = directory / CHECKPOINT
     if not path.exists():
         return None
-    check_ordinary(path)
+    check_room(path)
     try:
         with safe_open(path, framework="pt") as archive:
             header = _checked_header((archive.metadata() or {}).get("polarised", "null"))

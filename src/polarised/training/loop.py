@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from polarised import registry
+from polarised._io.terminal import console
 from polarised.data.dataset import Batch, Dataset
 from polarised.errors import ConfigError, TrainingError
 from polarised.models.networks import seeded_weights
@@ -403,6 +404,9 @@ def _interruptible() -> Iterator[_Flag]:
         yield flag
         return
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+    # A script that starts a command in its background lets it ignore Ctrl-C, which is for what is in front.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        numbers.remove(signal.SIGINT)
     before = {number: signal.signal(number, flag.hear) for number in numbers}
     try:
         yield flag
@@ -445,7 +449,6 @@ def reporting(start: int, steps: int, *, visible: bool) -> Iterator[Reporter]:
     if not visible or not sys.stderr.isatty():
         yield lambda done, terms: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -454,9 +457,9 @@ def reporting(start: int, steps: int, *, visible: bool) -> Iterator[Reporter]:
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}", style="cyan"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[terms]}", style="dim"),
+        TextColumn("{task.fields[terms]}", style="dim", markup=False),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=steps, completed=start, rate="", terms="")
         began = shown = time.monotonic()
 

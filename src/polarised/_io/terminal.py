@@ -1,0 +1,36 @@
+"""The one place where consoles are made: words of others are shown on them and move nothing."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from polarised.errors import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["console"]
+
+
+def console(*, stderr: bool = False, quiet: bool = False) -> "Console":
+    """Return a console on which no text moves the cursor, whatever it is drawn in: a line, a table, a progress bar.
+
+    Args:
+        stderr: Whether it prints to standard error.
+        quiet: Whether it prints nothing.
+
+    Returns:
+        The console, which understands markup: a text of others is escaped, or drawn without it.
+    """
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class Screen(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            # Everything that is drawn passes here as pieces; those of rich itself are marked as control.
+            for piece in super().render(renderable, options):
+                yield piece if piece.control else Segment(printable(piece.text), piece.style)
+
+        def render_str(self, text: str, **options: Any) -> Any:
+            return super().render_str(printable(text), **options)
+
+    return Screen(stderr=stderr, quiet=quiet, highlight=False, emoji=False)
