@@ -1,5 +1,5 @@
 """Linear layers with their activations, and the cross-entropy, each as one node of the graph: small networks trained
-on a processor spend more on the graph than on numbers. And the transposed convolution, whose own gradients are slow there.
+on a CPU spend more on the graph than on numbers. And the transposed convolution, whose own gradients are slow there.
 
 Nothing here changes what is computed but in its last digits. It serves training in single precision on a CPU; whatever
 else is asked of a network (second derivatives, `torch.func`, forward mode, torch.compile, other devices and precisions,
@@ -405,7 +405,8 @@ class _Doubled(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             entry = conv2d(slope, kernel, stride=2, padding=1).to(x.dtype)
         if ctx.needs_input_grad[1]:
-            own = conv2d_weight(slope, weight.shape, x.to(slope.dtype), stride=2, padding=1).to(weight.dtype)
+            taps: Tensor = conv2d_weight(slope, weight.shape, x.to(slope.dtype), stride=2, padding=1)  # type: ignore[no-untyped-call]
+            own = taps.to(weight.dtype)
         if ctx.needs_input_grad[2]:
             shift = slope.sum((0, 2, 3)).to(weight.dtype)
         return entry, own, shift
