@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -6,10 +7,11 @@ import numpy as np
 import polars
 import pytest
 
+from polarised.cluster import ray_cluster
 from polarised.diagnosis import diagnose
 from polarised.errors import ConfigError, DataError
 from polarised.regime import Encodings, classify
-from polarised.shards import totals_of
+from polarised.shards import Totals, _totals_of_file, totals_of
 
 N = 3000
 GENERATOR = np.random.default_rng(1)
@@ -83,6 +85,28 @@ def test_the_diagnosis_of_files_is_that_of_the_arrays(files, monkeypatch, sample
     np.testing.assert_allclose(drawn["value"], drawn["value_whole"], rtol=0.02)
 
 
+def test_what_cannot_be_in_the_sample_need_not_travel(files, monkeypatch):
+    monkeypatch.setattr("polarised.shards.SAMPLE", 200)
+    expected, found, sizes = totals_of(files, rows=500).sample(), Totals(), []
+    for number, file in enumerate(files):
+        part = _totals_of_file(str(file), None, False, None, 500, 0, number, found.cutoff)
+        sizes.append(len(part._order))
+        found.merge(part)
+    # The first has 100 inputs, so the second is still whole; of 1300 in the last some 150 can come in.
+    assert sizes[:2] == [100, 200]
+    assert 50 < sizes[2] < 190
+    np.testing.assert_array_equal(found.sample().mean, expected.mean)
+    np.testing.assert_array_equal(found.sample().factors, expected.factors)
+
+
+def test_parts_of_which_nothing_is_sampled_must_still_fit(files, tmp_path):
+    np.savez(tmp_path / "3.npz", mean=MEAN, variance=VARIANCE)
+    none = _totals_of_file(str(tmp_path / "3.npz"), None, False, None, 500, 0, 1, 0.0)
+    assert len(none._order) == 0
+    with pytest.raises(DataError, match=r"factors .* in every part"):
+        totals_of(files).merge(none)
+
+
 def test_bad_requests_are_refused(files, tmp_path):
     with pytest.raises(DataError, match="at least one file"):
         totals_of([])
@@ -96,22 +120,31 @@ def test_bad_requests_are_refused(files, tmp_path):
         totals_of([files[0], tmp_path / "4.npz"])
 
 
-@pytest.mark.slow
-def test_two_ray_workers_give_the_single_pass(files, tmp_path):
-    ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
-    try:
+def compare_on_ray(noise, *files):
+    """Compare what workers of a cluster make of files with the single pass; Ray must not be imported before."""
+    with ray_cluster() as ray:
         alone, together = (totals_of(files, executor=executor, rows=500) for executor in ("local", "ray"))
         same(alone.evidence.classify(), together.evidence.classify())
         np.testing.assert_array_equal(alone.evidence.classify().confidence, together.evidence.classify().confidence)
         np.testing.assert_array_equal(alone.evidence.covariance, together.evidence.covariance)
         np.testing.assert_array_equal(alone.sample().mean, together.sample().mean)
-        (tmp_path / "bad.npz").write_bytes(b"noise")
         with pytest.raises(DataError, match="plain arrays"):
-            totals_of([tmp_path / "bad.npz"], executor="ray")
+            totals_of([noise], executor="ray")
         assert ray.is_initialized()
-    finally:
-        ray.shutdown()
+        print("the same")
+
+
+@pytest.mark.slow
+def test_workers_of_ray_give_the_single_pass(files, tmp_path):
+    pytest.importorskip("ray")
+    (tmp_path / "bad.npz").write_bytes(b"noise")
+    # In a process of its own: where Ray is imported already, a cluster would serve every network of this machine.
+    code = "import sys; from test_shards import compare_on_ray; compare_on_ray(*sys.argv[1:])"
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    settings = {**os.environ, "PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"}
+    command = [sys.executable, "-c", code, str(tmp_path / "bad.npz"), *map(str, files)]
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr
 
 
 def test_files_are_diagnosed_where_torch_is_not_installed(files, tmp_path):
@@ -159,7 +192,7 @@ PEAK = """
 import re, sys
 from pathlib import Path
 import polarised as po
-diagnosis = po.diagnose(sys.argv[1])
+diagnosis = po.diagnose(sys.argv[1], executor=(sys.argv[2:] or ["local"])[0])
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
 print(diagnosis.regime.inputs, int(peak[1]) / 2**10)
 """
@@ -185,3 +218,24 @@ def test_memory_does_not_grow_with_the_number_of_shards(tmp_path, form):
         assert int(inputs) == rows * count
         peaks[count] = float(peak)
     assert peaks[50] - peaks[3] < 30, peaks
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
+def test_memory_of_the_driver_on_ray_does_not_grow_with_the_number_of_shards(tmp_path):
+    """What comes back of a file is 2.6 MB at first, and Ray gives the memory of a hundred back at a time."""
+    pytest.importorskip("ray")
+    rows, latents = 5_000, 32
+    path, peaks = tmp_path / "codes.npz", {}
+    np.savez(path, mean=GENERATOR.normal(size=(rows, latents)), variance=np.full((rows, latents), 0.01))
+    for count in (50, 200):
+        (tmp_path / str(count)).mkdir()
+        for number in range(count):
+            (tmp_path / str(count) / f"{number:03}.npz").hardlink_to(path)
+        command = [sys.executable, "-c", PEAK, f"{tmp_path}/{count}/*.npz", "ray"]
+        settings = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+        done = subprocess.run(command, env=settings, capture_output=True, text=True, check=True)
+        inputs, peak = done.stdout.split()
+        assert int(inputs) == rows * count
+        peaks[count] = float(peak)
+    assert peaks[200] - peaks[50] < 30, peaks

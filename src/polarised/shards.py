@@ -5,7 +5,7 @@ and a uniform sample of inputs. Those of many files, workers or machines merge i
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -124,6 +124,21 @@ class Totals:
             repeats=next(iter(self._repeats)) if whole else 1,
         )
 
+    @property
+    def cutoff(self) -> float:
+        """The largest number of a row in a sample that is full: rows above it can never be part of it."""
+        full = bool(self._rows) and len(self._order) >= _room(self._rows["mean"].shape[1])
+        return float(self._order.max()) if full else np.inf
+
+    def drop(self, cutoff: float) -> None:
+        """Leave rows out of the sample that cannot be part of a larger one.
+
+        Args:
+            cutoff: That of the larger one, now or before.
+        """
+        kept = self._order <= cutoff
+        self._order, self._rows = self._order[kept], {name: value[kept] for name, value in self._rows.items()}
+
     def largest_mean(self) -> Array:
         """Return the largest |mean| of each variable."""
         if self.ranges.lowest is None or self.ranges.highest is None:
@@ -140,14 +155,14 @@ class Totals:
         return {"mean": mean, "sampled": mean + np.diag(regime.statistics.variance_mean[self.compared])}
 
     def _keep(self, order: Array, rows: dict[str, Array]) -> None:
-        if not len(order):
+        if not rows:
             return
         if self._rows and self._rows.keys() != rows.keys():
             raise DataError(
                 "expected factors (or the prior of each input) in every part or in none, got them in some only"
             )
         together = np.concatenate([self._order, order])
-        most = min(SAMPLE, max(64, SAMPLE_NUMBERS // max(rows["mean"].shape[1], 1)))
+        most = _room(rows["mean"].shape[1])
         kept = np.sort(np.argsort(together, kind="stable")[:most])
         first, second = kept[kept < len(self._order)], kept[kept >= len(self._order)] - len(self._order)
         before = self._rows or {name: value[:0] for name, value in rows.items()}
@@ -186,13 +201,13 @@ def totals_of(
     places = [str(file) if is_address(file) else str(Path(file).resolve()) for file in files]
     arguments = [(place, *reading, number) for number, place in enumerate(places)]
     parts: Iterator[Totals]
+    totals = Totals()
     if executor == "ray":
-        parts = _with_ray(arguments, address)
+        parts = _with_ray(arguments, address, lambda: totals.cutoff)
     elif executor == "local":
         parts = (_totals_of_file(*each) for each in arguments)
     else:
         raise ConfigError(f"expected executor 'local' or 'ray', got {executor!r}")
-    totals = Totals()
     for each, part in zip(arguments, parts, strict=True):
         with _naming(each[0]):
             totals.merge(part)
@@ -210,14 +225,27 @@ def _naming(path: str) -> Iterator[None]:
         raise DataError(f"{path}: {error}") from error
 
 
+def _room(variables: int) -> int:
+    """Return how many rows the sample has at most."""
+    return min(SAMPLE, max(64, SAMPLE_NUMBERS // max(variables, 1)))
+
+
 def _totals_of_file(
-    path: str, scale_kind: ScaleKind | None, trust_scale: bool, axis: Axis, rows: int, seed: int, number: int
+    path: str,
+    scale_kind: ScaleKind | None,
+    trust_scale: bool,
+    axis: Axis,
+    rows: int,
+    seed: int,
+    number: int,
+    cutoff: float = np.inf,
 ) -> Totals:
     generator = stream(seed, "sample of a shard", number)
     with _naming(path), brought(path) as file:
         totals = Totals(factor_names=open_file(file).factor_names)
         for chunk in chunks_of_file(file, rows=rows, scale_kind=scale_kind, trust_scale=trust_scale, axis=axis):
             totals.update(chunk, generator.random(len(chunk.mean)))
+    totals.drop(cutoff)
     return totals
 
 
@@ -229,7 +257,11 @@ def _thinned(rows: Array, repeats: int, places: int) -> Array:
     return rows.reshape(-1, repeats, rows.shape[1])[:, chosen].reshape(-1, rows.shape[1])
 
 
-def _with_ray(arguments: list[tuple[Any, ...]], address: str | None) -> Iterator[Totals]:
+def _with_ray(arguments: list[tuple[Any, ...]], address: str | None, cutoff: Callable[[], float]) -> Iterator[Totals]:
+    """Yield what is kept of each file, in their order.
+
+    Ray gives memory back a second later, or a hundred results: what comes back is kept small by `cutoff`.
+    """
     with ray_cluster(address) as ray:
         task = ray.remote(_totals_of_file)
         # So many at a time that every processor has work and the results of few wait to be merged.
@@ -244,4 +276,4 @@ def _with_ray(arguments: list[tuple[Any, ...]], address: str | None) -> Iterator
             except ray.exceptions.RayTaskError as error:
                 raise (error.cause if isinstance(error.cause, PolarisedError) else error) from None
             del reference
-            waiting.extend(task.remote(*each) for each in islice(left, 1))
+            waiting.extend(task.remote(*each, cutoff()) for each in islice(left, 1))

@@ -31,8 +31,6 @@ def explored(target: Path, data: Path | None, ask, *options: str):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ},
-        # A job in the background of a shell hands on that it hears no interrupt.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
             said = ""

@@ -1,6 +1,7 @@
 """One of several processes that want the same run, over and over, and write down when they had it.
 
-Arguments: the place, the log, a seed, and settings as JSON: seconds, hold, and constants of `polarised.study.leases`.
+Arguments: the place, the log, a seed, and settings as JSON: seconds, hold, turns, and constants of
+`polarised.study.leases`.
 """
 
 import json
@@ -12,10 +13,19 @@ from pathlib import Path
 
 from polarised.study import leases
 
+PATIENCE = 200.0
+
+
+def changed_hands(log: str, turns: int) -> bool:
+    """Return whether there were so many turns, of more than one process."""
+    begun = [line.split()[0] for line in Path(log).read_text().splitlines() if " begun " in line]
+    return not turns or (len(begun) >= turns and len(set(begun)) > 1)
+
 
 def main(place: str, log: str, seed: str, settings: str) -> None:
     asked = json.loads(settings)
-    seconds, hold, told = asked.pop("seconds"), asked.pop("hold"), os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    seconds, hold, turns = asked.pop("seconds"), asked.pop("hold"), asked.pop("turns", 0)
+    told = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for name, value in asked.items():
         setattr(leases, name, (lambda *_, value=value: value) if callable(getattr(leases, name)) else value)
     chance, deadline = random.Random(int(seed)), time.monotonic() + seconds
@@ -25,7 +35,7 @@ def main(place: str, log: str, seed: str, settings: str) -> None:
         os.write(told, f"{os.getpid()} {turn} {kind} {moment:.9f}\n".encode())
 
     turn = 0
-    while time.monotonic() < deadline:
+    while (now := time.monotonic()) < deadline or (now < deadline + PATIENCE and not changed_hands(log, turns)):
         turn += 1
         try:
             with leases.leased(place, "run", step=lambda: 0) as tenure:
@@ -38,6 +48,10 @@ def main(place: str, log: str, seed: str, settings: str) -> None:
                     note(turn, "owner", moment)
                     time.sleep(chance.uniform(0, 0.01))
                 note(turn, "left", time.monotonic())
+            # Whoever leaves would be the first to come back: the others get their turn.
+            written, until = os.fstat(told).st_size, time.monotonic() + 1.0
+            while os.fstat(told).st_size == written and time.monotonic() < until:
+                time.sleep(0.01)
         except leases.BusyError:
             time.sleep(chance.uniform(0, 0.02))
 

@@ -12,6 +12,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,25 @@ def test_a_job_that_is_asked_to_end_saves_and_says_so_by_its_code(tmp_path: Path
     assert "Traceback" not in (tmp_path / "said.txt").read_text()
 
 
+def children_of(parent: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and f"PPid:\t{parent}\n" in (entry / "status").read_text():
+                found.append(int(entry.name))
+    return found
+
+
+@contextmanager
+def in_the_background() -> Iterator[None]:
+    """Let this process, and those it starts, ignore Ctrl-C, as a script does with what it starts beside itself."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_at_the_driver_alone_is_heard_within_two_seconds(tmp_path: Path, number: int, code: int) -> None:
@@ -115,11 +136,7 @@ def test_a_signal_to_every_process_of_a_job_is_heard_as_one(tmp_path: Path) -> N
     log, root = tmp_path / "notes.txt", tmp_path / "study"
     job = start(made(tmp_path, runs=2, steps=1200, sleep=0.05), root, "--jobs", "2")
     until(lambda: log.exists() and all(any(tag == run and step > 12 for tag, step in notes(log)) for run in (0, 1)))
-    children = [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and f"PPid:\t{job.pid}\n" in (entry / "status").read_text()
-    ]
+    children = children_of(job.pid)
     assert len(children) == 3
     for process in (*children, job.pid):
         os.kill(process, signal.SIGUSR1)
@@ -129,6 +146,28 @@ def test_a_signal_to_every_process_of_a_job_is_heard_as_one(tmp_path: Path) -> N
     assert "resource_tracker" not in said
     taken = Counter(tag for tag, _ in notes(log))
     assert sorted(checkpoint_step(path) for path in root.iterdir() if path.is_dir()) == sorted(taken.values())
+    assert not list(root.glob("*/failed.txt"))
+
+
+@pytest.mark.slow
+def test_in_the_background_of_a_script_a_study_ends_with_sigterm_alone(tmp_path: Path) -> None:
+    """A shell lets such a command ignore Ctrl-C, which the terminal sends to every process of the script."""
+    log, root = tmp_path / "notes.txt", tmp_path / "study"
+    with in_the_background():
+        job = start(made(tmp_path, runs=2, steps=1200, sleep=0.05), root, "--jobs", "2")
+    until(lambda: log.exists() and all(any(tag == run and step > 12 for tag, step in notes(log)) for run in (0, 1)))
+    for process in (*children_of(job.pid), job.pid):
+        os.kill(process, signal.SIGINT)
+    before = Counter(tag for tag, _ in notes(log))
+    until(lambda: all(Counter(tag for tag, _ in notes(log))[run] > before[run] + 10 for run in (0, 1)))
+    assert job.poll() is None
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(timeout=60) == 143, (tmp_path / "said.txt").read_text()
+    # Workers saved at the first signal and went on from there: no step was taken twice.
+    taken = Counter(notes(log))
+    assert set(taken.values()) == {1}
+    saved = sorted(checkpoint_step(path) for path in root.iterdir() if path.is_dir())
+    assert saved == sorted(Counter(tag for tag, _ in taken).values())
     assert not list(root.glob("*/failed.txt"))
 
 
@@ -257,7 +296,10 @@ def test_another_node_goes_on_where_one_was_stopped(tmp_path: Path, monkeypatch:
     assert not left & {"checkpoint.safetensors", LEASE}
 
 
-def test_whoever_lost_its_run_puts_nothing_where_others_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("place", [nullcontext, in_the_background])
+def test_whoever_lost_its_run_puts_nothing_where_others_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Callable[[], AbstractContextManager[None]]
+) -> None:
     pytest.importorskip("fsspec")
     monkeypatch.setattr(leases, "HEARTBEAT", 0.1)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -269,7 +311,7 @@ def test_whoever_lost_its_run_puts_nothing_where_others_see_it(tmp_path: Path, m
         (store / run.name / ".term-2").write_text("another")
 
     threading.Thread(target=take_over).start()
-    with pytest.raises(BusyError):
+    with place(), pytest.raises(BusyError):
         work_at(run, f"file://{store}", "")
     assert max(step for _, step in notes(log)) < 900
     left = store / run.name

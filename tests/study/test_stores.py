@@ -182,8 +182,7 @@ def test_of_many_who_want_a_run_one_gets_it(tmp_path: Path, store: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_nobody_has_a_run_beside_another(tmp_path: Path, store: str, seed: int) -> None:
-    found = fight(tmp_path, f"{store}/fight{seed}", seconds=25.0, processes=5, seed=seed)
-    assert len({hold.process for hold in found}) >= 2
+    fight(tmp_path, f"{store}/fight{seed}", seconds=25.0, processes=5, seed=seed, turns=5)
 
 
 def test_a_store_that_overwrites_is_noticed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,8 +76,6 @@ def test_it_ends_cleanly_with_control_c(tmp_path: Path) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        # A job in the background of a shell hands on that it hears no interrupt.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert process.stdout is not None

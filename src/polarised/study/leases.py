@@ -20,6 +20,7 @@ Where a store cannot create a file only if there is none, everybody who wants a 
 write withdraws, so that all who write see each other, provided that the store shows what it has confirmed by then.
 """
 
+import _thread
 import errno
 import functools
 import json
@@ -282,8 +283,7 @@ def leased(
                     renewed()
             if tenure.lost:
                 if main and not ended.is_set():
-                    # What training listens to: it ends after its step.
-                    os.kill(os.getpid(), signal.SIGINT)
+                    _interrupt()
                 return
 
     thread = threading.Thread(target=renew, name="lease", daemon=True)
@@ -300,6 +300,15 @@ def leased(
         raise
     finally:
         tenure.leave()
+
+
+def _interrupt() -> None:
+    """Ask this process to end what it does, as training understands it: after its step."""
+    if callable(signal.getsignal(signal.SIGINT)):
+        os.kill(os.getpid(), signal.SIGINT)
+    else:
+        # In the background of a script Ctrl-C is ignored; where nobody listens to this one either, nothing happens.
+        _thread.interrupt_main(signal.SIGTERM)
 
 
 @contextmanager

@@ -404,6 +404,9 @@ def _interruptible() -> Iterator[_Flag]:
         yield flag
         return
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+    # A script that starts a command in its background lets it ignore Ctrl-C, which is for what is in front.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        numbers.remove(signal.SIGINT)
     before = {number: signal.signal(number, flag.hear) for number in numbers}
     try:
         yield flag
