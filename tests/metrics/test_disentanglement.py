@@ -3,6 +3,7 @@ import pytest
 
 from polarised import metrics
 from polarised.errors import ConfigError, DataError
+from polarised.metrics._boosting import boosted_trees_fit
 
 
 def perfect(rows: int = 900, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -208,6 +209,16 @@ def test_trees_are_exact_for_binary_factors_and_few_rows() -> None:
         assert ours.informativeness == pytest.approx(exact.informativeness, abs=1e-9)
         assert not np.array_equal(ours.importance, quick.importance)
     assert np.array_equal(metrics.dci(z, many).importance, metrics.dci(z, many, trees="histogram").importance)
+
+
+def test_trees_of_many_rare_classes_stay_finite() -> None:
+    # A leaf of rows whose class is certain has a Newton step beyond single precision.
+    generator = np.random.default_rng(1)
+    labels = np.repeat(np.arange(600), 6)
+    codes = np.stack([labels / 200, generator.normal(size=len(labels))], axis=1)
+    result = boosted_trees_fit(codes, labels, codes[::7], trees="histogram", stages=20)
+    assert np.isfinite(result.importance).all()
+    assert result.importance.sum() == pytest.approx(1)
 
 
 def test_votes_are_pruned_relative_to_the_prior() -> None:
