@@ -149,9 +149,9 @@ def main() -> None:
     total, explained, missing = parameters()
     rows = [
         ("Python files in the package", f"{len(lines)}"),
-        ("median lines of a file", f"{statistics.median(lines):.0f}"),
-        ("public parameters explained under Args", f"{explained} of {total} ({explained / total:.0%})"),
-        ("`polarised diagnose X.npz`: files gone through", f"{walks['diagnosis']['files']}"),
+        ("median lines per file", f"{statistics.median(lines):.0f}"),
+        ("public parameters documented under Args", f"{explained} of {total} ({explained / total:.0%})"),
+        ("`polarised diagnose X.npz`: files on the path", f"{walks['diagnosis']['files']}"),
         ("`polarised diagnose X.npz`: modules imported", f"{walks['diagnosis']['modules']}"),
         ("`polarised diagnose X.npz`: modules of `study`", f"{len(walks['diagnosis']['study'])}"),
         ("an image from data to page: files", f"{walks['image']['files']}"),
