@@ -54,7 +54,7 @@ def contradictions(diagnosis: Diagnosis) -> list[str]:
             hold("not interchangeable" not in sentence, f"{sentence!r} closes the gap and keeps it")
         if match := re.match(rf"Variables? ({NUMBERS}) (?:is|are) mixed", sentence):
             hold(variables(match[1]) == regime.mixed, f"{sentence!r} with {regime.mixed}")
-        if match := re.match(rf"Variables? ({NUMBERS}) (?:is|are) passive only just", sentence):
+        if match := re.match(rf"Variables? ({NUMBERS}) (?:is|are) close to the threshold for passive", sentence):
             hold(set(variables(match[1])) <= set(regime.passive), f"{sentence!r} with {regime.passive}")
             hold(not set(variables(match[1])) & set(regime.droppable), f"{sentence!r} with {regime.droppable}")
         if match := re.match(rf"Variables? ({NUMBERS}) would pass for active", sentence):

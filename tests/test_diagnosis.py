@@ -40,11 +40,11 @@ def test_a_posterior_that_is_the_same_for_all_inputs_is_called_collapsed():
     shifted, narrow, half = (4.0 + still, np.full(N, 1.0)), (4.0 + still, np.full(N, 0.02)), (still, np.full(N, 0.5))
     assert diagnose(encodings_of(shifted, narrow, half, PASSIVE)).regime.passive == [0, 1, 2, 3]
     told = diagnose(encodings_of(shifted, narrow, half, PASSIVE)).advice[0]
-    assert told.startswith("The KL of 17.6 nats says nothing about the input")
+    assert told.startswith("The KL of 17.6 nats carries no information about the input")
     diagnosis = diagnose(encodings_of(shifted, narrow, half, PASSIVE), rule="relative")
     assert diagnosis.regime.mixed == [0, 2]
     assert diagnosis.headline.startswith("Collapsed: all 4 latent variables are nothing but noise")
-    assert diagnosis.advice[0].startswith("The KL of 17.6 nats says nothing about the input")
+    assert diagnosis.advice[0].startswith("The KL of 17.6 nats carries no information about the input")
     assert not any("Use the mean" in sentence for sentence in diagnosis.advice)
     assert "Collapsed" not in diagnose(encodings_of(shifted, narrow, half, ACTIVE)).headline
 
@@ -103,36 +103,38 @@ def test_a_mixed_variable_is_told_how_it_is_mixed(column, words):
 def test_variables_mixed_in_several_ways_share_a_sentence():
     advice = diagnose(encodings_of(ACTIVE, HALF, (0.6 * OTHER[0], np.full(N, 0.6)))).advice
     assert advice[-1] == (
-        "Keep mixed variables for reconstruction, mistrust their single values: "
+        "Keep mixed variables for reconstruction, but do not trust their single values: "
         "1 (on for 50 ± 1 % of the inputs); 2 (weak for all)."
     )
 
 
 def test_rules_part_once_for_many_variables():
     noise = (0.001 * ACTIVE[0], np.full(N, 0.05))
-    parting = [said for said in diagnose(encodings_of(ACTIVE, OTHER, noise, noise)).advice if " rule parts on " in said]
+    parting = [
+        said for said in diagnose(encodings_of(ACTIVE, OTHER, noise, noise)).advice if " rule differs on " in said
+    ]
     assert len(parting) == 1
     assert parting[0].startswith(
-        "The published (standard) rule parts on 2 and 3 (passive here, active there): "
-        "without what it calls passive the total correlation is"
+        "The published (standard) rule differs on 2 and 3 (passive here, active there): "
+        "without the variables it calls passive the total correlation is"
     )
-    assert re.search(r"sampled, without what is unused 0\.00 nats against 0\.00 sampled\.$", parting[0])
+    assert re.search(r"sampled, without the unused ones 0\.00 nats against 0\.00 sampled\.$", parting[0])
 
 
 def test_few_inputs_are_told_so():
     means = np.random.default_rng(2).standard_normal((5, 8))
     advice = diagnose(Encodings(means, variance=np.full((5, 8), 0.01))).advice
     assert "5 inputs are too few to say how 8 variables are correlated: encode more." in advice
-    assert any(sentence.startswith("Only 5 inputs were looked at") for sentence in advice)
+    assert any(sentence.startswith("Only 5 inputs were used") for sentence in advice)
     # A picture is one input, however many positions it has.
     pictures = Encodings(np.zeros((5, 1, 20, 20)), variance=np.ones((5, 1, 20, 20)), axis=1)
-    assert any(sentence.startswith("Only 5 inputs were looked at") for sentence in diagnose(pictures).advice)
+    assert any(sentence.startswith("Only 5 inputs were used") for sentence in diagnose(pictures).advice)
     assert not any("infinite" in sentence for sentence in advice)
 
 
 def test_one_variable_is_spoken_of_in_the_singular():
     assert diagnose(encodings_of(ACTIVE)).headline == "The only latent variable is active."
-    assert diagnose(encodings_of(ACTIVE)).advice == ("Use the mean, it is not noise.",)
+    assert diagnose(encodings_of(ACTIVE)).advice == ("Use the mean: it is not noise.",)
     assert diagnose(encodings_of(PASSIVE)).headline.startswith("Collapsed: the only latent variable is passive")
     assert diagnose(encodings_of(ACTIVE, PASSIVE)).advice[0] == "Use the mean of variable 0; 1 is passive: drop it."
 
@@ -143,12 +145,12 @@ def test_what_is_passive_only_just_is_not_to_be_dropped():
     assert diagnosis.regime.passive == [1, 2]
     assert diagnosis.regime.droppable == [1]
     assert diagnosis.advice[0] == "Use the mean of variable 0; 1 is passive: drop it."
-    assert any(sentence.startswith("Variable 2 is passive only just") for sentence in diagnosis.advice)
+    assert any(sentence.startswith("Variable 2 is close to the threshold for passive") for sentence in diagnosis.advice)
 
 
 def test_a_spread_that_cannot_be_a_trained_variance_is_asked_about():
     wide = (ACTIVE[0], np.full(N, 2.7))
-    assert any("is the spread you gave a variance" in sentence for sentence in diagnose(encodings_of(wide)).advice)
+    assert any("check that the scale is a variance" in sentence for sentence in diagnose(encodings_of(wide)).advice)
 
 
 def test_a_code_that_lives_by_its_prior_is_not_called_collapsed():
@@ -198,7 +200,7 @@ def test_the_decoder_decides_where_there_is_one():
     )
     assert diagnosis.advice[0] == "Use the means of variables 0 and 1; 2 is passive: drop it."
     assert any(
-        "parts on 1 (mixed here, passive there); on 2 (passive here, active there)" in x for x in diagnosis.advice
+        "differs on 1 (mixed here, passive there); on 2 (passive here, active there)" in x for x in diagnosis.advice
     )
     nothing_read = diagnose(columns, decoder=decoder([0.01, 0.0, 0.02]))
     assert nothing_read.headline.startswith("Collapsed: all 3 latent variables are passive")
@@ -215,7 +217,9 @@ def test_what_is_too_near_the_threshold_is_doubtful_and_kept():
         == "2 of 3 latent variables are active, none mixed, 1 passive (1 of these types is doubtful)."
     )
     assert diagnosis.regime.droppable == []
-    assert any("costs the decoder 0.19 ± 0.02 nats, too near the 0.2 that decide" in said for said in diagnosis.advice)
+    assert any(
+        "costs the decoder 0.19 ± 0.02 nats, too close to the threshold of 0.2" in said for said in diagnosis.advice
+    )
     assert diagnosis.regime.confidence[1] < 0.95
 
 

@@ -451,7 +451,7 @@ def _kept_to_predict(regime: Regime) -> str:
     one = len(regime.droppable) == 1
     return (
         f"To predict the factors keep the {'mean' if one else 'means'} of {listed(regime.droppable)} too: the mean of "
-        "a passive variable can be a faint copy of what the input is, and without such means accuracy often falls."
+        "a passive variable can be a faint copy of a property of the input, and accuracy often falls without it."
     )
 
 

@@ -61,7 +61,7 @@ def test_the_published_rule_stands_beside_and_parts(diagnosis):
     parted = [j for j, kind in enumerate(diagnosis.regime.types) if kind != standard[j]]
     assert [j for j in diagnosis.regime.passive if standard[j] == "active"]
     sentences = [
-        sentence for sentence in diagnosis.advice if sentence.startswith("The published (standard) rule parts")
+        sentence for sentence in diagnosis.advice if sentence.startswith("The published (standard) rule differs")
     ]
     assert len(sentences) == 1
     assert all(str(j) in sentences[0] for j in parted)

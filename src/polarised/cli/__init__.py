@@ -51,7 +51,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Which latent variables of a VAE are used? Diagnose, forecast, cure, prune, train and reproduce.
+    """Find out which latent variables of a VAE are used: diagnose, forecast, cure, prune, train, reproduce.
 
     Start with [bold]polarised demo[/bold], or point [bold]polarised diagnose[/bold] at your own model.
     """

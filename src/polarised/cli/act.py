@@ -28,13 +28,13 @@ __all__ = ["cure", "demo", "prune", "train"]
 
 
 def train(
-    config: Annotated[Path, typer.Argument(help="YAML file of settings.")],
+    config: Annotated[Path, typer.Argument(help="YAML file with the settings.")],
     settings: Annotated[list[str] | None, typer.Argument(help="Overrides such as training.steps=1000.")] = None,
     out: Annotated[Path, typer.Option(help="Folder that holds run directories.")] = Path("runs"),
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Train and measure one model; the same command after a kill continues where it stopped.
+    """Train and measure one model; the same command resumes an interrupted run.
 
     Example: [bold]polarised train beta.yaml objective.beta=8 seed=1[/bold]
     """
@@ -62,16 +62,16 @@ def train(
 def cure(
     target: Annotated[Path, typer.Argument(help="The directory of a trained run.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for trials, model and page; default: <run>-cured beside the run.")
+        Path | None, typer.Option(help="Folder for trials, model and page; default: <run>-cured next to the run.")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of each trial; default: the run's.", min=20)] = None,
     seed: Seed = 0,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Say why a model collapsed, try the cures in order, and prove the best one on data it has not seen.
+    """Find out why a model collapsed, try cures in order, and evaluate the best one on held-out data.
 
-    The run is only read. The same command after a kill goes on where it stopped.
+    The run itself is not changed. The same command resumes an interrupted cure.
 
     Example: [bold]polarised cure runs/beta-vae-1a2b3c --steps 5000[/bold]
     """
@@ -122,49 +122,54 @@ def prune(
     target: Annotated[
         Path,
         typer.Argument(
-            help="A run directory, a model file, a folder of a published model or of one of pythae, diffusers or "
+            help="A run directory, a model file, a published model, or the folder of a model of pythae, diffusers or "
             "scvi-tools."
         ),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where to write the smaller model: a .safetensors, default pruned.safetensors; for a folder of "
-            "another library a new folder, default pruned."
+            help="Where to write the smaller model: a .safetensors file (default: pruned.safetensors), or for "
+            "a model of another library a new folder (default: pruned)."
         ),
     ] = None,
     keep: Annotated[
-        str | None, typer.Option(help="Variables to keep, e.g. 0,3,5; default: all but the passive.")
+        str | None, typer.Option(help="Variables to keep, e.g. 0,3,5; default: all except the passive ones.")
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
-            help="What to prove it on: a dataset's name, an .npz, a folder of pictures, an .h5ad; default: the "
+            help="Data for the comparison: a dataset's name, an .npz, a folder of images, an .h5ad; default: the "
             "model's own."
         ),
     ] = None,
     pixel_range: PixelRange = None,
     alpha: Alpha = None,
     rule: TypeRule = "used",
-    examples: Annotated[int, typer.Option(help="Inputs to prove it on.", min=10)] = 3000,
+    examples: Annotated[int, typer.Option(help="Inputs for the comparison.", min=10)] = 3000,
     seed: Seed = 0,
-    mean_head: Annotated[str | None, typer.Option(help="Foreign weights: the layer that gives the mean.")] = None,
-    log_variance_head: Annotated[
-        str | None, typer.Option(help="Foreign weights: the layer that gives the log-variance, if it is another.")
+    mean_head: Annotated[
+        str | None, typer.Option(help="Weights of your own network: the layer that outputs the mean.")
     ] = None,
-    decoder_input: Annotated[str | None, typer.Option(help="Foreign weights: the layer that takes z.")] = None,
+    log_variance_head: Annotated[
+        str | None, typer.Option(help="Weights of your own network: the layer for the log-variance, if separate.")
+    ] = None,
+    decoder_input: Annotated[
+        str | None, typer.Option(help="Weights of your own network: the layer that takes z.")
+    ] = None,
     layout: Annotated[
-        Literal["separate", "interleaved", "stacked"], typer.Option(help="Foreign weights: how the heads are laid out.")
+        Literal["separate", "interleaved", "stacked"],
+        typer.Option(help="Weights of your own network: layout of the heads."),
     ] = "separate",
     transposed: Annotated[
-        bool, typer.Option("--transposed", help="Foreign weights: z enters a ConvTranspose2d.")
+        bool, typer.Option("--transposed", help="Weights of your own network: z enters a ConvTranspose2d.")
     ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write a smaller model without the passive variables, and show what changed: size, reconstruction, codes.
 
-    Types are those [bold]diagnose[/bold] gives; a variable whose type is in doubt is kept.
+    The types are those of [bold]diagnose[/bold]; a variable with a doubtful type is kept.
 
     Example: [bold]polarised prune runs/my-run --out small.safetensors[/bold]  or
     [bold]polarised prune sd/vae --data pictures --out smaller[/bold], a folder that its own library loads
@@ -284,15 +289,15 @@ def _numbers(text: str) -> list[int]:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the run and its page.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder for the run and its report page.")] = Path("runs"),
     steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 1600,
     seed: Seed = 0,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Train a VAE on sprites, see which variables it switches off, prune them, and get a page about it.
+    """Train a VAE on sprites, show which variables are passive, prune them, and write a report page.
 
-    Under two minutes on two CPU cores; nothing is downloaded.
+    Takes less than two minutes on two CPU cores; nothing is downloaded.
 
     Example: [bold]polarised demo[/bold]
     """

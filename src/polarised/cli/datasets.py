@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 __all__ = ["app", "cite"]
 
 app = typer.Typer(
-    help="List, prepare and look at datasets.\n\nExample: polarised datasets show dsprites",
+    help="List, prepare and view datasets.\n\nExample: polarised datasets show dsprites",
     rich_markup_mode="rich",
 )
 
-Name = Annotated[str, typer.Argument(help="A name that `polarised datasets` lists.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="A name from the list of `polarised datasets`.", show_default=False)]
 Settings = Annotated[list[str] | None, typer.Argument(help="Settings of the dataset as key=value.", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
 def datasets(context: typer.Context, as_json: Json = False) -> None:
-    """List, prepare and look at datasets; alone it lists them.
+    """List, prepare and view datasets; without a command, list them.
 
     Example: polarised datasets
     """
@@ -56,12 +56,12 @@ def prepare(
     name: Name,
     settings: Settings = None,
     mirror: Annotated[
-        str | None, typer.Option(help="Address or path of a folder that has the files.", show_default=False)
+        str | None, typer.Option(help="Address or path of a folder with the files.", show_default=False)
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Download and decode a dataset, so that it is ready when the network is gone.
+    """Download and decode a dataset for use without a network connection.
 
     Example: polarised datasets prepare shapes3d
     """
@@ -80,14 +80,14 @@ def show(
     name: Name,
     settings: Settings = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="The file to write; NAME.png by default.", show_default=False)
+        str | None, typer.Option("--output", "-o", help="File to write; default: NAME.png.", show_default=False)
     ] = None,
-    columns: Annotated[int, typer.Option(help="Pictures in a row.", min=1, max=40)] = 10,
-    seed: Annotated[int, typer.Option(help="Seed of what is drawn at random.")] = 0,
+    columns: Annotated[int, typer.Option(help="Images per row.", min=1, max=40)] = 10,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a contact sheet: what each factor of a dataset does to a picture.
+    """Write a contact sheet that shows the effect of each factor of a dataset.
 
     Example: polarised datasets show dsprites -o dsprites.png
     """

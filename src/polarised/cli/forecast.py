@@ -27,13 +27,13 @@ def forecast(
     ] = "gaussian",
     reduction: Annotated[
         Literal["likelihood", "sum", "mean", "mean_of_both"],
-        typer.Option(help="How your loss adds up: the log-likelihood, the bare error, or its mean over values."),
+        typer.Option(help="How your loss is reduced: log-likelihood, summed error, or mean error."),
     ] = "likelihood",
     alpha: Annotated[float, typer.Option(help="Threshold of the types.", min=0.001, max=0.499)] = 0.1,
-    examples: Annotated[int, typer.Option(help="The most images to read.", min=2)] = 20_000,
+    examples: Annotated[int, typer.Option(help="Maximum number of images to read.", min=2)] = 20_000,
     plot: Annotated[Path | None, typer.Option(help="Write the curve to this file (.png, .svg, .pdf).")] = None,
     dimensions: Annotated[
-        bool, typer.Option("--dimensions", help="Train short runs and say how many latents the data need.")
+        bool, typer.Option("--dimensions", help="Train short runs to estimate how many latents the data need.")
     ] = False,
     steps: Annotated[int, typer.Option(help="With --dimensions: steps of each run.", min=1)] = 2000,
     architecture: Annotated[str, typer.Option(help="With --dimensions: network of the runs.")] = "locatello_conv",
@@ -41,7 +41,7 @@ def forecast(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Say before training which latent variables would be alive, from the spectrum of the data.
+    """Predict before training which latent variables will be alive, from the spectrum of the data.
 
     Example: [bold]polarised forecast dsprites --likelihood bernoulli --beta 4 --plot curve.png[/bold]
     """
@@ -109,11 +109,13 @@ def _show(found: "Forecast", screen: Any) -> None:
 
 def dimensions(
     data: Annotated[str, typer.Argument(help="The name of a dataset, or an .npz of images.")],
-    latents: Annotated[int | None, typer.Option(help="Size of the over-sized runs; default: twice the data's.")] = None,
-    seeds: Annotated[int, typer.Option(help="Over-sized runs, one a seed.", min=1)] = 2,
-    fondue: Annotated[bool, typer.Option("--fondue/--no-fondue", help="Also search as FONDUE does.")] = True,
-    estimator: Annotated[Literal["mle", "twonn", "trace"], typer.Option(help="What FONDUE compares.")] = "mle",
-    threshold: Annotated[float, typer.Option(help="Largest difference FONDUE allows.", min=0.0)] = 1.0,
+    latents: Annotated[
+        int | None, typer.Option(help="Latents of the over-sized runs; default: twice the data's.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Over-sized runs, one per seed.", min=1)] = 2,
+    fondue: Annotated[bool, typer.Option("--fondue/--no-fondue", help="Also run the FONDUE search.")] = True,
+    estimator: Annotated[Literal["mle", "twonn", "trace"], typer.Option(help="Estimator used by FONDUE.")] = "mle",
+    threshold: Annotated[float, typer.Option(help="Largest difference that FONDUE allows.", min=0.0)] = 1.0,
     beta: Annotated[float, typer.Option(help="Weight of the rate.", min=0.0)] = 1.0,
     architecture: Annotated[str, typer.Option(help="Network of the short runs.")] = "locatello_conv",
     steps: Annotated[int, typer.Option(help="Training steps of each run.", min=1)] = 2000,
@@ -123,7 +125,7 @@ def dimensions(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Say how many latent variables a dataset needs: count those alive in over-sized runs, and search as FONDUE does.
+    """Estimate how many latent variables a dataset needs, from over-sized runs and with the FONDUE search.
 
     Example: [bold]polarised dimensions dsprites --steps 2000 --plot sizes.png[/bold]
     """

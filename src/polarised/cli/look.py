@@ -49,8 +49,8 @@ def diagnose(
     targets: Annotated[
         list[str],
         typer.Argument(
-            help="A run directory; files of arrays (.npz, .npy, .parquet, .csv, .pt, .safetensors, .h5ad; many are one "
-            "model); the folder of a model of diffusers, pythae, scvi-tools or disentangling-vae; a run of "
+            help="A run directory; files of arrays (.npz, .npy, .parquet, .csv, .pt, .safetensors, .h5ad), taken as "
+            "one model; the folder of a model of diffusers, pythae, scvi-tools or disentangling-vae; a run of "
             "disentanglement_lib or its zip; addresses of files (s3://bucket/*.npz).",
             show_default=False,
         ),
@@ -63,20 +63,23 @@ def diagnose(
     axis: LatentAxis = None,
     pixel_range: PixelRange = None,
     examples: Examples = None,
-    executor: Annotated[Literal["local", "ray"], typer.Option(help="Where to read files of arrays.")] = "local",
+    executor: Annotated[Literal["local", "ray"], typer.Option(help="Where files of arrays are read.")] = "local",
     address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
     html: Annotated[
-        Path | None, typer.Option(help="File of the page; default: report.html in a run's folder, else NAME.html here.")
+        Path | None,
+        typer.Option(help="File of the report page; default: report.html in the run's folder, or NAME.html here."),
     ] = None,
     page: Annotated[
-        bool, typer.Option(help="Write the page (with --quiet and --json only where --html names it).")
+        bool, typer.Option(help="Write the report page (with --quiet or --json only if --html is given).")
     ] = True,
-    details: Annotated[bool, typer.Option("--details", help="Also other papers' rules and other thresholds.")] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also show the rules of other papers and other thresholds.")
+    ] = False,
     seed: RunSeed = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Say which latent variables are active, mixed or passive, on what evidence, and what to do about it.
+    """Show which latent variables are active, mixed or passive, the evidence, and what to do.
 
     Example: [bold]polarised diagnose runs/my-run[/bold]  or  [bold]polarised diagnose codes.npz --details[/bold]
     """
@@ -171,7 +174,7 @@ def evaluate(
     target: Annotated[
         Path,
         typer.Argument(
-            help="What diagnose takes: a run directory, arrays (.npz, .npy, .parquet), a published model.",
+            help="As for diagnose: a run directory, arrays (.npz, .npy, .parquet), a published model.",
             show_default=False,
         ),
     ],
@@ -186,8 +189,8 @@ def evaluate(
 ) -> None:
     """Score the mean and the sampled code with the metrics of the literature.
 
-    With known factors (an array of that name, or a model with its data) also what each variable says of them. Of a
-    model factor_vae_score and beta_vae_score are made where they are named: each encodes about a million images.
+    If factors are known (an array of that name, or a model with its data), also score how the variables represent
+    them. For a model, factor_vae_score and beta_vae_score run only if named: each encodes about a million images.
 
     Example: [bold]polarised evaluate runs/my-run --metrics total_correlation,mig,dci[/bold]
     """
@@ -268,13 +271,13 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="File to write; default: report.html in a run's or a study's folder, else NAME.html here."),
+        typer.Option(help="File to write; default: report.html in the run's or study's folder, or NAME.html here."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     data: Data = None,
     alpha: Alpha = None,
     rule: Annotated[
-        Literal["used", "relative", "standard"] | None, typer.Option(help="Rule of the types; default: used.")
+        Literal["used", "relative", "standard"] | None, typer.Option(help="Rule that decides the types; default: used.")
     ] = None,
     scale_kind: ScaleKind = None,
     examples: Examples = None,
@@ -314,14 +317,14 @@ def explore(
         ),
     ],
     data: Annotated[
-        str | None, typer.Option(help="Inputs to show: a dataset's name, an .npz, a folder of pictures or an .h5ad.")
+        str | None, typer.Option(help="Inputs to show: a dataset's name, an .npz, a folder of images or an .h5ad.")
     ] = None,
     pixel_range: PixelRange = None,
-    port: Annotated[int, typer.Option(help="Port on this machine; 0: any free one.", min=0, max=65535)] = 0,
-    browse: Annotated[bool, typer.Option(help="Open the page in the browser (with --json not).")] = True,
+    port: Annotated[int, typer.Option(help="Port on this machine; 0: any free port.", min=0, max=65535)] = 0,
+    browse: Annotated[bool, typer.Option(help="Open the page in the browser (not with --json).")] = True,
     json: Json = False,
 ) -> None:
-    """Open a local page whose sliders decode on the fly; only this machine can reach it; Ctrl-C ends it.
+    """Open a page with sliders that decode live; it is local to this machine, and Ctrl-C ends it.
 
     Example: [bold]polarised explore runs/my-run[/bold]  or  [bold]polarised explore sd/vae --data pictures[/bold]
     """

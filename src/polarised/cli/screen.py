@@ -221,18 +221,20 @@ def show_diagnosis(diagnosis: "Diagnosis", screen: "Console") -> None:
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
-Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
 
 
-RunSeed = Annotated[int | None, typer.Option(help="Seed of everything random; default: 0, or a run's.", min=0)]
+RunSeed = Annotated[int | None, typer.Option(help="Random seed; default: 0, or the run's.", min=0)]
 
 
 Data = Annotated[
     str | None,
-    typer.Option(help="What to encode: a dataset's name, an .npz, a folder of pictures, an .h5ad; default: its own."),
+    typer.Option(
+        help="Data to encode: a dataset's name, an .npz, a folder of images, an .h5ad; default: the model's own."
+    ),
 ]
 
 
@@ -240,28 +242,30 @@ Examples = Annotated[int | None, typer.Option(help="Images to encode; default: 1
 
 
 Alpha = Annotated[
-    float | None, typer.Option(help="Threshold of the types; default: 0.1, or the run's own.", min=0.001, max=0.499)
+    float | None, typer.Option(help="Threshold for the types; default: 0.1, or the run's own.", min=0.001, max=0.499)
 ]
 
 
 ScaleKind = Annotated[
     Literal["variance", "log_variance", "std", "log_std"] | None,
-    typer.Option(help="What the scale beside the mean is; default: by its name."),
+    typer.Option(help="What the scale given with the mean is; default: from its name."),
 ]
 
 
 LatentAxis = Annotated[
     str | None,
-    typer.Option(help="Which axis of the latents is the variable: 1 (channels first), -1 (last), or several: 1,2,3."),
+    typer.Option(help="Axis of the latent variables: 1 (channels first), -1 (last), or several: 1,2,3."),
 ]
 
 
 PixelRange = Annotated[
-    str | None, typer.Option(help="Range of pixels the model was trained on: 0,1 or -1,1; pictures are brought to it.")
+    str | None, typer.Option(help="Pixel range the model was trained on: 0,1 or -1,1; images are rescaled to it.")
 ]
 
 
-TrustScale = Annotated[bool, typer.Option("--trust-scale", help="Take the scale as said, however its numbers look.")]
+TrustScale = Annotated[
+    bool, typer.Option("--trust-scale", help="Do not check whether the values are plausible for the scale kind.")
+]
 
 
-TypeRule = Annotated[Literal["used", "relative", "standard"], typer.Option(help="Rule of the types.")]
+TypeRule = Annotated[Literal["used", "relative", "standard"], typer.Option(help="Rule that decides the types.")]

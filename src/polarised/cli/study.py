@@ -41,7 +41,7 @@ Name = Annotated[
     str,
     typer.Argument(
         help="be_more_active, learning_dynamics, rtc_vae, polarised_ivae, nonlinear_ica, decomposition_clustering, "
-        "decomposition_alignment, decomposition_sparsity, or a YAML file of yours."
+        "decomposition_alignment, decomposition_sparsity, or your own YAML file."
     ),
 ]
 Settings = Annotated[
@@ -49,24 +49,28 @@ Settings = Annotated[
 ]
 Scale = Annotated[
     str | None,
-    typer.Option(help="smoke, laptop, small or paper, as the study has them; none: its own choice, said at the start."),
+    typer.Option(
+        help="smoke, laptop, small or paper, if the study has it; default: the study's own, printed at the start."
+    ),
 ]
 Folder = Annotated[str, typer.Argument(help="The folder (or fsspec address) of a study.")]
-Jobs = Annotated[int, typer.Option(help="Runs at a time; 0: one a core, with ray what the cluster takes.", min=0)]
-Address = Annotated[str | None, typer.Option(help="A running Ray cluster; none: one is started here.")]
-Cpus = Annotated[float | None, typer.Option(help="Processors a run takes under Ray (1).", min=0)]
-Gpus = Annotated[float | None, typer.Option(help="GPUs a run takes under Ray (0).", min=0)]
-Memory = Annotated[float | None, typer.Option(help="Gigabytes a run takes under Ray (not said).", min=0)]
-Attempts = Annotated[int | None, typer.Option(help="How often a lost run is started again before it fails (3).", min=1)]
+Jobs = Annotated[int, typer.Option(help="Parallel runs; 0: one per core, or with ray as many as fit.", min=0)]
+Address = Annotated[str | None, typer.Option(help="Address of a running Ray cluster; default: start one here.")]
+Cpus = Annotated[float | None, typer.Option(help="CPUs per run on Ray (default: 1).", min=0)]
+Gpus = Annotated[float | None, typer.Option(help="GPUs per run on Ray (default: 0).", min=0)]
+Memory = Annotated[float | None, typer.Option(help="Gigabytes per run on Ray (default: no request).", min=0)]
+Attempts = Annotated[
+    int | None, typer.Option(help="How often a lost run is started before it fails (default: 3).", min=1)
+]
 RuntimeEnv = Annotated[
     Path | None, typer.Option(help="A YAML file with Ray's runtime_env for every task: pip, env_vars, working_dir, ...")
 ]
-Mixed = Annotated[bool, typer.Option("--mixed", help="Give runs also to nodes of a Ray cluster with other code.")]
+Mixed = Annotated[bool, typer.Option("--mixed", help="Also use nodes of a Ray cluster that have different code.")]
 
 
 @app.callback()
 def _group() -> None:
-    """Do a whole study: every run resumable, one table of results, claims checked by code.
+    """Run a study: train and measure all models, collect the results, check the claims.
 
     Example: [bold]polarised study be_more_active --scale smoke[/bold]
     """
@@ -77,7 +81,7 @@ def run(
     name: Name,
     settings: Settings = None,
     scale: Scale = None,
-    executor: Annotated[str, typer.Option(help="local, ray, or 'module:name' of yours.")] = "local",
+    executor: Annotated[str, typer.Option(help="local, ray, or your own 'module:name'.")] = "local",
     jobs: Jobs = 0,
     address: Address = None,
     cpus: Cpus = None,
@@ -91,11 +95,13 @@ def run(
         str | None,
         typer.Option(help="Measure trained models instead: a folder, or a text file of paths and https addresses."),
     ] = None,
-    shard: Annotated[str | None, typer.Option(help="Do one share of the runs and end, e.g. 2/8 in a queue.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="Do only one share of the runs, e.g. 2/8, as a job of a queue.")
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Do the runs of a study; the same command after a kill does what is left.
+    """Do the runs of a study; the same command resumes an interrupted study.
 
     Example: [bold]polarised study be_more_active --scale laptop --jobs 2[/bold]
     """
@@ -135,16 +141,18 @@ def script(
     name: Name,
     settings: Settings = None,
     scale: Scale = None,
-    out: Annotated[str, typer.Option(help="Folder of the results, which every node sees.")] = "runs/study",
-    slurm: Annotated[bool, typer.Option("--slurm", help="For SLURM, the one queue there is a script for.")] = True,
+    out: Annotated[str, typer.Option(help="Folder of the results, shared by all nodes.")] = "runs/study",
+    slurm: Annotated[
+        bool, typer.Option("--slurm", help="Write the script for SLURM, the only supported queue.")
+    ] = True,
     shards: Annotated[int, typer.Option(help="Jobs that share the runs.", min=1)] = 8,
-    cpus: Annotated[int, typer.Option(help="Processors, and runs at a time, of a job.", min=1)] = 1,
-    hours: Annotated[float, typer.Option(help="The longest time of a job.")] = 24.0,
-    memory: Annotated[int, typer.Option(help="Gigabytes for each processor.", min=1)] = 4,
-    gpus: Annotated[int, typer.Option(help="GPUs of a job.", min=0)] = 0,
+    cpus: Annotated[int, typer.Option(help="CPUs, and parallel runs, per job.", min=1)] = 1,
+    hours: Annotated[float, typer.Option(help="Time limit of a job.")] = 24.0,
+    memory: Annotated[int, typer.Option(help="Gigabytes per CPU.", min=1)] = 4,
+    gpus: Annotated[int, typer.Option(help="GPUs per job.", min=0)] = 0,
     json: Json = False,
 ) -> None:
-    """Print a script that does a study as an array of jobs of SLURM; look at it, then submit it.
+    """Print a script that runs a study as a SLURM job array; review it before you submit it.
 
     Example: [bold]polarised study script be_more_active --slurm --shards 16 --out /shared/study > study.sh[/bold]
     """
@@ -167,10 +175,10 @@ def plan(
     settings: Settings = None,
     scale: Scale = None,
     jobs: Jobs = 0,
-    models: Annotated[str | None, typer.Option(help="Of measuring trained models: a folder, or a list.")] = None,
+    models: Annotated[str | None, typer.Option(help="Plan for measuring trained models: a folder, or a list.")] = None,
     json: Json = False,
 ) -> None:
-    """Say what a study will cost, by a short calibration here, and what its seeds can decide; nothing is started.
+    """Estimate the cost of a study by a short calibration, and what its seeds can decide; nothing is run.
 
     Example: [bold]polarised study plan be_more_active --scale paper --jobs 64[/bold]
     """
@@ -244,7 +252,7 @@ def _hours(result: "Plan") -> str:
 
 @app.command()
 def status(folder: Folder, json: Json = False) -> None:
-    """Show how far a study is: done, running, waiting, failed and why.
+    """Show the progress of a study: runs that are done, running, waiting or failed, and why.
 
     Example: [bold]polarised study status runs/be_more_active-laptop[/bold]
     """
@@ -283,7 +291,7 @@ def status(folder: Folder, json: Json = False) -> None:
 @app.command()
 def retry(
     folder: Folder,
-    executor: Annotated[str | None, typer.Option(help="local, ray or 'module:name'; none: as it was done.")] = None,
+    executor: Annotated[str | None, typer.Option(help="local, ray or 'module:name'; default: as before.")] = None,
     jobs: Jobs = 0,
     address: Address = None,
     cpus: Cpus = None,
@@ -295,7 +303,7 @@ def retry(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Do again what failed, and what is left, of a study's folder; a Ray cluster elsewhere is named again.
+    """Repeat failed runs of a study and do the remaining ones; give the address of a Ray cluster again.
 
     Example: [bold]polarised study retry runs/be_more_active-laptop[/bold]
     """
@@ -330,10 +338,10 @@ def retry(
 @app.command()
 def doctor(
     folder: Annotated[Path, typer.Argument(help="The folder of a study.")],
-    repair: Annotated[bool, typer.Option("--repair", help="Put damaged files aside and measure again.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Move damaged files aside and measure again.")] = False,
     json: Json = False,
 ) -> None:
-    """Check every file of a study's folder; say what is damaged and repair what can be computed again.
+    """Check every file of a study's folder, list damaged ones, and repair what can be recomputed.
 
     Example: [bold]polarised study doctor runs/be_more_active-laptop --repair[/bold]
     """
@@ -359,11 +367,11 @@ def doctor(
 @app.command()
 def collect(
     folder: Folder,
-    rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's own.")] = None,
-    mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
+    rule: Annotated[str | None, typer.Option(help="used, relative or standard; default: the study's rule.")] = None,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Allow runs made by different code.")] = False,
     json: Json = False,
 ) -> None:
-    """Write the tidy table of what is done so far: results.parquet.
+    """Write the results so far as a tidy table, results.parquet.
 
     Example: [bold]polarised study collect runs/be_more_active-laptop[/bold]
     """
@@ -383,12 +391,14 @@ def collect(
 @app.command()
 def verify(
     results: Annotated[str, typer.Argument(help="A study's folder or fsspec address, or its results.parquet.")],
-    study: Annotated[str | None, typer.Option(help="The study whose claims to check; none: the folder's.")] = None,
+    study: Annotated[
+        str | None, typer.Option(help="The study whose claims are checked; default: the folder's.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="List every verdict with its numbers.")] = False,
-    mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Allow runs made by different code.")] = False,
     json: Json = False,
 ) -> None:
-    """Check the papers' claims on the results: confirmed, refuted, undecided or not testable, by paper and method.
+    """Check the claims of the papers: confirmed, refuted, undecided or not testable, by paper and method.
 
     Example: [bold]polarised study verify runs/be_more_active-laptop --all[/bold]
     """
@@ -425,14 +435,16 @@ def verify(
 def publish(
     folder: Folder,
     out: Annotated[Path, typer.Option(help="Folder for the figures, the table, the verdict and their README.")],
-    vector: Annotated[bool, typer.Option(help="Figures also as SVG and PDF.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep runs of this study that --out has from before.")] = False,
-    mixed: Annotated[bool, typer.Option("--mixed", help="Also where runs were made by different code.")] = False,
+    vector: Annotated[bool, typer.Option(help="Also write the figures as SVG and PDF.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep runs of this study that were published in --out before.")
+    ] = False,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Allow runs made by different code.")] = False,
     json: Json = False,
 ) -> None:
-    """Draw the figures of a study and write them down with its table, verdict, command, time and machine.
+    """Draw the figures of a study and write them with its table, verdict, command, time and machine.
 
-    With --keep a study may be done in parts on machines that share no disk, and be published part by part.
+    With --keep, a study run in parts on machines without a shared disk is published part by part.
 
     Example: [bold]polarised study publish runs/rtc_vae-small --out docs/results/rtc_vae[/bold]
     """

@@ -163,12 +163,12 @@ def headline(regime: "Regime") -> str:
     doubt = f" ({number} of these types {'is' if number == 1 else 'are'} doubtful)" if number else ""
     if not regime.alive:
         if regime.prior_driven:
-            return f"{every.capitalize()} passive, yet the prior carries what it knows of the input into the code."
+            return f"{every.capitalize()} passive, but the prior passes information about the input to the code."
         if regime.doubtful:
             return f"{every.capitalize()} passive{doubt}."
-        return f"Collapsed: {every} passive, a sampled code says nothing about the input."
+        return f"Collapsed: {every} passive, so a sampled code carries no information about the input."
     if regime.constant and regime.rule != "used":
-        return f"Collapsed: {every} nothing but noise, whatever the type: every input gets nearly the same posterior."
+        return f"Collapsed: {every} nothing but noise, whatever their types: all inputs have nearly the same posterior."
     if total == 1:
         return f"The only latent variable is {regime.types[0]}{doubt}."
     verb = "is" if active == 1 else "are"
@@ -203,9 +203,9 @@ def advice(
     constant = regime.constant and (regime.rule != "used" or not regime.alive)
     if constant and not regime.prior_driven and kl > PAID * len(regime.types):
         said.append(
-            f"The KL of {kl:.3g} nats says nothing about the input: it sets the posterior of "
-            "all inputs alike apart from the prior. Start from fresh weights, at a lower learning rate or with a "
-            "weaker penalty."
+            f"The KL of {kl:.3g} nats carries no information about the input: it moves the posteriors of all inputs "
+            "away from the prior in the same way. Start from fresh weights, at a lower learning rate or with a weaker "
+            "penalty."
         )
     elif regime.alive and not constant:
         said.append(_what_to_use(regime))
@@ -223,7 +223,7 @@ def _what_to_use(regime: "Regime") -> str:
     used = regime.alive
     if len(used) == len(regime.types):
         return (
-            "Use the mean, it is not noise." if len(used) == 1 else "Use the means of all variables: none is passive."
+            "Use the mean: it is not noise." if len(used) == 1 else "Use the means of all variables: none is passive."
         )
     use = f"Use the {'mean' if len(used) == 1 else 'means'} of {_variables(used)}"
     if not regime.droppable:
@@ -280,25 +280,28 @@ def _about_mixed(regime: "Regime") -> list[str]:
         kinds.setdefault(how_mixed(regime, j), []).append(j)
     if len(kinds) > 1:
         each = "; ".join(f"{listed(variables)} ({words})" for words, variables in kinds.items())
-        return [f"Keep mixed variables for reconstruction, mistrust their single values: {each}."]
+        return [f"Keep mixed variables for reconstruction, but do not trust their single values: {each}."]
     are, _, them = _verbs(regime.mixed)
     every = len(regime.mixed) == len(regime.types) > 1
     who = "All variables" if every else _variables(regime.mixed).capitalize()
-    return [f"{who} {are} mixed ({words}): keep {them} for reconstruction, mistrust single values." for words in kinds]
+    return [
+        f"{who} {are} mixed ({words}): keep {them} for reconstruction, but do not trust single values."
+        for words in kinds
+    ]
 
 
 def _cautions(regime: "Regime", scores: "polars.DataFrame", standard: Pair | None) -> list[str]:
     statistics, cautions = regime.statistics, []
     if regime.inputs < FEW:
         looked = "1 input was" if regime.inputs == 1 else f"{regime.inputs} inputs were"
-        cautions.append(f"Only {looked} looked at: encode some thousand before trusting this.")
+        cautions.append(f"Only {looked} used: encode a few thousand before trusting this result.")
     cautions += _doubts(regime)
     just = [j for j in regime.fragile if j in regime.passive and j not in regime.doubtful]
     if just and regime.alive:
         are, _, them = _verbs(just)
         cautions.append(
-            f"{_variables(just).capitalize()} {are} passive only just: other inputs could change that, "
-            f"so keep {them} or look at more inputs."
+            f"{_variables(just).capitalize()} {are} close to the threshold for passive: other inputs could change the "
+            f"type, so keep {them} or use more inputs."
         )
     fragile = [j for j in regime.fragile if j not in just and j not in regime.doubtful]
     if fragile:
@@ -312,14 +315,14 @@ def _cautions(regime: "Regime", scores: "polars.DataFrame", standard: Pair | Non
     if hidden:
         are, _, _ = _verbs(hidden)
         cautions.append(
-            f"{_variables(hidden).capitalize()} would pass for active by variance alone, yet {are} nothing but noise: "
+            f"{_variables(hidden).capitalize()} would pass for active by variance alone, but {are} nothing but noise: "
             "a penalty on the posterior variance moves unused variables there."
         )
     if regime.prior_driven and not (regime.rule == "used" and regime.decoder is not None):
         are, s, them = _verbs(regime.prior_driven)
         cautions.append(
-            f"{_variables(regime.prior_driven).capitalize()} follow{s} the prior, yet {are} not noise: the prior "
-            f"itself knows the input. Ask the decoder (permute or redraw {them}) before dropping {them}."
+            f"{_variables(regime.prior_driven).capitalize()} follow{s} the prior, but {are} not noise: the prior "
+            f"itself depends on the input. Test the decoder (permute or redraw {them}) before dropping {them}."
         )
     if regime.learned_prior_mean and regime.passive:
         cautions.append(
@@ -336,8 +339,9 @@ def _cautions(regime: "Regime", scores: "polars.DataFrame", standard: Pair | Non
     if wide and regime.decoder is None:
         are, _, _ = _verbs(wide)
         cautions.append(
-            f"{_variables(wide).capitalize()} {are} wider than the prior, which training rarely leaves so: is the "
-            "spread you gave a variance (not a log-variance or a standard deviation), and the prior the model's own?"
+            f"{_variables(wide).capitalize()} {are} wider than the prior, which is rare after training: check "
+            "that the scale is a variance (not a log-variance or a standard deviation) and that the prior is the "
+            "model's own."
         )
     return cautions
 
@@ -350,17 +354,17 @@ def _doubts(regime: "Regime") -> list[str]:
     are = "is" if len(regime.doubtful) == 1 else "are"
     if regime.decoder is None:
         return [
-            f"Whether {_variables(regime.doubtful)} {are} used is doubtful: the posterior alone does not tell. "
-            f"Keep {them}, or give the decoder too."
+            f"Whether {_variables(regime.doubtful)} {are} used is doubtful: the posterior alone does not decide it. "
+            f"Keep {them}, or provide the decoder."
         ]
     use = regime.decoder
     losses = ", ".join(f"{use.permuted[j]:.2f} ± {use.permuted_error[j]:.2f}" for j in regime.doubtful[:8])
     near = [j for j in regime.doubtful if use.doubtful[j]]
-    reasons = [f"too near the {use.threshold:.2g} that decide"] if near else []
+    reasons = [f"too close to the threshold of {use.threshold:.2g}"] if near else []
     if len(near) < len(regime.doubtful):
         one = len(regime.doubtful) == 1
         reasons.append(f"less than {'it carries' if one else 'they carry'}, as wide as an unused variable")
-    more = "look at more inputs" if near else "train on at a falling learning rate"
+    more = "use more inputs" if near else "train longer at a falling learning rate"
     return [
         f"Whether {_variables(regime.doubtful)} {are} used is doubtful: exchanging {them} costs the decoder {losses} "
         f"nats, {' or '.join(reasons)}. Keep {them}, or {more}."
@@ -378,16 +382,16 @@ def _parting(regime: "Regime", scores: "polars.DataFrame", standard: Pair | None
     if not words:
         return []
     named = {
-        "standard": "The published (standard) rule parts",
-        "used": f"The default rule and the {regime.rule} rule part",
+        "standard": "The published (standard) rule differs",
+        "used": f"The default rule and the {regime.rule} rule differ",
     }
     said = f"{named[other]} on {'; on '.join(words)}"
     own = _correlations(scores)
     alive = own.get("_".join(kind for kind in ("active", "mixed") if kind in regime.types))
     if regime.rule != "used" or standard is None or alive is None:
         return [f"{said}."]
-    dropped = f"without what it calls passive the total correlation is {_against(standard)}"
-    return [f"{said}: {dropped}, without what is unused {_against(alive)}."]
+    dropped = f"without the variables it calls passive the total correlation is {_against(standard)}"
+    return [f"{said}: {dropped}, without the unused ones {_against(alive)}."]
 
 
 def _agree(pair: Pair) -> bool:
