@@ -1,4 +1,4 @@
-"""What every command owes its user: help that teaches, errors of one sentence, exit codes, nothing heavy for --help."""
+"""What holds for every command: help with an example, one-sentence errors, exit codes, no heavy import for --help."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def test_help_shows_an_example(command):
     assert "Example" in shown.output
 
 
-def test_a_config_that_does_not_exist_is_one_sentence(tmp_path):
+def test_the_error_for_a_missing_config_is_one_sentence(tmp_path):
     shown = RUNNER.invoke(app, ["train", str(tmp_path / "absent.yaml")])
     assert shown.exit_code == 2
     assert shown.stderr.startswith("error: expected a config file")
@@ -49,7 +49,7 @@ def test_a_config_that_does_not_exist_is_one_sentence(tmp_path):
         ("model.latents=0", "model.latents"),
     ],
 )
-def test_a_wrong_setting_names_the_right_one(tmp_path, setting, says):
+def test_the_error_for_a_wrong_setting_suggests_the_right_one(tmp_path, setting, says):
     (tmp_path / "run.yaml").write_text("objective: {name: BetaVAE, beta: 4}\n")
     shown = RUNNER.invoke(app, ["train", str(tmp_path / "run.yaml"), setting, "--out", str(tmp_path / "runs")])
     assert shown.exit_code == 2
@@ -66,7 +66,7 @@ def test_a_wrong_setting_names_the_right_one(tmp_path, setting, says):
         ("datasets", "show", "dsprites", "-o", "file/sheet.png"),
     ],
 )
-def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch, arguments):
+def test_the_error_for_an_unwritable_path_is_one_sentence(tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
     np.savez("codes.npz", mean=np.random.default_rng(0).normal(size=(50, 2)), variance=np.full((50, 2), 0.01))
     (tmp_path / "run.yaml").write_text("training: {steps: 2}\n")
@@ -78,13 +78,13 @@ def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch, ar
     assert ".tmp" not in shown.stderr
 
 
-def test_a_contact_sheet_is_a_picture(tmp_path):
+def test_a_contact_sheet_must_have_an_image_suffix(tmp_path):
     shown = RUNNER.invoke(app, ["datasets", "show", "dsprites", "-o", str(tmp_path / "sheet.foo")])
     assert (shown.exit_code, shown.stderr.count("\n")) == (1, 1)
     assert "expected a file of .png, .svg, .pdf, got sheet.foo" in shown.stderr
 
 
-def test_names_of_datasets_stay_whole_in_a_narrow_terminal(monkeypatch):
+def test_names_of_datasets_are_not_wrapped_in_a_narrow_terminal(monkeypatch):
     from polarised.data import describe
 
     monkeypatch.setenv("COLUMNS", "80")
@@ -92,7 +92,7 @@ def test_names_of_datasets_stay_whole_in_a_narrow_terminal(monkeypatch):
     assert [about.name for about in describe() if f" {about.name} " not in shown] == []
 
 
-def test_wrong_use_exits_with_two():
+def test_wrong_use_exits_with_code_2():
     assert RUNNER.invoke(app, ["train"]).exit_code == 2
     assert RUNNER.invoke(app, ["no-such-command"]).exit_code == 2
 
@@ -116,7 +116,7 @@ def test_train_prints_one_json_object_and_the_second_call_does_no_work(tmp_path)
     assert {name for name in before if after[name] != before[name]} <= {".lock"}
 
 
-def test_a_warning_is_one_sentence_without_our_code(tmp_path):
+def test_a_warning_is_one_sentence_without_a_line_of_code(tmp_path):
     config = tmp_path / "short.yaml"
     config.write_text(
         "{dataset: {name: dsprites, size: 32}, model: {architecture: {name: mlp, widths: [4]}, latents: 2}, "

@@ -15,7 +15,7 @@ def run(**environment):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_every_shell_gets_a_script(shell):
+def test_a_completion_script_exists_for_every_shell(shell):
     told = run(_POLARISED_COMPLETE=f"source_{shell}")
     assert told.returncode == 0
     assert f"complete_{shell}" in told.stdout
@@ -29,6 +29,6 @@ def test_every_shell_gets_a_script(shell):
         ("polarised diagnose --scale", ["--scale-kind"]),
     ],
 )
-def test_words_are_completed(words, wanted):
+def test_commands_and_options_are_completed(words, wanted):
     asked = {"_POLARISED_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     assert run(**asked).stdout.split() == wanted

@@ -16,7 +16,7 @@ VARIANCE = np.column_stack([np.full(800, 0.01), np.ones(800), np.full(800, 0.4)]
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
+def _in_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
@@ -36,8 +36,8 @@ def test_a_file_of_arrays_is_diagnosed_in_words_and_tables(codes):
     output = run("diagnose", codes, "--details").output
     assert (codes.parent / "codes.html").read_text().startswith("<!doctype html>")
     assert "1 of 3 latent variables is active, 1 mixed, 1 passive." in output
-    assert "Which variables count, by whose rule" in output
-    assert "How certain" in output
+    assert "Active variables by the rules of other papers" in output
+    assert "Certainty of the types" in output
     assert "Traceback" not in output
 
 
@@ -49,14 +49,14 @@ def test_positions_of_convolutional_latents_are_not_taken_for_inputs(tmp_path):
     assert json.loads(run("diagnose", tmp_path / "grid.npz", "--axis", "1", "--json").output)["inputs"] == 50
 
 
-def test_what_one_input_cannot_tell_is_a_dash(tmp_path):
+def test_numbers_unknown_from_one_input_are_dashes(tmp_path):
     np.savez(tmp_path / "one.npz", mean=GENERATOR.normal(size=(1, 2, 8, 8)), variance=np.full((1, 2, 8, 8), 0.01))
     said = run("diagnose", tmp_path / "one.npz", "--axis", "1", "--details", "--no-page").output
     assert "nan" not in said
     assert "–" in said
 
 
-def test_machines_get_one_json_object(codes):
+def test_json_prints_one_object(codes):
     report = json.loads(run("diagnose", codes, "--json").output)
     assert (report["active"], report["mixed"], report["passive"]) == ([0], [2], [1])
     assert report["inputs"] == 800
@@ -64,7 +64,7 @@ def test_machines_get_one_json_object(codes):
     assert "alpha 0.05" in report["sensitivity"][0]
 
 
-def test_quiet_is_quiet_and_shards_are_one_model(codes, tmp_path):
+def test_quiet_prints_nothing_and_several_files_are_one_model(codes, tmp_path):
     assert run("diagnose", codes, "--quiet").output == ""
     np.savez(tmp_path / "more.npz", mean=MEAN, variance=VARIANCE)
     assert json.loads(run("diagnose", codes, tmp_path / "more.npz", "--json").output)["inputs"] == 1600
@@ -87,13 +87,13 @@ def test_a_page_is_written(codes, tmp_path):
         (("cite", "."), 2),
     ],
 )
-def test_what_is_wrong_is_one_sentence(arguments, code):
+def test_every_error_is_one_sentence(arguments, code):
     result = run(*arguments, code=code)
     assert result.stderr.startswith(("error: expected", "error: there is no dataset"))
     assert "Traceback" not in result.output
 
 
-def test_wrong_use_is_told_apart():
+def test_wrong_use_has_its_own_exit_code():
     run("diagnose", code=2)
     run("diagnose", "x", "--rule", "guess", code=2)
 
@@ -114,7 +114,7 @@ def test_a_model_is_diagnosed_on_named_data(model):
     assert "--data" in run("diagnose", model, code=1).stderr
 
 
-def test_a_model_is_pruned_and_the_proof_printed(model, tmp_path):
+def test_a_model_is_pruned_and_the_comparison_printed(model, tmp_path):
     out = tmp_path / "small.safetensors"
     options = ("--out", out, "--keep", "0,1", "--data", "dsprites", "--examples", 200)
     report = json.loads(run("prune", model, *options, "--json").output)
@@ -137,7 +137,7 @@ def test_foreign_weights_are_pruned_by_the_names_of_their_layers(tmp_path):
         assert "such as 0,3,5" in run("prune", tmp_path / "vae.pt", *layers, "--keep", keep, code=2).stderr
 
 
-def test_the_number_of_latents_is_counted_and_drawn(tmp_path):
+def test_the_number_of_latents_is_estimated_and_plotted(tmp_path):
     np.savez(tmp_path / "images.npz", images=GENERATOR.uniform(size=(300, 1, 16, 16)).astype(np.float32))
     options = ("--architecture", "mlp", "--steps", 20, "--examples", 300, "--latents", 3, "--seeds", 2)
     result = run(
@@ -147,7 +147,7 @@ def test_the_number_of_latents_is_counted_and_drawn(tmp_path):
     assert len(report["one_shot"]["each"]) == 2
     assert report["fondue"] is None
     assert (tmp_path / "sizes.png").stat().st_size > 5000
-    assert "expected --plot as a .png" in run("dimensions", "dsprites", "--plot", "sizes.xls", code=2).stderr
+    assert "expected a .png, .svg or .pdf file for --plot" in run("dimensions", "dsprites", "--plot", "sizes.xls", code=2).stderr
 
 
 def test_help_shows_an_example():
@@ -173,7 +173,7 @@ def test_published_models_are_diagnosed_from_their_folders_alone(reference):
         assert "What the decoder loses" in said
 
 
-def test_a_model_whose_data_is_not_here_takes_other_images(reference, tmp_path, monkeypatch):
+def test_a_model_without_its_data_accepts_other_images(reference, tmp_path, monkeypatch):
     monkeypatch.setenv("POLARISED_DATA", str(tmp_path / "data"))
     monkeypatch.setattr("polarised.data.cache._retrieved", _no_network)
     folder = reference / "models" / "yanndubs" / "VAE_mnist"
@@ -189,7 +189,7 @@ def _no_network(*_):
     raise OSError("no network")
 
 
-def test_a_run_of_somebody_else_runs_no_code(codes, tmp_path, monkeypatch):
+def test_code_named_by_an_untrusted_run_is_not_run(codes, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     folder.mkdir()
     (tmp_path / "hostile.py").write_text("raise SystemExit('code of the run was run')")

@@ -26,14 +26,14 @@ def codes(tmp_path):
     return tmp_path / "codes.npz"
 
 
-def test_arrays_go_by_the_names_that_diagnose_knows(codes):
+def test_arrays_may_have_all_names_that_diagnose_accepts(codes):
     report = json.loads(run("evaluate", codes, "--metrics", "mig,total_correlation", "--json").output)
     found = {(row["metric"], row["representation"]): row["value"] for row in report["scores"]}
     assert found["mig", "mean"] > 0.3
     assert found["total_correlation", "sampled"] < 0.1
 
 
-def test_numbers_and_how_to_read_them_fit_a_narrow_terminal(codes):
+def test_scores_and_their_explanations_fit_a_narrow_terminal(codes):
     lines = run("evaluate", codes, "--metrics", "total_correlation,mutual_information").output.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.split()[:1] == ["mutual_information_corrected"] and len(line.split()) == 3 for line in lines)
@@ -62,5 +62,5 @@ def test_scores_that_hold_a_factor_fixed_draw_the_images_of_a_model(tmp_path, mo
     assert scores[1]["reading"]
 
 
-def test_what_is_not_there_is_one_sentence(tmp_path):
+def test_the_error_for_a_missing_target_is_one_sentence(tmp_path):
     assert run("evaluate", tmp_path / "nowhere.npz", code=1).stderr.startswith("error: expected a run directory")

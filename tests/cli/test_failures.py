@@ -1,4 +1,4 @@
-"""How every command fails: exit codes, one sentence, JSON for machines, harmless names, and nowhere to print."""
+"""Failures of every command: exit codes, one sentence, JSON, hostile file names, unwritable output."""
 
 import json
 import os
@@ -45,7 +45,7 @@ ABSENT = [
 
 
 def leaves(group: typer.Typer, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Every command of the program, with the groups it is in."""
+    """Return every command of the program, with its groups."""
     own = [(*path, command.name or command.callback.__name__) for command in group.registered_commands]
     below = [leaf for one in group.registered_groups for leaf in leaves(one.typer_instance, (*path, one.name))]
     return own + below
@@ -55,7 +55,7 @@ COMMANDS = sorted(leaves(app))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_speaks_json_and_shows_an_example(command, monkeypatch):
+def test_every_command_has_json_and_an_example(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     shown = RUNNER.invoke(app, [*command, "--help"])
     assert shown.exit_code == 0
@@ -65,7 +65,7 @@ def test_every_command_speaks_json_and_shows_an_example(command, monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", ABSENT, ids=" ".join)
-def test_what_is_not_there_is_wrong_use_in_every_command(arguments, tmp_path, monkeypatch):
+def test_a_missing_target_is_wrong_use_in_every_command(arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shown = RUNNER.invoke(app, arguments)
     assert shown.exit_code == 2, shown.stderr
@@ -79,7 +79,7 @@ def test_what_is_not_there_is_wrong_use_in_every_command(arguments, tmp_path, mo
     assert f"error: {error['message']}\n" == told.stderr == shown.stderr
 
 
-def test_the_list_of_what_can_be_absent_is_whole():
+def test_the_list_of_missing_targets_covers_every_command():
     named = {tuple(word for word in arguments[:2] if (word,) in PREFIXES or word in SUB) for arguments in ABSENT}
     without_files = {("demo",), ("dimensions",), ("datasets", "list")}
     assert {command for command in COMMANDS if command not in named} <= without_files
@@ -92,7 +92,7 @@ SUB = {command[1] for command in COMMANDS if len(command) > 1}
 @pytest.mark.parametrize(
     "arguments", [["diagnose", "a", "--no-such"], ["no-such-command"], ["diagnose", "a", "--alpha", "7"], ["study"]]
 )
-def test_wrong_use_is_one_sentence_and_an_object(arguments):
+def test_wrong_use_prints_one_sentence_and_a_json_object(arguments):
     shown = RUNNER.invoke(app, arguments)
     assert shown.exit_code == 2
     if arguments != ["study"]:
@@ -102,7 +102,7 @@ def test_wrong_use_is_one_sentence_and_an_object(arguments):
         assert json.loads(RUNNER.invoke(app, [*arguments, "--json"]).stdout)["error"]["exit_code"] == 2
 
 
-def test_damaged_data_fail_with_one(tmp_path):
+def test_damaged_data_exit_with_code_1(tmp_path):
     (tmp_path / "codes.npz").write_bytes(b"PK damaged")
     told = RUNNER.invoke(app, ["diagnose", str(tmp_path / "codes.npz"), "--json"])
     assert (told.exit_code, json.loads(told.stdout)["error"]["kind"]) == (1, "DataError")
@@ -131,7 +131,7 @@ def test_names_of_files_cannot_move_the_cursor(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr", "both"])
-def test_a_full_or_closed_stream_is_no_traceback(stream, tmp_path):
+def test_a_full_or_closed_stream_gives_no_traceback(stream, tmp_path):
     np.savez(tmp_path / "codes.npz", mean=np.random.default_rng(0).normal(size=(60, 2)), variance=np.full((60, 2), 0.1))
     command = [sys.executable, "-c", "from polarised.cli import main; main()", "evaluate", str(tmp_path / "codes.npz")]
     command += ["--metrics", "total_correlation", "--json"]
@@ -149,7 +149,7 @@ def test_a_full_or_closed_stream_is_no_traceback(stream, tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_of_few_characters_is_no_error(encoding, tmp_path):
+def test_a_terminal_with_a_small_character_set_is_no_error(encoding, tmp_path):
     np.savez(tmp_path / "codes.npz", mean=np.random.default_rng(0).normal(size=(60, 2)), variance=np.full((60, 2), 0.1))
     command = [sys.executable, "-c", "from polarised.cli import main; main()", "diagnose", "codes.npz", "--no-page"]
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
@@ -159,7 +159,7 @@ def test_a_terminal_of_few_characters_is_no_error(encoding, tmp_path):
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.npz", b"a" * 251 + b".npz"])
-def test_names_that_are_no_text_or_as_long_as_can_be_have_a_page(name, tmp_path, monkeypatch):
+def test_file_names_that_are_not_text_or_of_maximum_length_get_a_page(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = os.fsdecode(name)
     with open(path, "wb") as file:  # noqa: PTH123

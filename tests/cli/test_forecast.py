@@ -14,13 +14,13 @@ def run(*arguments, code=0):
     return result
 
 
-def test_a_dataset_by_name():
+def test_forecast_of_a_dataset_by_name():
     printed = run("forecast", "linear_gaussian", "--variance", 0.3, "--latents", 8).stdout
     assert "◀ here" in printed
     assert "would keep 4 of 8" in printed
 
 
-def test_an_archive_as_json_with_the_curve(tmp_path):
+def test_forecast_of_an_archive_as_json_with_the_curve(tmp_path):
     np.savez(tmp_path / "mine.npz", images=np.random.default_rng(0).uniform(size=(200, 8, 8)).astype(np.float32))
     plot = tmp_path / "curve.svg"
     printed = run("forecast", tmp_path / "mine.npz", "--reduction", "mean", "--plot", plot, "--json").stdout
@@ -31,7 +31,7 @@ def test_an_archive_as_json_with_the_curve(tmp_path):
     assert plot.read_text().startswith("<?xml")
 
 
-def test_a_run_by_its_config(tmp_path):
+def test_forecast_of_a_run_by_its_config(tmp_path):
     config = {
         "dataset": "linear_gaussian",
         "model": {"architecture": {"name": "mlp", "widths": [8]}, "latents": 4, "likelihood": "Gaussian"},
@@ -62,7 +62,7 @@ def test_wrong_use_is_one_sentence(options, words):
     assert "Traceback" not in result.output
 
 
-def test_how_many_latents_is_asked_here_too(tmp_path):
+def test_dimensions_is_also_an_option_of_forecast(tmp_path):
     np.savez(tmp_path / "mine.npz", images=np.random.default_rng(0).uniform(size=(200, 8, 8)).astype(np.float32))
     options = ("--latents", 4, "--steps", 2, "--architecture", "mlp", "--json")
     found = json.loads(run("forecast", tmp_path / "mine.npz", "--dimensions", *options).stdout)

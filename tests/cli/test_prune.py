@@ -22,7 +22,7 @@ VARIANCE = np.column_stack([np.full(ROWS, level) for level in (0.01, 1.0, 1.0, 0
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run whose own encodings and decoder say: 0 active, 1 passive, 2 passive only just, 3 mixed."""
+    """A run with variable 0 active, 1 passive, 2 passive but close to the threshold, and 3 mixed."""
     config = {
         "dataset": {"name": "dsprites", "size": 32},
         "model": {"architecture": {"name": "mlp", "widths": [8]}, "latents": 4},
@@ -46,7 +46,7 @@ def run(*arguments):
     return result.output
 
 
-def test_prune_goes_by_the_types_that_diagnose_gives(finished, tmp_path):
+def test_prune_uses_the_types_of_diagnose(finished, tmp_path):
     diagnosed = json.loads(run("diagnose", finished, "--json"))
     assert (diagnosed["active"], diagnosed["passive"]) == ([0], [1, 2])
     report = json.loads(run("prune", finished, "--out", tmp_path / "small.safetensors", "--examples", 50, "--json"))
@@ -55,25 +55,25 @@ def test_prune_goes_by_the_types_that_diagnose_gives(finished, tmp_path):
     assert load_vae(tmp_path / "small.safetensors").latents == 3
 
 
-def test_prune_goes_by_the_rule_that_diagnose_is_given(finished, tmp_path):
-    # The standard rule does not look at the means, so that it does not doubt variable 2.
+def test_prune_uses_the_given_rule_as_diagnose_does(finished, tmp_path):
+    # The standard rule does not use the means, so variable 2 is not doubtful.
     options = ("--rule", "standard", "--out", tmp_path / "new" / "small.safetensors", "--examples", 50, "--json")
     assert json.loads(run("prune", finished, *options))["dropped"] == [1, 2]
 
 
-def test_what_is_dropped_and_what_is_in_doubt_is_named(finished, tmp_path):
+def test_dropped_and_doubtful_variables_are_listed(finished, tmp_path):
     said = " ".join(run("prune", finished, "--out", tmp_path / "small.safetensors", "--examples", 50).split())
     assert "3 variables kept (0, 2, 3); 1 variable dropped (1)" in said
-    assert "Passive, yet kept because that is in doubt: 2" in said
+    assert "Passive, but kept because doubtful: 2" in said
     named = ("--keep", "0,1,2,3", "--examples", 50)
     said = run("prune", finished, "--out", tmp_path / "same.safetensors", *named)
     assert "none dropped" in said
-    assert "the model written is the same" in said
+    assert "the written model is unchanged" in said
     assert "in doubt" not in said
 
 
-def test_noise_about_a_value_of_its_own_can_be_dropped(tmp_path):
-    """Passive by its noise share: the mean rests at 1.5 whatever the image, and the decoder counts on it."""
+def test_a_variable_that_is_noise_around_a_nonzero_mean_can_be_dropped(tmp_path):
+    """The variable is passive by its noise share: its mean is 1.5 for every image, and the decoder relies on that."""
     images = np.random.default_rng(0).random((60, 1, 16, 16), dtype=np.float32)
     np.savez(tmp_path / "images.npz", images=images)
     config = {"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}
@@ -86,7 +86,7 @@ def test_noise_about_a_value_of_its_own_can_be_dropped(tmp_path):
         vae.encoder.mean_head.weight[[0, 2]] *= 5
         vae.decoder.input.weight[:, 1] += 5
     save_vae(vae, tmp_path / "model.safetensors", config=config, auxiliary_size=0)
-    # The decoder is not trained and reads next to nothing: by the default rule nothing would be kept.
+    # The decoder is untrained and uses almost nothing, so the default rule would keep no variable.
     options = (
         "--rule",
         "relative",

@@ -1,4 +1,4 @@
-"""`polarised report`: every kind of target has a page, and what has none is said in a sentence."""
+"""`polarised report` writes a page for every kind of target; other targets give an error of one sentence."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def arrays(path: Path, *, seed: int = 0) -> Path:
     return path
 
 
-def test_arrays_have_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_get_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["report", str(arrays(tmp_path / "codes.npz"))])
     assert result.exit_code == 0, result.output
@@ -29,7 +29,7 @@ def test_arrays_have_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "2 of 3 latent variables are active" in (tmp_path / "codes.html").read_text(encoding="utf-8")
 
 
-def test_several_are_compared_and_machines_are_answered(tmp_path: Path) -> None:
+def test_several_models_are_compared_and_json_names_the_page(tmp_path: Path) -> None:
     first, second = arrays(tmp_path / "first.npz"), arrays(tmp_path / "second.npz", seed=1)
     page = tmp_path / "both.html"
     result = CliRunner().invoke(app, ["report", str(first), str(second), "--out", str(page), "--json"])
@@ -41,7 +41,7 @@ def test_several_are_compared_and_machines_are_answered(tmp_path: Path) -> None:
     assert "2 models side by side" in page.read_text(encoding="utf-8")
 
 
-def test_a_table_of_results_has_a_page_with_links_to_its_runs(tmp_path: Path) -> None:
+def test_a_table_of_results_gets_a_page_with_links_to_its_runs(tmp_path: Path) -> None:
     table = tidy()
     table.write_parquet(tmp_path / "results.parquet")
     run = str(table["run"][0])
@@ -60,7 +60,7 @@ def test_a_study_among_models_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["report", "explore"])
-def test_what_is_not_there_is_said(command: str, tmp_path: Path) -> None:
+def test_a_missing_target_is_an_error(command: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [command, str(tmp_path / "nothing")])
     assert result.exit_code == 2
     assert "does not exist" in result.output
@@ -73,14 +73,14 @@ def test_arrays_cannot_be_explored(tmp_path: Path) -> None:
     assert "only arrays" in result.output
 
 
-def test_a_broken_table_is_said(tmp_path: Path) -> None:
+def test_a_broken_table_is_an_error(tmp_path: Path) -> None:
     polars.DataFrame({"run": ["a"]}).write_parquet(tmp_path / "results.parquet")
     result = CliRunner().invoke(app, ["report", str(tmp_path / "results.parquet")])
     assert result.exit_code == 1
     assert "expected a tidy table" in result.output
 
 
-def test_the_page_is_made_as_diagnose_is_told(tmp_path: Path) -> None:
+def test_the_page_uses_the_options_of_diagnose(tmp_path: Path) -> None:
     spread = np.tile([0.1, 0.14, 0.98], (200, 1))
     np.savez(tmp_path / "codes.npz", mean=np.random.default_rng(0).normal(size=(200, 3)), sigma=spread)
     page, options = tmp_path / "page.html", ("--alpha", "0.2", "--rule", "standard", "--seed", "1")
@@ -91,7 +91,7 @@ def test_the_page_is_made_as_diagnose_is_told(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*arguments, "--examples", "20"]).exit_code == 2
 
 
-def test_an_option_is_for_those_of_several_that_have_a_use_for_it(tmp_path: Path) -> None:
+def test_an_option_applies_to_those_targets_that_support_it(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         arrays(tmp_path / folder / "codes.npz")
@@ -103,7 +103,7 @@ def test_an_option_is_for_those_of_several_that_have_a_use_for_it(tmp_path: Path
         write([tmp_path / "a" / "codes.npz", tmp_path / "b"], tmp_path / "page.html", examples=20)
 
 
-def test_models_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_models_with_the_same_name_are_distinguished_by_their_folders(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         arrays(tmp_path / folder / "codes.npz")
@@ -113,7 +113,7 @@ def test_models_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> N
     assert '"name":"b/codes"' in text
 
 
-def test_a_page_lies_in_what_is_ours_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_written_only_into_our_own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "theirs").mkdir()
     for name in ("mean", "variance"):

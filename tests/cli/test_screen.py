@@ -1,4 +1,4 @@
-"""What `diagnose` prints to people: whole words in a narrow terminal, no empty table, no thousand rows."""
+"""The printed output of `diagnose`: whole words in a narrow terminal, no empty table, no long tables."""
 
 import io
 import json
@@ -28,13 +28,13 @@ def coded(levels, **more):
     return Encodings(GENERATOR.normal(size=(N, len(levels))) * scale, variance=np.tile(levels, (N, 1)), **more)
 
 
-def test_one_variable_has_nothing_to_compare():
+def test_with_one_variable_nothing_is_compared():
     text = shown(coded([0.01]))
     assert "The only latent variable is active." in text
     assert "Mean or sample?" not in text
 
 
-def test_what_is_alive_is_compared_only_where_something_is_not():
+def test_alive_variables_are_compared_only_if_some_are_passive():
     assert "without passive" in shown(coded([0.01, 0.02, 0.99]))
     assert "alive" not in shown(coded([0.01, 0.02]))
     assert "alive" not in shown(coded([0.99, 0.99]))
@@ -47,7 +47,7 @@ def test_a_flag_is_not_cut_off():
 
 
 @pytest.mark.parametrize(("rows", "left_out"), [(60, 0), (300, 260)])
-def test_of_many_rows_the_first_are_shown(rows, left_out):
+def test_long_tables_show_only_the_first_rows(rows, left_out):
     screen = Console(file=io.StringIO(), width=80)
     screen.print(table("Many", ("variable", "value"), [(str(i), "0") for i in range(rows)]))
     text = screen.file.getvalue()
@@ -55,13 +55,13 @@ def test_of_many_rows_the_first_are_shown(rows, left_out):
     assert (f"… and {left_out} more" in text) == bool(left_out)
 
 
-def test_a_title_is_longer_than_its_table():
+def test_a_title_may_be_longer_than_its_table():
     screen = Console(file=io.StringIO(), width=80)
     screen.print(table("A title of more words than the table is wide", ("a",), [("0",)]))
     assert screen.file.getvalue().splitlines()[0] == "A title of more words than the table is wide"
 
 
-def test_machines_read_what_json_has_no_number_for(capsys):
+def test_numbers_that_json_lacks_are_strings(capsys):
     def refused(constant):
         raise AssertionError(constant)
 

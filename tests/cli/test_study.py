@@ -1,4 +1,4 @@
-"""What the commands about studies say and how they end, on folders written by hand or runs of a few steps."""
+"""Output and exit codes of the study commands, on folders written by hand or runs of a few steps."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def study(tmp_path: Path) -> Study:
     return load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=2)))
 
 
-def test_status_shows_reasons_as_they_are(tmp_path: Path, study: Study) -> None:
+def test_status_prints_reasons_verbatim(tmp_path: Path, study: Study) -> None:
     root = tmp_path / "runs [1]"
     enrol(study, root)
     directory = root / study.runs[0].name
@@ -37,7 +37,7 @@ def test_status_shows_reasons_as_they_are(tmp_path: Path, study: Study) -> None:
     assert f"polarised study retry '{root}'\n" in said
 
 
-def test_verify_shows_claims_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_prints_claims_verbatim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = Verdict("calibrated", "E[r] + E[s] is 1", "undecided", "mean |E[r] + E[s] - 1| is 0.3", "own", "iVAE")
     monkeypatch.setattr("polarised.study.verify", lambda *_, **__: Verification((verdict,)))
     summary = said_by("verify", tmp_path)
@@ -56,13 +56,13 @@ HERE = ("--executor", "study.test_runner:here")
 
 @pytest.fixture
 def failing(tmp_path: Path) -> Path:
-    """A study of which one run succeeds and one fails."""
+    """A study with one run that succeeds and one that fails."""
     config = study_config(runs=2, steps=8, notes=str(tmp_path / "notes"))
     config["axes"]["strength"]["objective.diverge_at"] = [1_000_000, 3]
     return write_study(tmp_path / "failing.yaml", config)
 
 
-def test_failed_runs_end_in_failure_with_the_table_of_the_others(tmp_path: Path, failing: Path) -> None:
+def test_failed_runs_exit_with_1_but_the_others_are_in_the_table(tmp_path: Path, failing: Path) -> None:
     said = said_by("run", failing, "--out", tmp_path / "runs [1]", *HERE, code=1)
     assert "1 of 2 runs done, 1 failed" in said
     assert "1 run failed; see polarised study status" in said
@@ -73,16 +73,16 @@ def test_failed_runs_end_in_failure_with_the_table_of_the_others(tmp_path: Path,
     assert (tmp_path / "runs [1]" / "report.html").exists()
 
 
-def test_retry_goes_on_as_the_study_was_done(tmp_path: Path, failing: Path) -> None:
+def test_retry_uses_the_executor_of_the_study(tmp_path: Path, failing: Path) -> None:
     said_by("run", failing, "--out", tmp_path / "runs", *HERE, "--quiet", code=1)
     before = (tmp_path / "notes").read_text().splitlines()
     said_by("retry", tmp_path / "runs", "--quiet", code=1)
     steps = (tmp_path / "notes").read_text().splitlines()[len(before) :]
-    # In this very process, and of the run that failed alone.
+    # In this process, and only the failed run.
     assert {tuple(line.split()[::2]) for line in steps} == {("1", str(os.getpid()))}
 
 
-def test_every_command_takes_an_address(tmp_path: Path, failing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_accepts_an_address(tmp_path: Path, failing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     address = f"file://{tmp_path}/bucket"
@@ -114,7 +114,7 @@ def test_every_command_takes_an_address(tmp_path: Path, failing: Path, monkeypat
         (["plan", "{file}", "--scale", "huge"], "no scale 'huge'"),
     ],
 )
-def test_wrong_use_ends_with_two_and_writes_nothing(
+def test_wrong_use_exits_with_code_2_and_writes_nothing(
     tmp_path: Path, failing: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -124,7 +124,7 @@ def test_wrong_use_ends_with_two_and_writes_nothing(
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     assert "nowhere does not exist" in said_by("verify", tmp_path / "nowhere", code=2)
     assert "nowhere does not exist" in said_by("status", tmp_path / "nowhere", code=2)
 
@@ -132,7 +132,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "words"), [("train", "is a folder; name a YAML file"), ("cite", "a run has a config.yaml")]
 )
-def test_a_folder_in_place_of_a_config_is_wrong_use(tmp_path: Path, command: str, words: str) -> None:
+def test_a_folder_instead_of_a_config_is_wrong_use(tmp_path: Path, command: str, words: str) -> None:
     result = CliRunner().invoke(app, [command, str(tmp_path)])
     assert result.exit_code == 2
     assert words in result.stderr
@@ -146,7 +146,7 @@ def test_the_help_names_every_study() -> None:
     assert all(name in help_of_name for name in study_names())
 
 
-def test_what_begins_is_said_first(tmp_path: Path) -> None:
+def test_the_first_line_names_the_study_and_its_folder(tmp_path: Path) -> None:
     config = study_config(runs=2, steps=2) | {"scales": {"smoke": {}}, "default_scale": "smoke"}
     said = said_by(write_study(tmp_path / "tiny.yaml", config), *HERE, "--out", tmp_path / "runs")
     assert said.splitlines()[0].startswith("tiny, scale smoke: 2 runs into ")

@@ -49,14 +49,14 @@ def test_retry_starts_a_cluster_here_and_says_so(tmp_path: Path, study: Study, d
     assert read_executor(folder) == {"name": "ray", "num_cpus": 2.0}
     said = CliRunner().invoke(app, ["study", "retry", str(folder), "--quiet"])
     assert dialled == [None]
-    assert "never taken from a folder; give it again with --address" in said.stderr
+    assert "never read from a folder; to use another cluster, give its --address again" in said.stderr
 
 
 def test_retry_works_where_the_user_says(tmp_path: Path, study: Study, dialled: list[str | None]) -> None:
     folder = handed_over(study, tmp_path / "theirs")
     said = CliRunner().invoke(app, ["study", "retry", str(folder), "--quiet", "--address", "mine.example:6379"])
     assert dialled == ["mine.example:6379"]
-    assert "never taken" not in said.stderr
+    assert "never read" not in said.stderr
 
 
 def test_an_address_is_not_written_down(tmp_path: Path, study: Study, dialled: list[str | None]) -> None:

@@ -84,7 +84,7 @@ def test_it_ends_cleanly_with_control_c(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         rest = process.communicate(timeout=20)[0]
         assert process.returncode == 0
-        assert rest.strip() == "Ended."
+        assert rest.strip() == "Stopped."
     finally:
         process.kill()
 

@@ -1,4 +1,4 @@
-"""The command line: one line each to the library. Heavy imports happen inside the commands."""
+"""The command line: each command calls one function of the library. Heavy imports are inside the commands."""
 
 from collections.abc import Callable
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Act on a model: `polarised train`, `cure`, `prune`; and `polarised demo`, the whole walk once."""
+"""Commands that make models: `polarised train`, `cure` and `prune`; and `polarised demo`, which shows all steps."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +56,7 @@ def train(
         print_json({**diagnosis.to_dict(), "directory": str(directory)})
     else:
         show_diagnosis(diagnosis, screen)
-        screen.print(f"\nThe run: [bold]{as_it_is(directory)}[/bold]")
+        screen.print(f"\nRun: [bold]{as_it_is(directory)}[/bold]")
 
 
 def cure(
@@ -108,12 +108,12 @@ def cure(
     page = None
     if found.diagnoses:
         page = write_report(list(found.diagnoses), folder / "page.html", title="Before and after")
-        screen.print(f"To do in your own code: [bold]{as_it_is(found.change)}[/bold]")
+        screen.print(f"Change in your code: [bold]{as_it_is(found.change)}[/bold]")
         screen.print(
-            f"The model: [bold]{as_it_is(folder / 'model.safetensors')}[/bold], before and after: {as_it_is(page)}"
+            f"Model: [bold]{as_it_is(folder / 'model.safetensors')}[/bold], before and after: {as_it_is(page)}"
         )
     else:
-        screen.print(f"[bold]Left alone:[/bold] {as_it_is(found.refusal)}")
+        screen.print(f"[bold]Left unchanged:[/bold] {as_it_is(found.refusal)}")
     if json:
         print_json({**found.to_dict(), "directory": str(folder), "page": None if page is None else str(page)})
 
@@ -181,11 +181,13 @@ def prune(
     from polarised.pruning import PrunedModel, prune_model, prune_weights
 
     screen = console(quiet=quiet or json)
-    out = _where_to(target, out)
+    out = _output_path(target, out)
     chosen = None if keep is None else _numbers(keep)
     if mean_head is not None or decoder_input is not None:
         if mean_head is None or decoder_input is None or chosen is None:
-            raise ConfigError("expected --mean-head, --decoder-input and --keep together, to prune foreign weights")
+            raise ConfigError(
+                "expected --mean-head, --decoder-input and --keep together, to prune the weights of your own network"
+            )
         cut = prune_weights(
             target,
             keep=chosen,
@@ -201,8 +203,9 @@ def prune(
         cut.save(out)
     elif target.suffix in (".pt", ".pth"):
         raise ConfigError(
-            f"expected the layers around the latents in {target}; name them with --mean-head, --log-variance-head and "
-            "--decoder-input, and what to keep with --keep, or give the folder of a published model"
+            f"expected the names of the layers around the latents of {target}; give them with --mean-head, "
+            "--log-variance-head and --decoder-input, and the variables to keep with --keep, or give the folder of a "
+            "published model"
         )
     else:
         pixels = numbers(pixel_range, "--pixel-range")
@@ -224,35 +227,35 @@ def prune(
         return
     screen.print(f"[bold]{_count(kept, 'kept')}; {_count(dropped, 'dropped')}[/bold]")
     if found is not None and found.doubtful:
-        doubted = ", ".join(map(str, found.doubtful))
-        screen.print(f"Passive, yet kept because that is in doubt: {doubted} (see polarised diagnose; --keep decides)")
+        doubtful = ", ".join(map(str, found.doubtful))
+        screen.print(f"Passive, but kept because doubtful: {doubtful} (see polarised diagnose; override with --keep)")
     if not dropped:
-        screen.print("Nothing was dropped: the model written is the same.")
+        screen.print("Nothing was dropped: the written model is unchanged.")
     rows = [(name, *(f"{value:,.6g}" for value in pair), f"{pair[1] - pair[0]:+,.4g}") for name, pair in pairs.items()]
     screen.print(table("Before and after", ("", "before", "after", "change"), rows))
     if found is not None:
         screen.print(
-            f"Largest change of a kept encoding: {found.report.encodings:.2g}; of an output, with what was dropped at "
-            f"its constants: {found.report.outputs:.2g}"
+            f"Largest change of a kept encoding: {found.report.encodings:.2g}; of an output, with the dropped "
+            f"variables at their constants: {found.report.outputs:.2g}"
         )
         for remark in found.to_dict()["remarks"]:
             screen.print(as_it_is(remark))
-    screen.print(f"\nThe model: [bold]{as_it_is(out)}[/bold]")
+    screen.print(f"\nModel: [bold]{as_it_is(out)}[/bold]")
 
 
-def _where_to(target: Path, out: Path | None) -> Path:
-    """Return where the smaller model goes: a file, or a new folder where another library has to load it."""
+def _output_path(target: Path, out: Path | None) -> Path:
+    """Return the path of the smaller model: a file, or a new folder if another library must be able to load it."""
     from polarised.adapters.targets import saved_by
     from polarised.errors import ConfigError
 
     if target.is_dir() and saved_by(target) is not None:
         place = Path("pruned") if out is None else out
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
-            raise ConfigError(f"expected --out as a new folder, {place} is there; name another with --out")
+            raise ConfigError(f"expected a new folder for --out, but {place} exists; choose another one")
         return place
     place = Path("pruned.safetensors") if out is None else out
     if place.suffix != ".safetensors":
-        raise ConfigError(f"expected --out as a .safetensors file, got {place.name}; name it {place.stem}.safetensors")
+        raise ConfigError(f"expected a .safetensors file for --out, got {place.name}; use {place.stem}.safetensors")
     place.parent.mkdir(parents=True, exist_ok=True)
     return place
 
@@ -271,7 +274,7 @@ def _pairs(found: "PrunedModel") -> dict[str, tuple[float, float]]:
 
 
 def _count(variables: Sequence[int], verb: str) -> str:
-    """Say how many variables were kept or dropped, and which."""
+    """Return how many variables were kept or dropped, and which."""
     if not variables:
         return f"none {verb}"
     noun = "variable" if len(variables) == 1 else "variables"
@@ -282,10 +285,12 @@ def _numbers(text: str) -> list[int]:
     from polarised.errors import ConfigError
 
     try:
-        # An empty text has no numbers either: its one part is none.
+        # An empty text is refused as well, because int("") fails.
         return [int(part) for part in text.strip(" ,").split(",")]
     except ValueError:
-        raise ConfigError(f"expected --keep as numbers with commas, such as 0,3,5, got {text!r}") from None
+        raise ConfigError(
+            f"expected whole numbers separated by commas for --keep, such as 0,3,5, got {text!r}"
+        ) from None
 
 
 def demo(
@@ -309,9 +314,9 @@ def demo(
     if (proof := shown.pruning) is not None:
         screen.print(
             f"\n[bold]Pruned to {len(proof.keep)} variables:[/bold] {proof.parameters[0] - proof.parameters[1]:,} "
-            f"parameters fewer, reconstruction from the means {proof.distortion[0]:.2f} → {proof.distortion[1]:.2f} "
+            f"fewer parameters, reconstruction from the means {proof.distortion[0]:.2f} → {proof.distortion[1]:.2f} "
             f"nats ({proof.distortion_change:+.3f})."
         )
-    screen.print(f"\nThe page: [bold]{as_it_is(shown.page)}[/bold]")
+    screen.print(f"\nPage: [bold]{as_it_is(shown.page)}[/bold]")
     if json:
         print_json(shown.to_dict())

@@ -1,4 +1,4 @@
-"""`polarised datasets`: what there is, what is ready, how to get the rest; and `polarised cite`: whom to name."""
+"""`polarised datasets` lists, prepares and shows datasets; `polarised cite` prints citations."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,17 +111,17 @@ def _spec(name: str, settings: list[str] | None) -> dict[str, Any]:
     for setting in settings or []:
         key, equals, value = setting.partition("=")
         if not key or not equals:
-            raise ConfigError(f"expected a setting as key=value, got {setting!r}; write for example size=32")
+            raise ConfigError(f"expected a setting as key=value, such as size=32, got {setting!r}")
         try:
             spec[key] = parse_yaml(value, where=key)
         except DataError as error:
-            raise ConfigError(f"expected a value in YAML for {key}, got {value!r}; quote it") from error
+            raise ConfigError(f"expected a YAML value for {key}, got {value!r}; quote it") from error
     return spec
 
 
 @contextmanager
 def _progress(quiet: bool) -> "Iterator[Progress | None]":
-    """Show a bar for each thing that is being downloaded or decoded, on the error stream."""
+    """Show a progress bar for each download or decoding on standard error."""
     if quiet:
         yield None
         return
@@ -152,7 +152,7 @@ def _print_table(described: "list[Description]", folder: str) -> None:
     screen = console()
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title="Datasets", title_justify="left", title_style="bold")
     for heading in ("dataset", "ready", "images", "shape", "factors, licence, citation"):
-        # Numbers stay whole where it is narrow; the words beside them break.
+        # In a narrow terminal words may wrap, but numbers may not.
         whole = heading in ("ready", "images", "shape")
         table.add_column(heading, justify="right" if heading == "images" else "left", no_wrap=whole)
     table.columns[0].min_width = max(len(about.name) for about in described)
@@ -173,12 +173,14 @@ def _print_table(described: "list[Description]", folder: str) -> None:
             ),
         )
     screen.print(table)
-    screen.print(f"Files are looked for in {as_it_is(folder)}; set POLARISED_DATA to change it.", soft_wrap=True)
+    screen.print(f"Datasets are stored in {as_it_is(folder)}; set POLARISED_DATA to change it.", soft_wrap=True)
     for about in (about for about in described if not about.ready):
         files = about.files[0] if len(about.files) == 1 else f"{len(about.files)} files ({about.files[0]}, ...)"
         origin = f"from {about.pages[0]} " if about.pages else ""
         screen.print(as_it_is(f"  {about.name}: {files} {origin}into {about.folder}"), style="dim", soft_wrap=True)
-    screen.print("`polarised datasets prepare NAME` gets what can be downloaded; `show NAME` draws it.")
+    screen.print(
+        "`polarised datasets prepare NAME` downloads a dataset if possible; `show NAME` draws a contact sheet."
+    )
 
 
 def cite(

@@ -1,4 +1,4 @@
-"""`polarised forecast`: what will collapse, before anything is trained; with --dimensions also how many latents."""
+"""`polarised forecast` predicts collapse before training; with --dimensions it also estimates the number of latents."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -87,7 +87,7 @@ def forecast(
         from polarised.report.figures import alive_curve
 
         save(alive_curve(found), plot.with_suffix(""), formats=[kind])
-        screen.print(f"\nThe curve: [bold]{as_it_is(plot)}[/bold]", soft_wrap=True)
+        screen.print(f"\nCurve: [bold]{as_it_is(plot)}[/bold]", soft_wrap=True)
     if json:
         print_json({**found.to_dict(), "plot": None if plot is None else str(plot)})
 
@@ -97,7 +97,7 @@ def _show(found: "Forecast", screen: Any) -> None:
         (f"{beta:.4g}", f"{threshold:.4g}", str(active), str(mixed), str(passive), "◀ here" * (beta == found.beta))
         for beta, threshold, active, mixed, passive in found.table()
     ]
-    note = "threshold: the eigenvalue of the data above which a variable pays for itself"
+    note = "threshold: the eigenvalue of the data above which a variable reduces the loss"
     columns = ("beta", "threshold", "active", "mixed", "passive", "")
     screen.print(table(f"A linear model with {found.latents} latents", columns, rows, note=note))
     screen.print(f"[bold]{as_it_is(found.sentence)}[/bold]")
@@ -158,8 +158,8 @@ def dimensions(
         visits = [(str(v.latents), f"{v.sampled:.2f}", f"{v.mean:.2f}", f"{v.difference:.2f}") for v in search.visits]
         title, columns = "FONDUE, models in the order trained", ("latents", "sampled", "mean", "difference")
         note = (
-            f"sampled, mean: what the estimator ({estimator}) gives on either code; kept is the largest size tried "
-            f"whose difference is at most {threshold:g}"
+            f"sampled, mean: the estimate ({estimator}) on each code; FONDUE keeps the largest size tried with a "
+            f"difference of at most {threshold:g}"
         )
         screen.print(table(title, columns, visits, note=note))
         screen.print(f"[bold]FONDUE keeps {search.latents}.[/bold]")
@@ -168,18 +168,18 @@ def dimensions(
         from polarised.report.figures import sizes
 
         save(sizes(regimes, count, search, seed=seed), plot.with_suffix(""), formats=[kind])
-        screen.print(f"\nThe curves: [bold]{as_it_is(plot)}[/bold]", soft_wrap=True)
+        screen.print(f"\nCurves: [bold]{as_it_is(plot)}[/bold]", soft_wrap=True)
     if json:
         print_json(stamp("dimensions", _plain(measured, size, count, search, plot)))
 
 
 def _picture_kind(path: Path) -> Literal["png", "svg", "pdf"]:
-    """Refuse a picture nobody can write before hours of training, not after them."""
+    """Return the format of a plot; an unsupported one is refused before the training, not after it."""
     from polarised.errors import ConfigError
 
     kinds: dict[str, Literal["png", "svg", "pdf"]] = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
     if path.suffix not in kinds:
-        raise ConfigError(f"expected --plot as a .png, .svg or .pdf file, got {path.name}; name it sizes.png")
+        raise ConfigError(f"expected a .png, .svg or .pdf file for --plot, got {path.name}; use {path.stem}.png")
     return kinds[path.suffix]
 
 
@@ -188,12 +188,12 @@ def _show_count(screen: "Console", size: int, count: "OneShot", seed: int) -> No
         (f"seed {seed + i}", str(kept), str(passive), f"{soft:.2f}")
         for i, (kept, passive, soft) in enumerate(zip(count.each, count.passive, count.soft, strict=True))
     ]
-    note = "soft count: the variables, each counted by how much narrower than the prior it is"
+    note = "soft count: the variables, each weighted by how much narrower than the prior it is"
     screen.print(table(f"One shot, {size} latents", ("run", "alive", "passive", "soft count"), rows, note=note))
     if not count.large_enough:
         screen.print(
-            f"No variable is passive in some run: it was too short to settle (more --steps) or {size} latents are too "
-            f"few (--latents {2 * size}); {count.latents} is no answer yet."
+            f"In at least one run no variable is passive: the run was too short to settle (increase --steps) or {size} "
+            f"latents are too few (try --latents {2 * size}); do not rely on the estimate {count.latents} yet."
         )
     elif count.stable:
         screen.print(f"[bold]Every seed keeps {count.latents}.[/bold]")
@@ -223,5 +223,5 @@ def _plain(measured: float, size: int, count: "OneShot", search: "Fondue | None"
     }
 
 
-# Inside `forecast` the name is that of an option.
+# Inside `forecast`, `dimensions` is the name of an option.
 _count_dimensions = dimensions

@@ -1,4 +1,4 @@
-"""Look at a model: `polarised diagnose`, `evaluate`, `report` and `explore`."""
+"""Commands that analyse models: `polarised diagnose`, `evaluate`, `report` and `explore`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -120,7 +120,7 @@ def diagnose(
     if details:
         _show_details(diagnosis, screen)
     if written is not None:
-        screen.print(f"\nThe page: [bold]{as_it_is(written)}[/bold]", soft_wrap=True)
+        screen.print(f"\nPage: [bold]{as_it_is(written)}[/bold]", soft_wrap=True)
 
 
 def _show_decoder_use(diagnosis: "Diagnosis", screen: "Console") -> None:
@@ -130,8 +130,8 @@ def _show_decoder_use(diagnosis: "Diagnosis", screen: "Console") -> None:
         (str(row["variable"]), MARKS[diagnosis.regime.types[row["variable"]]], *(f"{row[k]:,.2f}" for k in COSTS))
         for row in diagnosis.decoder_use.sort("permuted", descending=True).iter_rows(named=True)
     ]
-    title = "What the decoder loses when a variable is replaced (nats an image)"
-    note = "permuted: by its value for another image; redrawn: by a draw from its prior"
+    title = "What the decoder loses when a variable is replaced (nats per image)"
+    note = "permuted: by its value for another image; redrawn: by a sample from its prior"
     screen.print("", table(title, ("variable", "type", *COSTS), rows, left=2, note=note))
 
 
@@ -146,10 +146,12 @@ def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:
             (OTHER_RULES[rule], "all" if len(of) == len(frame) else listed(of) or "none", str(len(of)))
             for rule, of in found.items()
         ]
-        screen.print(table("Which variables count, by whose rule", ("rule", "variables", "count"), counted, left=2))
+        screen.print(
+            table("Active variables by the rules of other papers", ("rule", "variables", "count"), counted, left=2)
+        )
     if diagnosis.sensitivity is not None:
         letters = {"active": "A", "mixed": "M", "passive": "p"}
-        # Those that change come first: of many variables only some are shown.
+        # Variables whose type changes come first, because long tables are cut off.
         rows = sorted(diagnosis.sensitivity.iter_rows(), key=lambda row: len(set(row[1:])), reverse=True)
         changing = [(str(variable), *(letters[kind] for kind in kinds)) for variable, *kinds in rows]
         title = "Type at other values of alpha (A active, M mixed, p passive)"
@@ -167,7 +169,7 @@ def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:
     ]
     columns = ("variable", "type", "distance", "in errors", "sure")
     note = "distance: to the nearest threshold, also in standard errors; sure: how often the type survives resampling"
-    screen.print(table("How certain, the least first", columns, certain, left=2, note=note))
+    screen.print(table("Certainty of the types, least certain first", columns, certain, left=2, note=note))
 
 
 def evaluate(
@@ -205,7 +207,7 @@ def evaluate(
     )
     names = [name.strip() for name in metrics.split(",") if name.strip()]
     everything = names == ["all"]
-    # Arrays hold the images that were encoded; a model with its data can encode any.
+    # Arrays contain the codes of a fixed set of images; a model with its data can encode others.
     drawn = opened.kind != "arrays" and not everything and any("drawing" in record("metric", n).needs for n in names)
     draw = _drawing(opened, data, seed) if drawn else None
     scores = score(encodings, metrics="all" if everything else names, representation=kinds, draw=draw, seed=seed)
@@ -236,7 +238,7 @@ def _images(opened: "Target", data: str | None) -> Any:
 
 
 def _drawing(opened: "Target", data: str | None, seed: int) -> "Callable[[Any], Any]":
-    """Return how to encode images of any combination of factors, for scores that hold a factor fixed."""
+    """Return a function that encodes images with any combination of factors, for scores that hold a factor fixed."""
     from polarised.models.encoding import represent_by_drawing
 
     vae, images = opened.vae(), _images(opened, data)
@@ -305,7 +307,7 @@ def report(
     if json:
         print_json(stamp("report", {"page": str(page), "bytes": page.stat().st_size}))
     else:
-        console(quiet=quiet).print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
+        console(quiet=quiet).print(f"Page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
 
 
 def explore(
@@ -339,9 +341,9 @@ def explore(
             if json:
                 print_json({"target": str(target), "address": server.address})
             else:
-                typer.echo(f"Exploring {printable(str(target))} at {server.address} (Ctrl-C ends)")
+                typer.echo(f"Exploring {printable(str(target))} at {server.address} (press Ctrl-C to stop)")
             if browse and not json:
                 webbrowser.open(server.address)
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
-            typer.echo("Ended.", err=json)
+            typer.echo("Stopped.", err=json)

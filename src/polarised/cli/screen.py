@@ -1,4 +1,4 @@
-"""What the commands print: small tables with a plain sentence, or one JSON object for machines."""
+"""The output of the commands: small tables with a plain sentence, or one JSON object for programs."""
 
 import json
 import math
@@ -47,16 +47,16 @@ __all__ = [
     "table",
 ]
 
-# A mark beside the colour, so that the type is never told by colour alone.
+# A symbol next to the colour, so that the type never depends on colour alone.
 MARKS = {"active": "[green]● active[/]", "mixed": "[yellow]◆ mixed[/]", "passive": "[dim]○ passive[/]"}
 
 
-# What is told of each variable, in the order of the table.
+# The columns of the table of variables, in order.
 EVIDENCE = ("variable", "type", "why", "ratio_mean", "kl", "noise_share", "confidence")
 
 
 def as_it_is(text: object) -> str:
-    """Return a text not written for the screen so that it is shown as it is: no markup, and nothing moves the cursor.
+    """Escape a text for the screen, so that it is printed verbatim: without markup or control characters.
 
     >>> as_it_is("|E[r] + E[s] - 1|")
     '|E\\\\[r] + E\\\\[s] - 1|'
@@ -67,7 +67,7 @@ def as_it_is(text: object) -> str:
 
 
 def known(value: float, form: str) -> str:
-    """Return a number as its format says, or a dash where it is unknown.
+    """Format a number, or return a dash if it is unknown (nan).
 
     >>> known(0.5, ".0%"), known(float("nan"), ".0%")
     ('50%', '–')
@@ -76,7 +76,7 @@ def known(value: float, form: str) -> str:
 
 
 def numbers(text: str | None, what: str) -> tuple[int, ...] | None:
-    """Return whole numbers between commas, such as those of an axis.
+    """Parse whole numbers separated by commas, such as the axes of --axis.
 
     >>> numbers("1,2,3", "--axis"), numbers(None, "--axis")
     ((1, 2, 3), None)
@@ -86,11 +86,11 @@ def numbers(text: str | None, what: str) -> tuple[int, ...] | None:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise ConfigError(f"expected whole numbers between commas with {what}, got {text!r}") from None
+        raise ConfigError(f"expected whole numbers separated by commas for {what}, got {text!r}") from None
 
 
 def as_flags(sentence: str) -> str:
-    """Return a sentence of the library in the words of the command line.
+    """Rewrite the Python arguments in a message of the library as command-line options.
 
     >>> as_flags("say scale_kind='std', or axis=(1, 2)")
     'say --scale-kind std, or --axis 1,2'
@@ -105,16 +105,16 @@ def as_flags(sentence: str) -> str:
 
 
 def print_json(values: Mapping[str, Any]) -> None:
-    """Print one JSON object on standard output; numbers JSON does not know are the texts "inf", "-inf" and "nan"."""
+    """Print one JSON object on standard output, with "inf", "-inf" and "nan" as strings, since JSON lacks them."""
     typer.echo(json.dumps(plain(values), indent=2, allow_nan=False))
 
 
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, note: str = ""
 ) -> "RenderableType":
-    """Return a small table under its title; the first `left` columns are words, the rest numbers.
+    """Return a small table with a title; the first `left` columns are words, the others numbers.
 
-    Of more than 60 rows the first 40 are shown, and how many are left out.
+    Of more than 60 rows, only the first 40 are shown, followed by the number of rows left out.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
@@ -123,17 +123,17 @@ def table(
     shown = rows[:40] if len(rows) > 60 else rows
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(columns):
-        # Words may break in a narrow terminal, numbers may not.
+        # In a narrow terminal words may wrap, but numbers may not.
         drawn.add_column(column, justify="left" if i < left else "right", no_wrap=i >= left)
     for row in shown:
         drawn.add_row(*row)
-    hidden = f"… and {len(rows) - len(shown)} more, all of them with --json" if len(shown) < len(rows) else ""
+    hidden = f"… and {len(rows) - len(shown)} more; --json lists all" if len(shown) < len(rows) else ""
     notes = [f"[dim]{line}[/dim]\n" for line in (hidden, note) if line]
     return Group(f"[bold]{title}[/bold]", drawn, *notes)
 
 
 def bullets(sentences: Sequence[str]) -> "Table":
-    """Return sentences as a list whose lines stand under each other."""
+    """Return sentences as a bulleted list with aligned lines."""
     from rich.table import Table
 
     drawn = Table.grid(padding=(0, 1))
@@ -143,7 +143,7 @@ def bullets(sentences: Sequence[str]) -> "Table":
 
 
 def regime_table(regime: "Regime") -> "RenderableType":
-    """Return the variables, alive ones first, each with the evidence for its type."""
+    """Return the table of variables, alive ones first, each with the evidence for its type."""
     order = ["active", "mixed", "passive"]
     records = sorted(regime.table().iter_rows(named=True), key=lambda row: (order.index(row["type"]), -row["kl"]))
     rows = [
@@ -169,24 +169,24 @@ def regime_table(regime: "Regime") -> "RenderableType":
 
 
 def floor_note(inputs: int) -> str:
-    """Return what mutual information is to be compared with, as the page says it.
+    """Return the value of mutual information to expect for independent variables, in the words of the page.
 
     >>> floor_note(10_000), floor_note(100)
     ('mutual information: independent variables show about 0.018 here', \
-'mutual information: of so few inputs it is far above 0 for independent variables too')
+'mutual information: with so few inputs it is far above 0 even for independent variables')
     """
     from polarised.metrics.redundancy import information_floor
 
     floor = information_floor(inputs)
-    said = f"independent variables show about {floor:.2g} here"
-    few = "of so few inputs it is far above 0 for independent variables too"
-    return f"mutual information: {said if floor < 0.5 else few}"
+    expected = f"independent variables show about {floor:.2g} here"
+    few = "with so few inputs it is far above 0 even for independent variables"
+    return f"mutual information: {expected if floor < 0.5 else few}"
 
 
 def scores_table(scores: "polars.DataFrame", *, inputs: int, passive: bool = True) -> "RenderableType | None":
-    """Return each metric for mean and sample: all variables, and without the passive ones where there are some.
+    """Return each metric for mean and sample, for all variables and, if some are passive, without these.
 
-    None where there is nothing to compare: one variable shares nothing with another.
+    Returns None if there is nothing to compare, because there is only one variable.
     """
     from polarised.registry import names, output
     from polarised.report.theme import SUBSETS
@@ -202,14 +202,16 @@ def scores_table(scores: "polars.DataFrame", *, inputs: int, passive: bool = Tru
         if (metric, "mean", "full") in values
     ]
     columns = ("", "mean", "sampled", f"mean,\n{SUBSETS['alive']}", f"sampled,\n{SUBSETS['alive']}")
-    notes = ["sampled: z drawn from q(z|x), what the decoder sees in training; mean: its mean, what most people use"]
+    notes = [
+        "sampled: z drawn from q(z|x), as the decoder sees it in training; mean: the mean of q(z|x), as most use it"
+    ]
     if ("mutual_information", "mean", "full") in values:
         notes.append(floor_note(inputs))
     return table("Mean or sample?", columns[: 1 + len(keys)], rows, note="; ".join(notes)) if rows else None
 
 
 def show_diagnosis(diagnosis: "Diagnosis", screen: "Console") -> None:
-    """Print the headline, both tables and the advice."""
+    """Print the headline, the two tables and the advice."""
     screen.print(f"\n[bold]{as_it_is(diagnosis.headline)}[/bold]\n")
     screen.print(regime_table(diagnosis.regime))
     compared = scores_table(diagnosis.scores, inputs=diagnosis.regime.rows, passive=bool(diagnosis.regime.passive))

@@ -1,4 +1,4 @@
-"""`polarised study`: many runs from one command, on a laptop or a cluster; then their table and the verdict."""
+"""`polarised study`: many runs with one command, on a laptop or a cluster; their table and the verdicts."""
 
 import shlex
 from pathlib import Path
@@ -109,7 +109,9 @@ def run(
     from polarised.study import run as do
 
     if shard is not None and (models is not None or executor != "local"):
-        raise ConfigError("expected --shard with --executor local and without --models: the queue deals it out")
+        raise ConfigError(
+            "expected --shard with --executor local and without --models: the queue distributes the shards"
+        )
     silent = quiet or json
     outcome = do(
         name,
@@ -190,7 +192,7 @@ def plan(
     from polarised.study.workflow import counted
 
     result = planned(name, scale=scale, settings=settings or [], models=models)
-    # On a GPU as many at a time as are asked for; on processors one for each core.
+    # On a GPU, the number of parallel runs must be requested; on CPUs, the default is one per core.
     workers = jobs or (1 if result.gpu_hours else os.cpu_count() or 1)
     if json:
         planned_study = stamp(
@@ -222,7 +224,7 @@ def plan(
         for cost in result.costs
     ]
     hours = "GPU-hours" if result.gpu_hours and not result.core_hours else "core-hours"
-    columns = ("kind", "runs", "steps", "ms a step", "evaluation (s)", hours)
+    columns = ("kind", "runs", "steps", "ms per step", "evaluation (s)", hours)
     screen = console()
     note = f"all: {as_it_is(result.common)}" if result.common else ""
     screen.print(table(as_it_is(result.title), columns, rows, note=note))
@@ -231,23 +233,23 @@ def plan(
         f"{duration(86_400 * result.days(workers))} with {workers} at a time"
     )
     if result.gpu_hours:
-        screen.print("Several runs share a GPU with --jobs N, under Ray with --gpus 0.25.")
+        screen.print("To share a GPU between several runs, use --jobs N, or with Ray for example --gpus 0.25.")
     if result.outlook:
         screen.print(as_it_is(result.outlook), soft_wrap=True)
     able = [power for power in result.powers if power.effect is not None]
     if able:
-        told = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.short) for one in able]
-        note = "effect: the smallest that four such studies of five decide; sd: standard deviations between seeds from "
-        note += "the margin (in its own unit); %: of seeds on one side"
+        decidable = [(as_it_is(one.claim), as_it_is(one.statistic), str(one.seeds), one.short) for one in able]
+        note = "effect: the smallest effect that four of five such studies decide; sd: distance from the margin in "
+        note += "standard deviations between seeds (the margin has its own unit); %: share of seeds on one side"
         heads = ("claim", "statistic", "seeds", "effect")
-        screen.print(table("What the seeds can decide", heads, told, left=2, note=note))
+        screen.print(table("What the seeds can decide", heads, decidable, left=2, note=note))
     if lacking := len(result.powers) - len(able):
-        screen.print(f"{counted(lacking, 'statistic')} of the claims cannot be decided: 6 seeds are the fewest.")
+        screen.print(f"{counted(lacking, 'statistic')} of the claims cannot be decided: at least 6 seeds are needed.")
 
 
 def _hours(result: "Plan") -> str:
     parts = [(result.gpu_hours, "GPU-hours"), (result.core_hours, "core-hours")]
-    return " and ".join(f"{hours:.1f} {unit}" for hours, unit in parts if hours) or "no time at all"
+    return " and ".join(f"{hours:.1f} {unit}" for hours, unit in parts if hours) or "no time"
 
 
 @app.command()
@@ -285,7 +287,7 @@ def status(folder: Folder, json: Json = False) -> None:
         screen.print(f"[red]failed[/] {run_name}: {as_it_is(reason)}", soft_wrap=True)
     if found.failures:
         command = f"polarised study retry {shlex.quote(folder)}"
-        screen.print(f"Try them again with [bold]{as_it_is(command)}[/bold]", soft_wrap=True)
+        screen.print(f"To repeat them: [bold]{as_it_is(command)}[/bold]", soft_wrap=True)
 
 
 @app.command()
@@ -307,7 +309,7 @@ def retry(
 
     Example: [bold]polarised study retry runs/be_more_active-laptop[/bold]
     """
-    from polarised.study import retry as go_on
+    from polarised.study import retry as retry_study
     from polarised.study.runner import read_executor
 
     before = read_executor(folder)
@@ -326,12 +328,12 @@ def retry(
     )
     if chosen["name"] == "ray" and address is None:
         typer.echo(
-            "A Ray cluster is started on this machine: the address of another is never taken from a folder; "
-            "give it again with --address to work there",
+            "Starting a Ray cluster on this machine, because the address of a cluster is never read from a folder; "
+            "to use another cluster, give its --address again",
             err=True,
         )
     silent = quiet or json
-    outcome = go_on(folder, executor=chosen, jobs=jobs, progress=not silent, tell=_tell(silent))
+    outcome = retry_study(folder, executor=chosen, jobs=jobs, progress=not silent, tell=_tell(silent))
     _finish(outcome, quiet=quiet, json=json)
 
 
@@ -358,7 +360,7 @@ def doctor(
         for finding in found:
             screen.print(as_it_is(finding.sentence), soft_wrap=True)
         left = sum(not finding.repaired for finding in found)
-        words = "every file is as it should be" if not found else f"{counted(len(found), 'file')} damaged, {left} left"
+        words = "no damaged files" if not found else f"{counted(len(found), 'file')} damaged, {left} not repaired"
         screen.print(f"{as_it_is(folder)}: {words}", soft_wrap=True)
     if not all(finding.repaired for finding in found):
         raise typer.Exit(1)
@@ -385,7 +387,7 @@ def collect(
     if json:
         print_json(stamp("results", {"results": str(path)}))
     else:
-        console().print(f"The table: [bold]{as_it_is(path)}[/bold]")
+        console().print(f"Table: [bold]{as_it_is(path)}[/bold]")
 
 
 @app.command()
@@ -417,7 +419,7 @@ def verify(
     ]
     screen.print(table("By paper and method", ("paper", "method", *WORDS), rows, left=2))
     if not every:
-        screen.print("Every verdict with its numbers: [bold]--all[/bold]; what each claim says: docs/ledger.md")
+        screen.print("For every verdict with its numbers, add [bold]--all[/bold]; docs/ledger.md lists the claims.")
         return
     colours = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "not testable": "dim"}
     for name, verdicts in found.by_claim.items():
@@ -427,8 +429,8 @@ def verify(
             stands = "" if verdict.survives is None else f" ({'stands' if verdict.survives else 'falls'} after Holm)"
             where = " on ".join(filter(None, (verdict.method, verdict.dataset)))
             word = f"[{colours[verdict.verdict]}]{verdict.verdict}[/]{stands}"
-            said = as_it_is(": ".join(filter(None, (where, verdict.evidence))))
-            screen.print(f"    {word} {said}", soft_wrap=True)
+            reason = as_it_is(": ".join(filter(None, (where, verdict.evidence))))
+            screen.print(f"    {word} {reason}", soft_wrap=True)
 
 
 @app.command()
@@ -457,7 +459,7 @@ def publish(
     if json:
         print_json(stamp("report", {"page": str(page)}))
     else:
-        console().print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
+        console().print(f"Page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
 
 
 def _executor(
@@ -473,7 +475,7 @@ def _executor(
     runtime_env: Path | None,
     before: Any = None,
 ) -> dict[str, Any]:
-    """Return the executor a user asks for; what is not said is as `before`, if that was the same one."""
+    """Return the config of the executor; options that are not given are taken from `before` if its name is the same."""
     from polarised.errors import ConfigError
     from polarised.study.config import read_config
 
@@ -489,8 +491,8 @@ def _executor(
     chosen = {key: value for key, value in given.items() if value is not None}
     if name == "local" and (set(chosen) - {"jobs", "attempts"}):
         raise ConfigError(
-            "expected --address, --cpus, --gpus, --memory, --mixed and --runtime-env together with --executor ray, got "
-            "them with local"
+            "expected --address, --cpus, --gpus, --memory, --mixed and --runtime-env only together with --executor "
+            "ray, got some of them with --executor local"
         )
     same = before is not None and before["name"] == name
     return {**(before if same else {"name": name}), **chosen}
@@ -502,11 +504,11 @@ def _tell(silent: bool) -> "Callable[[str], None]":
 
 
 def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
-    """Say what became of a study; end with 1 where a run failed or nothing is done."""
+    """Print the outcome of a study; exit with 1 if a run failed or none is done."""
     from polarised.study.workflow import counted
 
     root = outcome.folder
-    # A machine that wants the page asks for it: polarised report FOLDER.
+    # With --json no page is written; `polarised report FOLDER` writes it.
     page = None if quiet or json else _page(root, outcome.results)
     if json:
         print_json({**outcome.to_dict(), "page": page})
@@ -518,11 +520,11 @@ def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
         screen.print(f"{words}: [bold]{as_it_is(root)}[/bold]", soft_wrap=True)
         if outcome.shard is not None:
             command = f"polarised study collect {shlex.quote(root)}"
-            screen.print(f"When every share is done: [bold]{as_it_is(command)}[/bold]", soft_wrap=True)
+            screen.print(f"When all shares are done: [bold]{as_it_is(command)}[/bold]", soft_wrap=True)
         if outcome.results is not None:
-            screen.print(f"The table: [bold]{as_it_is(outcome.results)}[/bold]", soft_wrap=True)
+            screen.print(f"Table: [bold]{as_it_is(outcome.results)}[/bold]", soft_wrap=True)
         if page is not None:
-            screen.print(f"The page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
+            screen.print(f"Page: [bold]{as_it_is(page)}[/bold]", soft_wrap=True)
     if outcome.failed:
         failed = counted(outcome.failed, "run")
         typer.echo(f"{failed} failed; see polarised study status {shlex.quote(root)}", err=True)
@@ -531,7 +533,7 @@ def _finish(outcome: "StudyOutcome", *, quiet: bool, json: bool) -> None:
 
 
 def _page(root: str, results: str | None) -> Path | None:
-    """Write the page of a study that lies on this machine and has results."""
+    """Write the page of a study if its folder is on this machine and has results."""
     from polarised._io.tables import table_about
     from polarised.report import write
     from polarised.study.storage import is_address
