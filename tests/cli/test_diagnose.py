@@ -147,7 +147,8 @@ def test_the_number_of_latents_is_estimated_and_plotted(tmp_path):
     assert len(report["one_shot"]["each"]) == 2
     assert report["fondue"] is None
     assert (tmp_path / "sizes.png").stat().st_size > 5000
-    assert "expected a .png, .svg or .pdf file for --plot" in run("dimensions", "dsprites", "--plot", "sizes.xls", code=2).stderr
+    refused = run("dimensions", "dsprites", "--plot", "sizes.xls", code=2).stderr
+    assert "expected a .png, .svg or .pdf file for --plot" in refused
 
 
 def test_help_shows_an_example():

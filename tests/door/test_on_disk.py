@@ -56,13 +56,13 @@ def test_patterns_paths_and_lists(tmp_path):
     pattern = str(tmp_path / "*.npz")
     assert po.diagnose(pattern).regime.inputs == 900
     assert po.diagnose([tmp_path / "0.npz", str(tmp_path / "1.npz")]).regime.inputs == 600
-    with pytest.raises(DataError, match="nothing fits"):
+    with pytest.raises(DataError, match="nothing matches"):
         po.diagnose(str(tmp_path / "*.parquet"))
 
 
 def test_weights_alone_are_explained(tmp_path):
     torch.save({"fc_mu.weight": torch.zeros(3, 3)}, tmp_path / "model.pt")
-    with pytest.raises(DataError, match=r"the weights model\.pt alone"):
+    with pytest.raises(DataError, match=r"only the weights model\.pt"):
         po.diagnose(tmp_path / "model.pt")
 
 

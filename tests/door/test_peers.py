@@ -182,7 +182,7 @@ def test_the_advice_names_the_genes_that_follow_a_dimension(cells):
     model.train(max_epochs=80, accelerator="cpu", enable_progress_bar=False)
     diagnosis = po.diagnose(model)
     assert diagnosis.advice[0].startswith("Keep ")
-    (said,) = [each for each in diagnosis.advice if each.startswith("Genes that follow")]
+    (said,) = [each for each in diagnosis.advice if each.startswith("Genes that change most")]
     first = said.partition(": ")[2].partition(";")[0]
     sides = [set(part.split(", ")) for part in first.rstrip(".").partition("raises ")[2].split(" and lowers ")]
     planted = [{str(name) for name in adata.var_names[part]} for part in (slice(0, 3), slice(3, 6))]

@@ -478,7 +478,7 @@ def test_scvi_holds_what_is_dropped_at_constants():
     bare, _ = trained_on_cells("LinearSCVI without batch norm")
     with torch.no_grad():
         bare.module.decoder.factor_regressor.fc_layers[0][0].weight[:, 1] = 1
-    with pytest.raises(ConfigError, match="has no bias that could hold others"):
+    with pytest.raises(ConfigError, match="has no bias for other values"):
         po.prune(bare, [0, 2], constants=constants)
     softmax, _ = trained_on_cells("SCVI", latent_distribution="ln")
     assert softmax.module.latent_distribution == "ln"

@@ -109,7 +109,7 @@ def test_groups_that_could_be_read_in_two_ways_are_asked_about():
 def test_one_array_is_split_into_batches_here(kind):
     network = Flat()
     assert po.diagnose(network, kind(INPUTS)).regime.inputs == len(INPUTS)
-    with pytest.raises(DataError, match="single pictures or batches"):
+    with pytest.raises(DataError, match="single images or batches"):
         po.diagnose(Grid(), [kind(image) for image in IMAGES])
 
 
@@ -197,5 +197,5 @@ def test_an_axis_that_codes_do_not_have_is_refused():
 
 
 def test_a_network_without_its_weights_is_refused():
-    with pytest.raises(DataError, match="were not loaded yet"):
+    with pytest.raises(DataError, match="are not loaded yet"):
         po.diagnose(Flat().to("meta"), INPUTS)

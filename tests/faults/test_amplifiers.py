@@ -85,7 +85,7 @@ def test_a_prior_is_no_larger_than_what_it_is_of(tmp_path: Path) -> None:
     np.save(tmp_path / "mean.npy", np.random.default_rng(0).normal(size=(20, 4)))
     np.save(tmp_path / "variance.npy", np.full((20, 4), 0.1))
     sparse(tmp_path / "prior_mean.npy", 1 << 24)
-    with holding_at_most(64), pytest.raises(DataError, match=r"prior_mean .* one for each of the 4 variables"):
+    with holding_at_most(64), pytest.raises(DataError, match=r"prior_mean .* one number for each of the 4 variables"):
         po.diagnose(tmp_path)
 
 
@@ -210,7 +210,7 @@ def accept(_path: str) -> None: ...
 
 def test_what_a_library_of_others_cannot_hold_is_refused_where_it_is_tried(tmp_path: Path) -> None:
     limits.rehearse("a model", accept, tmp_path)
-    with pytest.raises(DataError, match=r"a model in .*takes over"):
+    with pytest.raises(DataError, match=r"a model in .*takes more than"):
         limits.rehearse("a model", allocate, tmp_path)
 
 
@@ -249,7 +249,7 @@ def test_texts_of_a_gigabyte_in_the_tables_of_a_run_are_refused(name: str, finis
     (study / "results.parquet").unlink()
     told = CliRunner().invoke(app, ["study", "collect", str(study)], env={"COLUMNS": "400"})
     assert told.exit_code == 1
-    assert told.stderr.startswith("error: expected texts of at most 64 MiB in ")
+    assert told.stderr.startswith("error: expected strings of at most 64 MiB in ")
     assert (told.stderr.count("\n"), len(told.stderr) < 1000) == (1, True)
     assert name in told.stderr
 
@@ -310,7 +310,7 @@ def test_long_texts_count_wherever_a_table_holds_them(shape: str, tmp_path: Path
     long = polars.DataFrame({"text": ["x" * MEBI]}).select(polars.col("text").repeat_by(150).explode())
     long.select(polars.lit(0.5).alias("value"), column[shape].alias("note")).write_parquet(tmp_path / "long.parquet")
     assert (tmp_path / "long.parquet").stat().st_size < MEBI
-    with holding_at_most(8), pytest.raises(DataError, match=r"texts of at most (64|7\d) MiB"):
+    with holding_at_most(8), pytest.raises(DataError, match=r"strings of at most (64|7\d) MiB"):
         read_table(tmp_path / "long.parquet", columns={"value": "number"})
 
 
@@ -353,7 +353,7 @@ def test_a_sparse_file_of_weights_is_refused_before_it_is_read(tmp_path: Path) -
     ):
         with (
             holding_at_most(8),
-            pytest.raises(DataError, match=r"to unpack to at most 6[45] MiB, it asks for 1,024 MiB"),
+            pytest.raises(DataError, match=r"to unpack to at most 6[45] MiB, but it asks for 1,024 MiB"),
         ):
             read()
 
@@ -366,7 +366,7 @@ def test_a_sparse_checkpoint_is_refused_before_it_is_read(tmp_path: Path) -> Non
 
     tensors_of_holes(tmp_path / CHECKPOINT, 1 << 30)
     network = torch.nn.Linear(1, 1)
-    with holding_at_most(8), pytest.raises(DataError, match=r"to unpack to at most 6[45] MiB, it asks for 1,024 MiB"):
+    with holding_at_most(8), pytest.raises(DataError, match=r"to unpack to at most 6[45] MiB, but it asks for 1,024"):
         load_checkpoint(tmp_path, {}, {"vae": network}, torch.optim.SGD(network.parameters()))
 
 

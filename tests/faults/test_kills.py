@@ -73,7 +73,7 @@ def test_a_worker_that_ran_out_of_memory_is_named_as_such(tmp_path: Path) -> Non
         said = finish(job, file, code=1)
         assert "memory runs out" in said
         (failed,) = (tmp_path / "study").glob("*/failed.txt")
-        assert "killed, as the system does when memory runs out" in failed.read_text()
+        assert "killed, as happens when memory runs out" in failed.read_text()
         assert "Traceback" not in said
     finally:
         until(lambda: not (cell / "cgroup.procs").read_text())

@@ -58,7 +58,7 @@ def test_a_file_of_two_formats_is_not_run(tmp_path: Path) -> None:
     about = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
     old = [pickle.dumps(each, 2) for each in (0x1950A86A20F9469CFC6C, 1001, about, Acting(tmp_path / "was_here"))]
     (tmp_path / "model.pt").write_bytes(b"".join(old) + (tmp_path / "sound.pt").read_bytes())
-    with pytest.raises(DataError, match="old format"):
+    with pytest.raises(DataError, match="its format is too old"):
         _read_saved(tmp_path / "model.pt")
     assert not (tmp_path / "was_here").exists()
 

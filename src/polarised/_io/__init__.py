@@ -1,4 +1,4 @@
-"""The one gateway for files: atomic writes, containment, readers that trust nothing, and values as JSON knows them."""
+"""The only access to files: atomic writes, containment of paths, readers for untrusted files, and JSON values."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,13 @@ __all__ = ["plain"]
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON knows it; what JSON lacks are the texts "inf", "-inf" and "nan".
+    """Convert a value to plain JSON types; "inf", "-inf" and "nan" become strings, since JSON has no such numbers.
 
     Args:
         value: Mappings, sequences, sets, NumPy arrays and numbers, or anything else.
 
     Returns:
-        The same as dictionaries, lists, numbers, texts and None; anything unknown as its text.
+        The same as dictionaries, lists, numbers, strings and None; anything unknown as its string.
 
     >>> import numpy
     >>> plain({"a": (1, float("nan")), "b": numpy.float32(0.5), "c": numpy.array([-numpy.inf])})
@@ -28,5 +28,5 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
         return [plain(item) for item in value]
-    # Arrays and numbers of NumPy, without importing it for those who have none.
+    # Arrays and numbers of NumPy, without importing NumPy.
     return plain(value.tolist()) if hasattr(value, "tolist") else str(value)

@@ -1,4 +1,4 @@
-"""Addresses that fsspec understands, such as ``s3://bucket/codes``: opened, listed, and read one file at a time."""
+"""Addresses that fsspec understands, such as ``s3://bucket/codes``: open, list and copy files."""
 
 import shutil
 import tempfile
@@ -13,13 +13,13 @@ __all__ = ["brought", "copy_here", "files_at", "is_address", "open_filesystem", 
 
 
 def is_address(place: str | Path) -> bool:
-    """Return whether a place is an address rather than a path of this machine.
+    """Return whether a place is an address and not a path on this machine.
 
     Args:
         place: A path or an address.
 
     Returns:
-        True for what has a protocol.
+        True if it has a protocol.
 
     >>> is_address("s3://bucket/study"), is_address("runs/study")
     (True, False)
@@ -34,61 +34,61 @@ def open_filesystem(address: str) -> tuple[Any, str]:
         address: An address such as ``s3://bucket/study``.
 
     Returns:
-        The file system of fsspec, which lists anew every time, and the path.
+        The fsspec file system, with caching of listings disabled, and the path.
 
     Raises:
-        ConfigError: If fsspec or the package of the protocol is not installed, or the protocol is none.
+        ConfigError: If fsspec or the package of the protocol is not installed, or the protocol is unknown.
     """
     try:
         import fsspec
     except ImportError as error:
         raise ConfigError(f"{address} needs fsspec: pip install fsspec (s3fs for S3), or give a folder") from error
     try:
-        # Others write there at the same time: what was listed a moment ago is not what is there.
+        # Other processes write there at the same time, so listings must not be cached.
         system, base = fsspec.core.url_to_fs(address, use_listings_cache=False)
     except OSError:
         raise
-    # Archives among addresses are opened here, and may be damaged in any way.
+    # fsspec also opens archives in addresses, which may be damaged in any way.
     except Exception as error:
         hint = "; pip install s3fs" if address.startswith("s3://") and isinstance(error, ImportError) else ""
-        raise ConfigError(f"expected an address fsspec can open, got {address}: {_words(error)}{hint}") from error
+        raise ConfigError(f"expected an address that fsspec can open, got {address}: {_words(error)}{hint}") from error
     return system, base.rstrip("/")
 
 
 @contextmanager
 def reaching(address: str | Path) -> Iterator[None]:
-    """Turn whatever a store or a damaged archive makes fsspec raise into one sentence; what is not there is let be.
+    """Convert any error that a store or a damaged archive makes fsspec raise; a missing file stays FileNotFoundError.
 
     Args:
-        address: What is read or written.
+        address: The address that is read or written.
 
     Yields:
         Nothing.
 
     Raises:
-        DataError: The store raised what is no error of the system.
+        DataError: The store raised an error that is not an OSError.
     """
     try:
         yield
     except (PolarisedError, OSError):
         raise
     except Exception as error:
-        raise DataError(f"expected to read or write {address}, could not: {_words(error)}") from error
+        raise DataError(f"could not read or write {address}: {_words(error)}") from error
 
 
 def copy_here(system: Any, path: str, target: Path, *, room: int, address: str) -> None:
-    """Copy a file of a store, and no more bytes of it than there is room for, whatever size the store says it has.
+    """Copy a file from a store, but at most `room` bytes, whatever size the store reports.
 
     Args:
         system: The file system of fsspec.
         path: The file on it.
-        target: Where the copy goes.
-        room: How many bytes it may have.
-        address: What an error calls it.
+        target: The path of the copy.
+        room: The largest number of bytes.
+        address: The name of the file in errors.
 
     Raises:
-        DataError: It has more.
-        OSError: It is not there or cannot be read.
+        DataError: If it is larger.
+        OSError: If it does not exist or cannot be read.
     """
     from fsspec.callbacks import Callback
 
@@ -96,7 +96,10 @@ def copy_here(system: Any, path: str, target: Path, *, room: int, address: str) 
         def relative_update(self, inc: int = 1) -> None:
             super().relative_update(inc)
             if self.value > room:
-                raise DataError(f"expected at most {room >> 20:,} MiB at {address}, it has more; free some disk first")
+                raise DataError(
+                    f"expected at most {room >> 20:,} MiB at {address}, but the file is larger; free some disk space "
+                    "first"
+                )
 
     with reaching(address):
         system.get_file(path, str(target), callback=Room())
@@ -107,11 +110,11 @@ def _words(error: Exception) -> str:
 
 
 def files_at(address: str, *, endings: Collection[str]) -> list[str]:
-    """Return the addresses of the files that an address names: itself, what fits its pattern, or what its folder holds.
+    """Return the addresses of the files that an address denotes: itself, the matches of a pattern, or a folder's files.
 
     Args:
         address: The address of a file or folder, or a pattern (``*``, ``?``, ``[``).
-        endings: The endings of files to take from a folder.
+        endings: The suffixes of the files to list in a folder.
 
     Returns:
         The addresses, sorted.
@@ -130,22 +133,22 @@ def files_at(address: str, *, endings: Collection[str]) -> list[str]:
     except FileNotFoundError:
         found = []
     except Exception as error:
-        raise DataError(f"expected to read {address}, could not: {_words(error)}") from error
+        raise DataError(f"could not read {address}: {_words(error)}") from error
     if not found:
-        raise DataError(f"expected at least one file of encodings, nothing fits {address}; check the address")
+        raise DataError(f"expected at least one file of encodings, but nothing matches {address}; check the address")
     first, chain, archive = address.partition("::")
     return [f"{first.partition('://')[0]}://{path}{chain}{archive}" for path in sorted(found)]
 
 
 @contextmanager
 def brought(address: str) -> Iterator[Path]:
-    """Give a copy of a file on this machine for as long as the block runs; a path is given as it is.
+    """Yield a local copy of a file, which is deleted after the block; a path is yielded unchanged.
 
     Args:
         address: The address of a file, or a path.
 
     Yields:
-        Where it lies.
+        The path of the copy.
 
     Raises:
         DataError: If it cannot be read.
@@ -155,10 +158,10 @@ def brought(address: str) -> Iterator[Path]:
         return
     system, base = open_filesystem(address)
     with tempfile.TemporaryDirectory() as folder:
-        # Its name is the store's word; only the ending says how it is read.
+        # The name of the file is untrusted; only the suffix is used, because it determines the reader.
         copy = Path(folder) / f"file{PurePosixPath(base).suffix[:16]}"
         try:
             copy_here(system, base, copy, room=shutil.disk_usage(folder).free // 2, address=address)
         except OSError as error:
-            raise DataError(f"expected to read {address}, could not: {_words(error)}") from error
+            raise DataError(f"could not read {address}: {_words(error)}") from error
         yield copy

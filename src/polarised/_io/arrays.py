@@ -1,4 +1,4 @@
-"""Named arrays in .npz, .npy, parquet, csv, safetensors and .h5ad files, read in chunks of rows, never as pickles."""
+"""Named arrays in .npz, .npy, parquet, csv, safetensors and .h5ad files, read in chunks of rows, never unpickled."""
 
 import re
 from abc import ABC, abstractmethod
@@ -45,26 +45,26 @@ class ArrayFile(ABC):
 
     @abstractmethod
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
-        """Yield several arrays side by side, `rows` leading rows at a time, up to `length`."""
+        """Yield several arrays together, `rows` leading rows at a time, up to `length`."""
 
     @property
     def factor_names(self) -> list[str] | None:
-        """The names of the factors, where the file has them."""
+        """The names of the factors, if the file has them."""
         # Encodings without factors are saved with an empty list of names.
         if "factor_names" not in self.names or not self.rows("factor_names"):
             return None
         return [str(name) for name in self.whole("factor_names", largest=LARGEST_NAMES).ravel()]
 
     def rows(self, name: str) -> int:
-        """Return the length of an array's first axis; a single number has one row."""
+        """Return the length of an array's first axis; a scalar has one row."""
         return (*self.shape(name), 1)[0]
 
     def size(self, name: str) -> int:
-        """Return the bytes of an array without reading it, of numbers of eight bytes where that is not known."""
+        """Return the bytes of an array without reading it, assuming eight bytes per number if the type is unknown."""
         return 8 * prod(self.shape(name))
 
     def whole(self, name: str, *, largest: int | None = None) -> Array:
-        """Return all of an array, which comes out of the file's budget and may have at most `largest` bytes."""
+        """Return a whole array; it is charged to the file's budget and may have at most `largest` bytes."""
         self._check_size(name, largest)
         self.budget.hold(self.size(name))
         rows = self.rows(name)
@@ -72,19 +72,19 @@ class ArrayFile(ABC):
 
     @cached_property
     def budget(self) -> Budget:
-        """What all arrays of the file that are held whole may take together."""
+        """The budget for all arrays of the file that are held in memory at once."""
         return Budget.of(self.path)
 
     def _check_size(self, name: str, largest: int | None) -> None:
         if largest is not None and (size := self.size(name)) > largest:
             raise DataError(
-                f"expected at most {largest >> 10} KiB as {name} of {self.path}, it has {size >> 10} KiB; is it "
+                f"expected at most {largest >> 10} KiB as {name} of {self.path}, but it has {size >> 10} KiB; is it "
                 "something else?"
             )
 
 
 def open_arrays(path: str | Path) -> ArrayFile:
-    """Open a file of arrays by its ending: .npz, .npy (with its neighbours), .parquet; or a folder of .npy files.
+    """Open a file of arrays by its suffix: .npz, .npy (with related files), .parquet; or a folder of .npy files.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "codes.npz"
@@ -94,7 +94,7 @@ def open_arrays(path: str | Path) -> ArrayFile:
     """
     path = Path(path)
     if not path.exists():
-        raise MissingFileError(f"expected a file of arrays, {path} does not exist; check the path")
+        raise MissingFileError(f"expected a file of arrays, but {path} does not exist; check the path")
     kinds: dict[str, type[ArrayFile]] = {
         ".npz": Npz,
         ".npy": Npy,
@@ -111,7 +111,7 @@ def open_arrays(path: str | Path) -> ArrayFile:
 
 
 class Npz(ArrayFile):
-    """Arrays in a zip, each read as a stream: memory never holds more than a chunk."""
+    """Arrays in a zip archive, each read as a stream: memory never holds more than a chunk."""
 
     @cached_property
     def _members(self) -> dict[str, Rows]:
@@ -134,7 +134,7 @@ class Npz(ArrayFile):
             parts = {name: next(stream, None) for name, stream in streams.items()}
             short = next((name for name, part in parts.items() if part is None or len(part) < count), None)
             if short is not None:
-                raise DataError(f"expected {length} rows of {short} in {self.path}, it ends before: it is damaged")
+                raise DataError(f"expected {length} rows of {short} in {self.path}, but it ends early: it is damaged")
             yield {name: part[:count] for name, part in parts.items() if part is not None}
 
     def whole(self, name: str, *, largest: int | None = None) -> Array:
@@ -148,7 +148,7 @@ class Npz(ArrayFile):
 
 
 class Npy(ArrayFile):
-    """Arrays in .npy files of one folder, mapped into memory; `x_mean.npy` looks for its `x_` neighbours."""
+    """Arrays in .npy files of one folder, mapped into memory; `x_mean.npy` includes the other `x_*.npy` files."""
 
     @cached_property
     def _files(self) -> dict[str, Path]:
@@ -170,7 +170,7 @@ class Npy(ArrayFile):
 
     def chunks(self, names: Sequence[str], rows: int, length: int) -> Iterator[dict[str, Array]]:
         mapped = {name: self._mapped(name) for name in names}
-        # The holes of sparse files cost their maker nothing, and would be read for days.
+        # A sparse file can be huge although it takes no space on disk; reading it would take days.
         for name, array in mapped.items():
             Budget.of(self._files[name]).stream(array.nbytes)
         for start in range(0, length, rows):
@@ -189,12 +189,12 @@ class Npy(ArrayFile):
             size = prod(shape) * dtype.itemsize
             if begins + size != path.stat().st_size:
                 raise DataError(
-                    f"expected {size} bytes for shape {shape} in {path}, there are {path.stat().st_size - begins}: it "
-                    "is damaged"
+                    f"expected {size} bytes for shape {shape} in {path}, but there are {path.stat().st_size - begins}: "
+                    "it is damaged"
                 )
             if prod(shape[1:]) * dtype.itemsize > LARGEST_ROW:
-                raise DataError(f"expected rows of at most {LARGEST_ROW >> 20} MiB, {path} has {shape}")
-            # Nothing can be mapped of an empty array.
+                raise DataError(f"expected rows of at most {LARGEST_ROW >> 20} MiB, but {path} has {shape}")
+            # An empty array cannot be mapped.
             if not size:
                 return np.zeros(shape, dtype=dtype)
             mapped: Array = np.memmap(
@@ -204,7 +204,7 @@ class Npy(ArrayFile):
 
 
 class Parquet(ArrayFile):
-    """Columns ``mean_0 mean_1 ...`` or a list column ``mean``, and so for the others; factors are ``factor_*``."""
+    """Columns ``mean_0 mean_1 ...`` or a list column ``mean``; the same for other arrays; factors are ``factor_*``."""
 
     @cached_property
     def _columns(self) -> dict[str, list[str]]:
@@ -254,19 +254,19 @@ class Parquet(ArrayFile):
             raise DataError(f"expected numbers in the columns {', '.join(columns)[:300]} of {self.path}")
         with refusing(self.path, f"numbers in the columns {', '.join(columns)[:300]}"):
             array = frame.select(columns).to_numpy()
-        # Empty cells of whole numbers, and numbers of other kinds, come as objects.
+        # Integer columns with empty cells, and some other number types, are returned as objects.
         if array.dtype.kind not in "fiub":
             named = ", ".join(columns)[:300]
-            raise DataError(f"expected a number in every row of {named} of {self.path}, some have none")
+            raise DataError(f"expected a number in every row of {named} of {self.path}, but some have none")
         return array
 
 
 class Csv(Parquet):
-    """A table with a header, its columns named as those of parquet."""
+    """A table with a header and the same column names as parquet."""
 
     @cached_property
     def _frame(self) -> "polars.DataFrame":
-        # A number takes two characters at least, and at most eight bytes in memory.
+        # A number takes at least two characters in the file, and at most eight bytes in memory.
         self.budget.hold(8 * self.path.stat().st_size)
         return read_csv(self.path)
 
@@ -281,7 +281,7 @@ class Csv(Parquet):
 
 
 class HeldArrays(ArrayFile):
-    """Arrays that are in memory already."""
+    """Arrays that are already in memory."""
 
     def __init__(self, path: Path, arrays: Mapping[str, Array]) -> None:
         super().__init__(path)
@@ -325,13 +325,13 @@ class Tensors(ArrayFile):
             yield {name: self._part(part, name, start, end) for name, part in parts.items()}
 
     def _part(self, part: Any, name: str, start: int, end: int) -> Array:
-        # Numbers of half precision that NumPy does not know raise here, of any kind.
+        # Half-precision types that NumPy lacks can raise any error here.
         with refusing(self.path, f"plain numbers as {name!r}"):
             return np.asarray(part[start:end] if part.get_shape() else part[()])
 
 
 class AnnotatedData(ArrayFile):
-    """The moments of q(z|x) that scvi-tools keeps in ``obsm`` of an .h5ad: ``..._qzm`` and ``..._qzv``, or by name."""
+    """The moments of q(z|x) that scvi-tools stores in ``obsm`` of an .h5ad: ``..._qzm`` and ``..._qzv``, or by name."""
 
     @cached_property
     def _members(self) -> dict[str, Rows]:
@@ -351,7 +351,7 @@ class AnnotatedData(ArrayFile):
 
 
 def _from_lists(column: "polars.Series") -> Array:
-    """Return a column of lists (of lists) of one length as an array; packed truth values grow 64-fold in it."""
+    """Return a column of (nested) lists of equal length as an array; packed booleans take 64 times the space in it."""
     import polars
 
     shape = [len(column)]
@@ -361,18 +361,18 @@ def _from_lists(column: "polars.Series") -> Array:
         lists = column.cast(polars.List(column.dtype.inner)) if isinstance(column.dtype, polars.Array) else column
         lengths = lists.list.len().unique()
         if len(lengths) != 1 or not lengths[0]:
-            raise ValueError("lists of several lengths, or empty ones")
+            raise ValueError("lists of different lengths, or empty lists")
         shape.append(int(lengths[0]))
         if 8 * prod(shape[1:]) > LARGEST_ROW or 8 * prod(shape) > LARGEST_CHUNK:
             raise ValueError(f"{8 * prod(shape) >> 20} MiB in {shape[0]} rows")
         column = lists.explode()
     if not (column.dtype.is_numeric() or column.dtype == polars.Boolean) or column.null_count():
-        raise ValueError(f"a list of {str(column.dtype)[:80]}, or empty places")
+        raise ValueError(f"a list of {str(column.dtype)[:80]}, or empty cells")
     return column.cast(polars.Float64).to_numpy().reshape(shape)
 
 
 def _latent_name(name: str) -> str:
-    """Return a name of ``obsm`` without what scverse writes around it: X_scVI_qzm is qz_m."""
+    """Return a name of ``obsm`` without the affixes of scverse: X_scVI_qzm becomes qz_m."""
     bare = name.removeprefix("X_")
     found = re.search(r"(?:^|_)qz_?([mv])$", bare)
     if found:

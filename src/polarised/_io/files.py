@@ -1,4 +1,4 @@
-"""Files at the rim: names that stay inside a folder, folders of ours alone, whole writes, and archives read by name."""
+"""File access: names confined to a folder, private folders, atomic writes, and archives read by name."""
 
 import os
 import re
@@ -24,21 +24,21 @@ MOST_MEMBERS = 100_000
 
 
 def contained(folder: str | Path, name: str, *, source: str | Path) -> Path:
-    """Return where `name`, read from outside, lies below `folder`; whatever would lead out of it is refused.
+    """Return the path of `name`, an untrusted name, below `folder`; a name that leads out of the folder is refused.
 
-    A name may have folders in it. Absolute names, names with ``..``, drives or backslashes, names with characters no
-    terminal should see, and names that symbolic links of the folder lead elsewhere are refused on every system alike.
+    A name may contain folders. Absolute names, names with ``..``, drives, backslashes or control characters, and names
+    that symbolic links lead out of the folder are refused, on every operating system.
 
     Args:
-        folder: The folder that nothing may leave.
+        folder: The folder that must not be left.
         name: A relative name with forward slashes, from a file, an archive, an address or a header.
         source: Where the name was read, for the error.
 
     Returns:
-        The path below `folder`, as it is joined (links inside the folder are not replaced).
+        The joined path below `folder` (links inside the folder are not resolved).
 
     Raises:
-        DataError: The name leads out of the folder, or is none.
+        DataError: If the name is empty or leads out of the folder.
 
     >>> contained("runs", "vae/done.json", source="a list").as_posix()
     'runs/vae/done.json'
@@ -47,40 +47,40 @@ def contained(folder: str | Path, name: str, *, source: str | Path) -> Path:
     polarised.errors.DataError: expected names of files inside the folder in evil.zip, got '../evil.txt'; ...
     """
     parts = PurePosixPath(name).parts
-    # A drive of Windows would be opened in place of a file whatever folder stands before it.
+    # A Windows drive in a name would override the folder before it.
     drive = PureWindowsPath(name).drive
     wrong = not parts or ".." in parts or name.startswith("/") or "\\" in name or drive or not name.isprintable()
     path = Path(folder, *parts)
     if wrong or _leads_out(folder, parts):
         shown = name if len(name) <= 80 else f"{name[:77]}..."
         raise DataError(
-            f"expected names of files inside the folder in {source}, got {shown!r}; nothing of it was taken over, "
+            f"expected names of files inside the folder in {source}, got {shown!r}; nothing was read, "
             "get it again from someone you trust"
         )
     return path
 
 
 def _leads_out(folder: str | Path, parts: tuple[str, ...]) -> bool:
-    """Return whether links lead from the folder to elsewhere; without ``..`` nothing else can."""
+    """Return whether links lead out of the folder; without ``..`` nothing else can."""
     places = accumulate(parts, Path.joinpath, initial=Path(folder))
     links = [place for place in islice(places, 1, None) if place.is_symlink()]
     return any(not link.resolve().is_relative_to(Path(folder).resolve()) for link in links)
 
 
 def private_folder(name: str) -> Path:
-    """Return a folder for intermediate files that this user alone can read and write, made if it is not there.
+    """Return a folder for intermediate files that only this user can read and write; it is created if necessary.
 
-    It lies in the temporary folder of the machine, under a folder of the user. What another user has put in its
-    place is refused, also a link: files of somebody else would be taken for ours.
+    It is in the temporary folder of the machine, inside a folder of the user. A folder or link created by another
+    user is refused, because files of that user would be mistaken for ours.
 
     Args:
-        name: The folder's name, without folders in it.
+        name: The folder's name, without slashes.
 
     Returns:
         The folder, with permissions 0700.
 
     Raises:
-        DataError: It belongs to somebody else, is a link or no folder.
+        DataError: If it belongs to another user, is a link or not a folder.
     """
     user = os.getuid() if hasattr(os, "getuid") else None
     home = Path(tempfile.gettempdir()) / f"polarised-{'user' if user is None else user}"
@@ -95,29 +95,30 @@ def _check_own(folder: Path, user: int | None) -> None:
     about = folder.lstat()
     if stat.S_ISLNK(about.st_mode) or not stat.S_ISDIR(about.st_mode):
         raise DataError(
-            f"expected a folder of yours at {folder}, it is a link or another kind of file; delete it, or set TMPDIR "
-            "to a folder of your own"
+            f"expected your own folder at {folder}, but it is a link or another kind of file; delete it, or set "
+            "TMPDIR to a folder of your own"
         )
     if user is None:
         return
     if about.st_uid != user:
         raise DataError(
-            f"expected a folder of yours at {folder}, it belongs to another user (number {about.st_uid}), whose files "
-            "are not trusted; set TMPDIR to a folder of your own"
+            f"expected your own folder at {folder}, but it belongs to another user (number {about.st_uid}), whose "
+            "files are not trusted; set TMPDIR to a folder of your own"
         )
     if stat.S_IMODE(about.st_mode) & 0o077:
-        # Others could write there, so what lies in it may be theirs.
+        # Other users could write there, so its files may be theirs.
         raise DataError(
-            f"expected the folder {folder} closed to other users (permissions 700), it has "
+            f"expected the folder {folder} closed to other users (permissions 700), but it has "
             f"{stat.S_IMODE(about.st_mode):03o}; delete it, or set TMPDIR to a folder of your own"
         )
 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary name beside `path` to write to; rename it to `path` when the block succeeds.
+    """Yield a temporary path next to `path` to write to; rename it to `path` if the block succeeds.
 
-    A reader sees the old file or the new one, never a part; a failed block leaves the old one. Errors name `path`.
+    A reader sees the old or the new file, never an incomplete one; if the block fails, the old one stays. Errors name
+    `path`.
 
     >>> import tempfile, pathlib
     >>> target = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
@@ -127,11 +128,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
     'whole'
     """
     path = Path(path)
-    # Shorter than the name itself where that is as long as a name can be.
+    # Never longer than the name itself, which may have the maximum length.
     temporary = path.with_name(f".{path.stem[:50]}.{secrets.token_hex(4)}.tmp{path.suffix[:16]}")
     try:
-        # An empty file tells early whether one can be written there, and with which permissions: some libraries write
-        # files that nobody else may read.
+        # Creating an empty file first tests whether the path is writable, and sets the permissions: some libraries
+        # write files that only the owner can read.
         temporary.touch()
         permissions = temporary.stat().st_mode
         yield temporary
@@ -140,24 +141,24 @@ def replacing(path: str | Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         temporary.replace(path)
     except PolarisedError:
-        # It says itself which file it is about.
+        # The error already names the file.
         raise
     except Exception as error:
         if (told := _of_system(error, temporary)) is None:
             raise
         raise OSError(told, os.strerror(told), str(path)) from error
     finally:
-        # On a read-only mount not even what is not there can be removed.
+        # On a read-only mount even removing a missing file fails.
         with suppress(OSError):
             temporary.unlink()
 
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """Give a temporary folder beside `path` to write into; rename it to `path` when the block succeeds.
+    """Yield a temporary folder next to `path` to write into; rename it to `path` if the block succeeds.
 
     Raises:
-        DataError: If there is a file of that name, or a folder that is not empty.
+        DataError: If a file of that name or a non-empty folder exists.
 
     >>> import tempfile, pathlib
     >>> target = pathlib.Path(tempfile.mkdtemp()) / "model"
@@ -168,7 +169,9 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise DataError(f"expected a folder that does not exist yet or is empty, {path} is there; name another")
+        raise DataError(
+            f"expected a folder that does not exist yet or is empty, but {path} exists and is not empty; choose another"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     temporary.mkdir()
@@ -180,7 +183,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 
 def _of_system(error: Exception, temporary: Path) -> int | None:
-    """Return the system's number of a failure to write a file, which libraries in Rust tell only in words."""
+    """Return the errno of a failed write, which libraries written in Rust only mention in the message."""
     if isinstance(error, OSError):
         return error.errno if error.filename in (None, str(temporary)) else None
     told = re.search(r"\(os error (\d+)\)", str(error))
@@ -189,9 +192,9 @@ def _of_system(error: Exception, temporary: Path) -> int | None:
 
 @contextmanager
 def refusing(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a damaged file makes a parser raise into one error with the file's name and the remedy.
+    """Convert any error of a parser on a damaged file into one error with the file's name and the remedy.
 
-    What is no ordinary file is refused before it is opened.
+    A path that is not an ordinary file is refused before it is opened.
     """
     check_ordinary(path)
     try:
@@ -199,22 +202,22 @@ def refusing(path: Path, kind: str) -> Iterator[None]:
     except PolarisedError:
         raise
     except (FileNotFoundError, PermissionError):
-        # Not the file's fault: the system's words name it.
+        # Not a problem of the file's content; the error of the system names the file.
         raise
-    # Parsers of other libraries raise nearly anything on damaged bytes.
+    # Third-party parsers raise almost any error on damaged bytes.
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise refusal(path, kind, f"{type(error).__name__}: {reason}") from error
 
 
 def refusal(path: Path, kind: str, came: str) -> DataError:
-    """Return the error for a file that is not what it should be."""
+    """Return the error for a file with unexpected content."""
     return DataError(f"expected {kind} in {path}, got {came}; delete the file and get it again")
 
 
 @dataclass(frozen=True)
 class Folder:
-    """The files under a directory or inside a zip archive, each read whole and never beyond `LARGEST_FILE` bytes.
+    """The files in a directory or a zip archive; each is read at once and may have at most `LARGEST_FILE` bytes.
 
     >>> import tempfile, pathlib
     >>> home = pathlib.Path(tempfile.mkdtemp())
@@ -227,7 +230,7 @@ class Folder:
 
     @cached_property
     def budget(self) -> Budget:
-        """What all its files may take together: weights and settings hardly shrink in a zip."""
+        """The budget for all its files together; weights and settings are hardly compressible."""
         budget = Budget.of(self.path, multiple=OF_WEIGHTS)
         if self.path.is_dir():
             budget.held = available_memory() // 2
@@ -236,10 +239,12 @@ class Folder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
         if not self.path.exists():
-            raise MissingFileError(f"expected a model folder or its zip, {self.path} does not exist; check the path")
-        # A pipe or a device would be waited for without end.
+            raise MissingFileError(
+                f"expected a model folder or its zip, but {self.path} does not exist; check the path"
+            )
+        # Reading a pipe or a device could block forever.
         if not self.path.is_dir() and not (self.path.is_file() and zipfile.is_zipfile(self.path)):
-            raise DataError(f"expected a folder or a zip archive, {self.path} is another kind of file")
+            raise DataError(f"expected a folder or a zip archive, but {self.path} is another kind of file")
 
     @cached_property
     def files(self) -> tuple[str, ...]:
@@ -251,37 +256,40 @@ class Folder:
             with refusing(self.path, "a zip archive"), zipfile.ZipFile(self.path) as archive:
                 names = [member.filename for member in archive.infolist() if not member.is_dir()]
                 for name in names[:MOST_MEMBERS]:
-                    # Nothing is unpacked; but who writes such names means harm, and they appear in errors as paths.
+                    # Nothing is unpacked, but such names indicate an attack, and they appear as paths in errors.
                     contained(self.path, name, source=self.path)
         if len(names) > MOST_MEMBERS:
             raise DataError(
-                f"expected at most {MOST_MEMBERS} files in {self.path}, it has more; give one model's folder"
+                f"expected at most {MOST_MEMBERS} files in {self.path}, but it has more; give one model's folder"
             )
         return tuple(sorted(names))
 
     def ending(self, end: str) -> str | None:
-        """Return the one shortest path that ends in these parts, or nothing; several are a question."""
+        """Return the shortest path that ends in these parts, or None; several such paths are an error."""
         parts = PurePosixPath(end).parts
         found = [name for name in self.files if PurePosixPath(name).parts[-len(parts) :] == parts]
         depth = min((name.count("/") for name in found), default=0)
         shortest = [name for name in found if name.count("/") == depth]
         if len(shortest) > 1:
             homes = ", ".join(name.removesuffix(end).rstrip("/") for name in shortest[:3])
-            raise DataError(f"expected one model in {self.path}, it has {len(shortest)} ({homes} ...): which one?")
+            raise DataError(
+                f"expected one model in {self.path}, but it has {len(shortest)} ({homes} ...); give the folder of one "
+                "of them"
+            )
         return shortest[0] if shortest else None
 
     def expect(self, *ends: str) -> str:
-        """Return the one shortest path with the first of these ends that there is; none is an error."""
+        """Return the shortest path with the first of these ends that exists; if none exists, that is an error."""
         for end in ends:
             if (name := self.ending(end)) is not None:
                 return name
-        raise DataError(f"expected {ends[0]} in {self.path}, it is not there; give the folder (or zip) of one model")
+        raise DataError(f"expected {ends[0]} in {self.path}, but it is missing; give the folder (or zip) of one model")
 
     def read(self, name: str, *, largest: int | None = None) -> bytes:
         """Return the bytes of one of `files`, which may be no larger than `largest` (by default `LARGEST_FILE`)."""
         limit = LARGEST_FILE if largest is None else largest
         if name not in self.files:
-            raise DataError(f"expected {name} in {self.path}, it is not there; is the download complete?")
+            raise DataError(f"expected {name} in {self.path}, but it is missing; check that the download is complete")
         if self.path.is_dir():
             with refusing(self.path, f"the file {name}"), (self.path / name).open("rb") as file:
                 check_room(self.path / name)
@@ -296,5 +304,5 @@ class Folder:
                 data = member.read(min(limit, self.budget.held) + 1)
         self.budget.hold(len(data))
         if len(data) > limit:
-            raise DataError(f"expected at most {limit >> 20} MiB, {name} in {self.path.name} is larger")
+            raise DataError(f"expected at most {limit >> 20} MiB, but {name} in {self.path.name} is larger")
         return data

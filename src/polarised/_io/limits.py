@@ -1,4 +1,4 @@
-"""What an untrusted input may cost: a budget of bytes and seconds, and a process with limits for parsers of others.
+"""Limits for untrusted input: a budget of bytes and seconds, and a separate process with limits for parsers.
 
 | budget | limit |
 |---|---|
@@ -6,10 +6,10 @@
 | bytes read as a stream | 1 GiB + 200 times the size on disk |
 | seconds | 60 + 1 for every MiB on disk |
 
-The limits are over everything that one file, archive or folder unpacks to, so many parts count together. A parser of
-others that cannot be bounded from inside (parquet, csv, HDF5) can allocate without end, hang or crash on a damaged
-file: it does so in a child process whose memory and time are limited, and what remains here is one sentence. The child
-is kept, so that thousands of small files cost one start.
+The limits apply to everything that one file, archive or folder unpacks to, so that all its parts count together.
+Third-party parsers of parquet, csv and HDF5 cannot be limited from inside: on a damaged file they may allocate without
+bound, hang or crash. They run in a child process with limited memory and time, and a failure becomes one sentence. The
+child is reused, so that thousands of small files cost one start.
 """
 
 import atexit
@@ -49,20 +49,20 @@ T = TypeVar("T")
 FLOOR = 64 << 20
 STREAM_FLOOR = 1 << 30
 SECONDS = 60.0
-# Pictures of few colours shrink a hundredfold in a zip; weights hardly at all.
+# Images with few colours compress a hundredfold in a zip; weights hardly at all.
 MULTIPLE = 200
 OF_WEIGHTS = 20
 
 
 class Budget:
-    """What is left for one input; whoever unpacks some of it says so first.
+    """The remaining budget of one input; it is charged before anything is unpacked.
 
     >>> budget = Budget("codes.npz", held=10, read=10, seconds=60.0)
     >>> budget.hold(8)
     >>> budget.hold(8)
     Traceback (most recent call last):
     ...
-    polarised.errors.DataError: expected codes.npz to unpack to at most 10 bytes, it asks for 16 bytes; refused
+    polarised.errors.DataError: expected codes.npz to unpack to at most 10 bytes, but it asks for 16 bytes; refused
     """
 
     def __init__(self, where: str | Path, *, held: int, read: int, seconds: float) -> None:
@@ -77,13 +77,13 @@ class Budget:
 
         Args:
             path: The input on disk.
-            multiple: How many times its size it may unpack to.
+            multiple: The largest ratio of unpacked size to size on disk.
 
         Returns:
-            A fresh budget, whose time begins now.
+            A new budget, whose time starts now.
 
         Raises:
-            DataError: It is a pipe, a socket or a device.
+            DataError: If it is a pipe, a socket or a device.
         """
         check_ordinary(path)
         size = size_on_disk(path)
@@ -95,69 +95,69 @@ class Budget:
         )
 
     def hold(self, count: int) -> None:
-        """Take bytes that stay in memory out of the budget.
+        """Charge bytes that stay in memory.
 
         Args:
             count: How many bytes are about to be unpacked.
 
         Raises:
-            DataError: There are not so many left, or the time is up.
+            DataError: If the budget is exceeded or the time is up.
         """
         self._held += count
         if self._held > self.held:
             raise DataError(
-                f"expected {self.where} to unpack to at most {_amount(self.held)}, it asks for {_amount(self._held)}; "
-                "refused"
+                f"expected {self.where} to unpack to at most {_amount(self.held)}, but it asks for "
+                f"{_amount(self._held)}; refused"
             )
         self.stream(0)
 
     def stream(self, count: int) -> None:
-        """Take bytes that are read and forgotten again out of the budget.
+        """Charge bytes that are read and not kept.
 
         Args:
             count: How many bytes are about to be read.
 
         Raises:
-            DataError: There are not so many left, or the time is up.
+            DataError: If the budget is exceeded or the time is up.
         """
         self._read += count
         if self._read > self.read:
             raise DataError(
-                f"expected at most {_amount(self.read)} in {self.where}, it unpacks to more: far more than a file of "
-                "its size holds; refused"
+                f"expected at most {_amount(self.read)} in {self.where}, but it unpacks to more: far more than a file "
+                "of its size holds; refused"
             )
         if time.monotonic() - self._began > self.seconds:
             raise DataError(
-                f"expected to read {self.where} within {self.seconds:.0f} s, it takes longer; is it damaged, or the "
-                "disk very slow?"
+                f"expected to read {self.where} within {self.seconds:.0f} s, but it takes longer; check whether it is "
+                "damaged or the disk is very slow"
             )
 
 
 def check_ordinary(path: str | Path) -> None:
-    """Refuse a pipe, a socket and a device, which would be waited for without end; what is missing is let be.
+    """Refuse a pipe, a socket or a device, which could block forever; a missing file is not an error here.
 
     Args:
-        path: What is about to be opened.
+        path: The path about to be opened.
 
     Raises:
-        DataError: It is neither a file nor a folder.
+        DataError: If it is neither a file nor a folder.
     """
     try:
         kind = os.stat(path).st_mode  # noqa: PTH116
     except (OSError, ValueError):
         return
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-        raise DataError(f"expected a file, {path} is a pipe, a socket or a device; check the path")
+        raise DataError(f"expected a file, but {path} is a pipe, a socket or a device; check the path")
 
 
 def check_room(path: str | Path) -> None:
-    """Refuse a file of weights that is about to be held whole, where its budget is smaller than the file.
+    """Refuse a file of weights that is about to be held in memory, if its budget is smaller than the file.
 
     Args:
-        path: The file; one that is missing is let be.
+        path: The file; a missing one is ignored.
 
     Raises:
-        DataError: It is larger than half of the free memory, mostly holes, or no ordinary file.
+        DataError: If it is larger than half of the free memory, mostly holes, or not an ordinary file.
     """
     budget = Budget.of(path, multiple=OF_WEIGHTS)
     with contextlib.suppress(OSError):
@@ -165,9 +165,9 @@ def check_room(path: str | Path) -> None:
 
 
 def size_on_disk(path: str | Path) -> int:
-    """Return the bytes a file takes on the disk, or all files directly in a folder; nothing there counts as none.
+    """Return the bytes on disk of a file, or of all files directly in a folder; 0 if it does not exist.
 
-    Holes of a sparse file take none: it may be of any length and cost its maker nothing.
+    The holes of a sparse file take no space, so its length alone says nothing about its size on disk.
 
     >>> size_on_disk("nowhere")
     0
@@ -195,7 +195,7 @@ def _stored(about: os.stat_result) -> int:
 
 
 def available_memory() -> int:
-    """Return the bytes of memory that can be had without harm: of the machine, and of the container it may be.
+    """Return the bytes of memory that can be used safely, considering the machine and its container.
 
     >>> available_memory() > 0
     True
@@ -217,7 +217,7 @@ def _of_machine() -> int:
 
 
 def _of_container() -> int:
-    """Return what the control group of this process leaves, without end where there is none."""
+    """Return the memory left by the control group of this process, or a huge number if there is none."""
     for limit, usage in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -230,7 +230,7 @@ def _of_container() -> int:
 
 
 def _amount(count: int) -> str:
-    """Return a number of bytes in words.
+    """Format a number of bytes.
 
     >>> _amount(10), _amount(3 << 20)
     ('10 bytes', '3 MiB')
@@ -239,7 +239,7 @@ def _amount(count: int) -> str:
 
 
 _HEADER = struct.Struct("<Q")
-# What tables and arrays are made of when they come back from the child; of `_TYPES` any class.
+# The classes of which tables and arrays in the answers of the child consist; any class of the modules in `_TYPES`.
 _KINDS = {
     *(("numpy", name) for name in ("dtype", "ndarray")),
     *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
@@ -254,11 +254,11 @@ _CODE = "from polarised._io.limits import serve; serve()"
 
 
 def call_apart(budget: Budget, kind: str, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Return what a function of a module gives, called in the child process.
+    """Call a function of a module in the child process and return its result.
 
     Args:
-        budget: The bytes and seconds the call may take beyond what the child has taken already.
-        kind: What the input should be, for the error.
+        budget: The bytes and seconds that the call may use in addition to what the child uses already.
+        kind: The expected kind of input, for the error.
         function: A function that can be imported by its name.
         *args: Its arguments, plain data.
         **options: Its keyword arguments, plain data.
@@ -267,7 +267,7 @@ def call_apart(budget: Budget, kind: str, function: Callable[P, T], *args: P.arg
         Its result.
 
     Raises:
-        DataError: The function raised, ran over its limits or ended its process.
+        DataError: If the function raised an error, exceeded its limits or ended its process.
     """
     with _TURN:
         child = _child()
@@ -275,12 +275,12 @@ def call_apart(budget: Budget, kind: str, function: Callable[P, T], *args: P.arg
             told, result = child.ask((function, args, options, budget.held, _here()), budget.seconds)
         except TimeoutError:
             child.end()
-            raise _refusal(budget, kind, f"it takes longer than {budget.seconds:.0f} s to read") from None
+            raise _refusal(budget, kind, f"but reading it takes longer than {budget.seconds:.0f} s") from None
         except (EOFError, OSError, pickle.UnpicklingError):
             child.end()
-            raise _refusal(budget, kind, f"reading it ends in a crash or takes over {budget.held >> 20} MiB") from None
+            raise _refusal(budget, kind, f"but reading it crashes or takes more than {budget.held >> 20} MiB") from None
         except BaseException:
-            # An answer half read would be taken for that of the next question.
+            # A partly read answer would be mistaken for the answer to the next question.
             child.end()
             raise
     if told == "done":
@@ -292,17 +292,17 @@ def call_apart(budget: Budget, kind: str, function: Callable[P, T], *args: P.arg
 
 
 def rehearse(kind: str, function: Callable[..., None], *paths: Path) -> None:
-    """Let a library of others open files in the child process first: what is too much for it there is refused.
+    """Open files with a third-party library in the child process first, and refuse them if that exceeds the limits.
 
-    Its sizes are the word of the files: a short config can ask for a network that no machine holds.
+    Sizes in untrusted files cannot be relied on: a short config can describe a network larger than any memory.
 
     Args:
-        kind: What the input should be, for the error.
-        function: A function that can be imported by its name; it is called with the paths as texts.
+        kind: The expected kind of input, for the error.
+        function: A function that can be imported by its name; it is called with the paths as strings.
         *paths: The files and folders.
 
     Raises:
-        DataError: The function raised, ran over its limits or ended its process.
+        DataError: If the function raised an error, exceeded its limits or ended its process.
     """
     size = sum(size_on_disk(path) for path in paths)
     held = min(STREAM_FLOOR + OF_WEIGHTS * size, available_memory() // 2)
@@ -311,7 +311,7 @@ def rehearse(kind: str, function: Callable[..., None], *paths: Path) -> None:
 
 
 def _here() -> str:
-    """Return the current folder, from which relative paths are meant, wherever the child was started."""
+    """Return the current folder, to which relative paths refer; the child may have been started elsewhere."""
     try:
         return str(Path.cwd())
     except OSError:
@@ -323,13 +323,13 @@ def _refusal(budget: Budget, kind: str, came: str) -> DataError:
 
 
 class _Answer(pickle.Unpickler):
-    """An answer of the child, which may hold tables, arrays and plain data and can name nothing else.
+    """Unpickle an answer of the child, which may contain only tables, arrays and plain data.
 
-    The child has parsed a stranger's file: should that have taken it over, its answers must not reach further.
+    The child parses untrusted files; even if one of them takes control of it, its answers must do no harm.
     """
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what an answer names, where it is one of the kinds that answers have."""
+        """Return a class named in an answer, if it is one of the allowed ones."""
         found = super().find_class(module, name) if (module, name) in _KINDS or module in _TYPES else None
         if found is None or (module in _TYPES and not (isinstance(found, type) and found.__module__ == module)):
             raise pickle.UnpicklingError(f"an answer cannot hold {module}.{name}")
@@ -340,9 +340,9 @@ class _Child:
     """A process that answers questions one after another until its input ends."""
 
     def __init__(self) -> None:
-        # The current folder may be a stranger's: it is no place to import from.
+        # The current folder may contain untrusted files, so nothing is imported from it.
         places = [place for place in sys.path if place]
-        # Every thread maps room of its own, which counts towards the limit though it is hardly used.
+        # Every thread maps memory that counts towards the limit although it is hardly used.
         few = {"POLARS_MAX_THREADS": "2", "MALLOC_ARENA_MAX": "2"}
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), **few}
         self._process = subprocess.Popen(
@@ -394,7 +394,7 @@ _KEPT: list[_Child] = []
 
 
 def _child() -> _Child:
-    """Return the child of this process; one of before a fork, or one that died, is left."""
+    """Return the child of this process; one from before a fork, or one that died, is replaced."""
     if _KEPT and (_KEPT[0].owner != os.getpid() or not _KEPT[0].alive):
         left = _KEPT.pop()
         if left.owner == os.getpid():
@@ -405,7 +405,7 @@ def _child() -> _Child:
 
 
 def _forget() -> None:
-    """Let the child end with this process, without a warning about it."""
+    """Let the child end with this process, without a warning."""
     while _KEPT:
         child = _KEPT.pop()
         if child.owner == os.getpid():
@@ -416,11 +416,11 @@ atexit.register(_forget)
 
 
 def serve() -> None:
-    """Answer questions from standard input until it ends; the other side of `call_apart`."""
-    # Ctrl-C is for the process that asks; whoever waits there ends us.
+    """Answer questions from standard input until it ends; the child's side of `call_apart`."""
+    # Ctrl-C is handled by the parent process, which ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
-    # What a library prints must not come between the answers.
+    # Output of a library must not mix with the answers.
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     questions, prepared = sys.stdin.buffer, set[str]()
@@ -439,11 +439,11 @@ def serve() -> None:
         except DataError as error:
             data = pickle.dumps(("refused", str(error)))
         except MemoryError:
-            data = pickle.dumps(("failed", f"reading it takes over {held >> 20} MiB"))
-        # Parsers of others raise nearly anything on damaged bytes, panics of Rust (no Exception) included.
+            data = pickle.dumps(("failed", f"but reading it takes more than {held >> 20} MiB"))
+        # Third-party parsers raise almost any error on damaged bytes, including Rust panics, which are not Exceptions.
         except BaseException as error:
             reason = " ".join(str(error).split())[:300] or type(error).__name__
-            data = pickle.dumps(("failed", f"could not read it: {reason}"))
+            data = pickle.dumps(("failed", f"but it could not be read: {reason}"))
         answers.write(_HEADER.pack(len(data)) + data)
         answers.flush()
 
@@ -454,7 +454,7 @@ def _nothing() -> None:
 
 @contextlib.contextmanager
 def _limited(held: int) -> Any:
-    """Let the block map at most so many bytes more than are mapped now, where the system can hold it to that."""
+    """Limit the memory mapped in the block to `held` bytes more than now, where the system supports that."""
     try:
         import resource
 
@@ -463,7 +463,7 @@ def _limited(held: int) -> Any:
         yield
         return
     before = resource.getrlimit(resource.RLIMIT_AS)
-    # Threads of a library map room for their stacks and arenas when they first work.
+    # Threads of a library map memory for their stacks and arenas when they first run.
     limit = pages * os.sysconf("SC_PAGE_SIZE") + held + (1 << 29)
     resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
     try:

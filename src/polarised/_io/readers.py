@@ -1,7 +1,7 @@
-"""Readers of the files datasets come in, which refuse what is not exactly what its header says.
+"""Readers for the file formats of datasets, which refuse any file that does not match its header exactly.
 
-Nothing is unpickled, nothing is unpacked onto the disk, and memory follows the bytes that are there, not the
-sizes that a header claims.
+Nothing is unpickled or unpacked onto the disk, and memory grows with the bytes that are present, not with the sizes
+that a header claims.
 """
 
 import gzip
@@ -48,7 +48,7 @@ LARGEST_ROW = 1 << 26
 LARGEST_NPY_HEADER = 10_000
 LARGEST_TAR_HEADER = 1 << 20
 MOST_ARRAYS = 1000
-# Real numbers, truth values and texts: what needs no unpickling.
+# Real numbers, booleans and strings: types that need no unpickling.
 PLAIN_KINDS = "fiubU"
 COMPRESSED_ELEMENT = 15
 
@@ -73,7 +73,7 @@ class Rows:
         return self.in_rows(max(1, CHUNK // max(1, math.prod(self.shape[1:]) * self.dtype.itemsize)))
 
     def whole(self, budget: Budget | None = None) -> NDArray[Any]:
-        """Return all rows at once, which come out of the file's budget before any is read."""
+        """Return all rows at once, charged to the file's budget before any is read."""
         (Budget.of(self.path) if budget is None else budget).hold(self.size)
         if not self.shape:
             return next(self.in_rows(1)).reshape(())
@@ -130,10 +130,10 @@ def npy_header(file: IO[bytes], name: str, path: Path) -> tuple[np.dtype[Any], t
         path: The file it is in, for the error.
 
     Returns:
-        Plain numbers' (or texts') type, a shape that is no trap, and the order.
+        The type (plain numbers or strings), a plausible shape, and the order.
 
     Raises:
-        DataError: It holds objects, or its shape is negative, or vast though it holds nothing.
+        DataError: If it holds objects, or its shape is negative or huge although it holds nothing.
     """
     version = np.lib.format.read_magic(file)
     known = {(1, 0): ("<H", np.lib.format.read_array_header_1_0), (2, 0): ("<I", np.lib.format.read_array_header_2_0)}
@@ -141,20 +141,22 @@ def npy_header(file: IO[bytes], name: str, path: Path) -> tuple[np.dtype[Any], t
         raise DataError(f"expected {name!r} of {path} in version 1 or 2 of .npy, got {version}; save it with numpy")
     form, read = known[version]
     length = _exactly(file, struct.calcsize(form))
-    # NumPy reads what the header claims to have, up to 4 GiB, before it looks at how much that is.
+    # NumPy reads as many bytes as the header claims to have, up to 4 GiB, before it checks the number.
     if (claimed := struct.unpack(form, length)[0]) > LARGEST_NPY_HEADER:
-        raise DataError(f"expected a header of at most {LARGEST_NPY_HEADER} bytes, {name!r} of {path} claims {claimed}")
+        raise DataError(
+            f"expected a header of at most {LARGEST_NPY_HEADER} bytes, but {name!r} of {path} claims {claimed}"
+        )
     shape, fortran, dtype = read(io.BytesIO(length + _exactly(file, claimed)))
     if dtype.hasobject or dtype.kind not in PLAIN_KINDS:
         raise DataError(
-            f"expected plain numbers, {name!r} of {path} holds {str(dtype)[:80]}, which would have to be unpickled and "
-            "is refused; save plain arrays"
+            f"expected plain numbers, but {name!r} of {path} holds {str(dtype)[:80]}, which would have to be unpickled "
+            "and is refused; save plain arrays"
         )
-    # An array of no bytes may claim any size: (2**62, 0) would be walked through row by row.
+    # An array without bytes may claim any size: (2**62, 0) would be iterated row by row.
     apparent = math.prod(max(1, size) for size in shape) * max(1, dtype.itemsize)
     empty = 0 in shape or dtype.itemsize == 0
     if len(shape) > LARGEST_HEADER_DIMENSION or min(shape, default=0) < 0 or (empty and apparent > PIECE):
-        raise DataError(f"expected a sensible shape, {name!r} of {path} has {str(shape)[:80]}: it is damaged")
+        raise DataError(f"expected a plausible shape, but {name!r} of {path} has {str(shape)[:80]}: it is damaged")
     return dtype, tuple(int(size) for size in shape), fortran and len(shape) > 1
 
 
@@ -170,24 +172,26 @@ def npz_names(path: Path) -> tuple[str, ...]:
     with refusing(path, "an .npz of plain arrays"), zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     if len(names) > MOST_ARRAYS:
-        raise DataError(f"expected at most {MOST_ARRAYS} arrays in {path}, it has {len(names)}; is it the right file?")
+        raise DataError(
+            f"expected at most {MOST_ARRAYS} arrays in {path}, but it has {len(names)}; is it the right file?"
+        )
     return tuple(dict.fromkeys(name.removesuffix(".npy") for name in names if name.endswith(".npy")))
 
 
 def npz_member(path: Path, name: str) -> Rows:
     """Read one array of an .npz; arrays of objects are refused, since they would have to be unpickled.
 
-    What is stored by columns (Fortran order) has no rows to stream: it is read whole, within the file's budget.
+    An array in Fortran order cannot be streamed by rows: it is read at once, within the file's budget.
 
     Args:
         path: The .npz.
         name: The array's name in it.
 
     Returns:
-        The array, of which nothing but the header is read yet.
+        The array, of which only the header has been read.
 
     Raises:
-        DataError: It is not there, damaged, of objects, or larger than the file.
+        DataError: If it is missing, damaged, of objects, or larger than the file.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "a.npz"
@@ -219,18 +223,18 @@ def npz_member(path: Path, name: str) -> Rows:
 
 
 def read_npz(path: Path, *, largest: int | None = None) -> dict[str, NDArray[Any]]:
-    """Return every array of an .npz, all of them within one budget.
+    """Return all arrays of an .npz, within one budget.
 
     Args:
         path: The .npz.
-        largest: How many bytes they may have together, where that is known.
+        largest: The largest number of bytes of all arrays together, if known.
 
     Returns:
         The arrays by name.
 
     Raises:
-        DataError: It is damaged, of objects, or unpacks to more than its size on disk allows.
-        FileNotFoundError: It is not there.
+        DataError: If it is damaged, of objects, or unpacks to more than its size on disk allows.
+        FileNotFoundError: If it does not exist.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "a.npz"
@@ -245,7 +249,7 @@ def read_npz(path: Path, *, largest: int | None = None) -> dict[str, NDArray[Any
 
 
 def mat_array(content: bytes, name: str, path: Path, *, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return an array of bytes from a MATLAB file, whose declared shape is looked at before it is read."""
+    """Return an array of bytes from a MATLAB file; its declared shape is checked before it is read."""
     from scipy.io import loadmat, whosmat
 
     kind = f"a MATLAB file with {name!r} of shape {shape} and bytes"
@@ -265,7 +269,7 @@ def mat_array(content: bytes, name: str, path: Path, *, shape: tuple[int, ...]) 
 
 
 def read_whole(path: Path) -> bytes:
-    """Return the bytes of a file that may be no larger than a member of an archive.
+    """Return the bytes of a file, which may be at most as large as a member of an archive.
 
     Args:
         path: The file.
@@ -274,7 +278,7 @@ def read_whole(path: Path) -> bytes:
         Its bytes.
 
     Raises:
-        DataError: It is larger, or no ordinary file.
+        DataError: If it is larger, or not an ordinary file.
     """
     with refusing(path, f"a file of at most {LARGEST_MEMBER >> 20} MiB"), path.open("rb") as file:
         content = file.read(LARGEST_MEMBER + 1)
@@ -284,7 +288,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def tar_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
-    """Give name and content of the ordinary files of a tar archive that end in `suffix`; nothing is unpacked."""
+    """Yield name and content of the ordinary files of a tar archive that end in `suffix`; nothing is unpacked."""
     budget = Budget.of(path)
     with refusing(path, "a tar archive"), _opened(path, None) as file:
         stream = _Pieces(file)
@@ -305,7 +309,7 @@ def tar_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
 
 
 class _Pieces:
-    """A stream that gives so many bytes until it is told of more: the names in a tar may claim to have any length."""
+    """A stream that returns only a limited number of bytes, because names in a tar archive may claim any length."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.left = file, LARGEST_TAR_HEADER
@@ -319,7 +323,7 @@ class _Pieces:
 
 
 def zip_members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
-    """Give name and content of the files of a zip archive that end in `suffix`, by name; nothing is unpacked."""
+    """Yield name and content of the files of a zip archive that end in `suffix`, by name; nothing is unpacked."""
     budget = Budget.of(path)
     with refusing(path, "a zip archive"), zipfile.ZipFile(path) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(suffix)]
@@ -347,7 +351,7 @@ def _check_compressed_elements(content: bytes) -> None:
             engine = zlib.decompressobj()
             engine.decompress(packed, LARGEST_MEMBER)
             if not engine.eof:
-                raise ValueError("a compressed element without an end")
+                raise ValueError("an unterminated compressed element")
         else:
             size += -size % 8
         position += 8 + size
@@ -365,7 +369,7 @@ def _array(path: Path, kind: str, header: Header, *, member: str | None = None, 
         _fits(path, member, begins + math.prod(shape) * dtype.itemsize)
         row = math.prod(shape[1:]) * dtype.itemsize
         if row > LARGEST_ROW:
-            raise DataError(f"expected rows of at most {LARGEST_ROW >> 20} MiB in {path}, its shape is {shape}")
+            raise DataError(f"expected rows of at most {LARGEST_ROW >> 20} MiB in {path}, but its shape is {shape}")
 
     def in_rows(count: int) -> Iterator[NDArray[Any]]:
         budget = Budget.of(path)
@@ -385,7 +389,7 @@ def _array(path: Path, kind: str, header: Header, *, member: str | None = None, 
 
 @contextmanager
 def _opened(path: Path, member: str | None) -> Iterator[IO[bytes]]:
-    """Open a file, what is in a .gz, or a member of a zip archive."""
+    """Open a file, the content of a .gz, or a member of a zip archive."""
     with ExitStack() as stack:
         if member is not None:
             archive = stack.enter_context(zipfile.ZipFile(path))
@@ -398,7 +402,7 @@ def _opened(path: Path, member: str | None) -> Iterator[IO[bytes]]:
 
 
 def _fits(path: Path, member: str | None, expected: int) -> None:
-    """Refuse early a file whose length is not what its header asks for, where the length is known without reading."""
+    """Refuse a file whose length does not match its header, if the length is known without reading."""
     if member is not None:
         with zipfile.ZipFile(path) as archive:
             length = archive.getinfo(member).file_size
@@ -408,11 +412,11 @@ def _fits(path: Path, member: str | None, expected: int) -> None:
                 return
         length = path.stat().st_size
     if length != expected:
-        raise ValueError(f"{length} bytes where its header asks for {expected}")
+        raise ValueError(f"{length} bytes, although its header requires {expected}")
 
 
 def _exactly(file: IO[bytes], count: int) -> bytes:
-    """Read `count` bytes piece by piece, so that a lying header costs no more memory than there are bytes."""
+    """Read `count` bytes in pieces, so that a wrong header takes no more memory than the file has bytes."""
     pieces = []
     while count > 0:
         piece = file.read(min(count, PIECE))
@@ -425,4 +429,4 @@ def _exactly(file: IO[bytes], count: int) -> bytes:
 
 def _at_end(file: IO[bytes]) -> None:
     if file.read(1):
-        raise ValueError("more bytes than its header asks for")
+        raise ValueError("more bytes than its header requires")

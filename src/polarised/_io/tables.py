@@ -1,4 +1,4 @@
-"""Parquet, csv and HDF5 files, whose parsers have no bounds: read in the process apart, whole or in slices of rows."""
+"""Parquet, csv and HDF5 files, whose parsers have no limits: read in a separate process, whole or in slices of rows."""
 
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ __all__ = [
 KIND = "a parquet file"
 HDF5 = "an HDF5 file"
 LARGEST_CHUNK = 1 << 26
-# gzip, shuffle, fletcher32 and lzf, which come with the library.
+# gzip, shuffle, fletcher32 and lzf, which are built into the library.
 FILTERS = {1, 2, 3, 32000}
 
 
@@ -41,13 +41,13 @@ def read_table(path: str | Path, *, columns: Mapping[str, str] | None = None) ->
 
     Args:
         path: The file.
-        columns: Columns it must have and what they hold: ``text``, ``number`` or ``plain`` (either); others are let be.
+        columns: Required columns and their content: ``text``, ``number`` or ``plain`` (either); others are ignored.
 
     Returns:
         The whole table.
 
     Raises:
-        DataError: It is damaged, larger than its size on disk allows, or of other columns.
+        DataError: If it is damaged, larger than its size on disk allows, or has other columns.
 
     >>> import polars, tempfile
     >>> path = Path(tempfile.mkdtemp()) / "scores.parquet"
@@ -63,19 +63,19 @@ def read_tables(paths: Sequence[str | Path], *, columns: Mapping[str, str] | Non
 
     Args:
         paths: The files.
-        columns: What each of them must have.
+        columns: The required columns of each file.
 
     Returns:
         A table for each file.
 
     Raises:
-        DataError: One of them is damaged, too large or of other columns.
+        DataError: If one of them is damaged, too large or has other columns.
     """
     if not paths:
         return []
     for path in paths:
         if not Path(path).is_file():
-            raise MissingFileError(f"expected {KIND}, {path} is not there or no file; check the path")
+            raise MissingFileError(f"expected {KIND}, but {path} does not exist or is not a file; check the path")
     budgets = [Budget.of(path) for path in paths]
     together = Budget(
         paths[0],
@@ -97,7 +97,7 @@ def read_csv(path: str | Path) -> "polars.DataFrame":
         The whole table.
 
     Raises:
-        DataError: It is no csv file, or takes more memory than its size on disk allows.
+        DataError: If it is not a csv file, or takes more memory than its size on disk allows.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "codes.csv"
@@ -110,17 +110,17 @@ def read_csv(path: str | Path) -> "polars.DataFrame":
 
 
 def read_stacked(paths: Sequence[str | Path], *, columns: Mapping[str, str]) -> "polars.DataFrame":
-    """Return many parquet files as one table, with a column `file` of their numbers in the list.
+    """Return many parquet files as one table, with a column `file` that gives their number in the list.
 
     Args:
         paths: The files.
-        columns: Columns each must have and what they hold, as in `read_table`; others are filled up with nothing.
+        columns: Required columns and their content, as in `read_table`; other columns may be missing in some files.
 
     Returns:
-        Their rows, file after file.
+        The rows of all files, in order.
 
     Raises:
-        DataError: One of them is damaged, too large or of other columns; it is named.
+        DataError: If one of them is damaged, too large or has other columns; the error names it.
     """
     budgets = [Budget.of(path) for path in paths]
     together = Budget(
@@ -143,10 +143,10 @@ def table_about(path: str | Path) -> "tuple[polars.Schema, int]":
         path: The file.
 
     Returns:
-        The schema and the count.
+        The schema and the number of rows.
 
     Raises:
-        DataError: It is damaged.
+        DataError: If it is damaged.
     """
     about: tuple[polars.Schema, int] = call_apart(Budget.of(path), KIND, _about, str(path))
     return about
@@ -158,31 +158,31 @@ def table_slice(path: str | Path, start: int, count: int, columns: Collection[st
     Args:
         path: The file.
         start: The first row.
-        count: How many rows.
-        columns: Which columns.
+        count: The number of rows.
+        columns: The columns.
 
     Returns:
         The slice.
 
     Raises:
-        DataError: It is damaged, or the slice takes more memory than its size on disk allows.
+        DataError: If it is damaged, or the slice takes more memory than its size on disk allows.
     """
     rows: polars.DataFrame = call_apart(Budget.of(path), KIND, _slice, str(path), start, count, list(columns))
     return rows
 
 
 def hdf5_array(path: Path, name: str) -> Rows:
-    """Read an array of an HDF5 file in chunks of rows; links, other files and what is not stored are refused.
+    """Read an array of an HDF5 file in chunks of rows; links, external files and unallocated data are refused.
 
     Args:
         path: The file.
-        name: The array's name in the file, with the groups it lies in before it.
+        name: The array's name in the file, including its groups.
 
     Returns:
-        The array, of which nothing but its description is read yet.
+        The array, of which only the description has been read.
 
     Raises:
-        DataError: It is damaged, a link or a reference, or claims far more than the file holds.
+        DataError: If it is damaged, a link or a reference, or claims far more than the file holds.
     """
     shape, dtype = call_apart(Budget.of(path), HDF5, _array_about, str(path), name)
 
@@ -204,10 +204,10 @@ def hdf5_names(path: Path, group: str) -> tuple[str, ...]:
         group: The group's name at the root of the file.
 
     Returns:
-        The names, nothing where there is no such group.
+        The names; none if there is no such group.
 
     Raises:
-        DataError: The file is damaged.
+        DataError: If the file is damaged.
     """
     names: tuple[str, ...] = call_apart(Budget.of(path), HDF5, _array_names, str(path), group)
     return names
@@ -231,7 +231,7 @@ def _read(paths: list[str], columns: dict[str, str], held: list[int]) -> Any:
     tables = []
     for path, most in zip(paths, held, strict=True):
         try:
-            # A bracket in the name of a folder is no pattern.
+            # A bracket in the name of a folder is not a pattern.
             table = polars.read_parquet(path, glob=False, hive_partitioning=False)
         except polars.exceptions.PanicException as error:
             raise _damaged(path, error) from error
@@ -240,8 +240,8 @@ def _read(paths: list[str], columns: dict[str, str], held: list[int]) -> Any:
         _check(table, columns, path)
         if (length := _length_of_texts(table)) > most:
             raise DataError(
-                f"expected texts of at most {most >> 20:,} MiB in {path}, they have {length >> 20:,} MiB; the file is "
-                "damaged or another one"
+                f"expected strings of at most {most >> 20:,} MiB in {path}, but they have {length >> 20:,} MiB; the "
+                "file is damaged or another one"
             )
         tables.append(table)
     return tables
@@ -260,7 +260,7 @@ def _stack(paths: list[str], columns: dict[str, str], held: list[int], together:
     schema = {name: kinds[kind] for name, kind in columns.items()}
     numbers = polars.DataFrame({"path": paths, "file": range(len(paths))}, schema_overrides={"file": polars.Int64})
     try:
-        # All at once where they are alike, as the files of one study are.
+        # All at once if they have the same columns, as the files of one study do.
         scan = polars.scan_parquet(paths, glob=False, hive_partitioning=False, schema=schema, include_file_paths="path")
         stacked = scan.collect().join(numbers, on="path", how="left", maintain_order="left").drop("path")
         if _length_of_texts(stacked) <= together:
@@ -270,8 +270,8 @@ def _stack(paths: list[str], columns: dict[str, str], held: list[int], together:
     tables = _read(paths, columns, held)
     if (length := sum(_length_of_texts(table) for table in tables)) > together:
         raise DataError(
-            f"expected texts of at most {together >> 20:,} MiB in {paths[0]} and {len(paths) - 1} more files, they "
-            f"have {length >> 20:,} MiB; the files are damaged or others"
+            f"expected strings of at most {together >> 20:,} MiB in {paths[0]} and {len(paths) - 1} more files, they "
+            f"have {length >> 20:,} MiB; the files are damaged or the wrong ones"
         )
     cast = [polars.col(name).cast(kind) for name, kind in schema.items()]
     numbered = [table.with_columns(*cast, file=polars.lit(number)) for number, table in enumerate(tables)]
@@ -279,7 +279,7 @@ def _stack(paths: list[str], columns: dict[str, str], held: list[int], together:
 
 
 def _length_of_texts(table: Any) -> int:
-    """Return the bytes of all texts written out, in lists too: a table holds one that is repeated only once."""
+    """Return the bytes of all strings, including those in lists; a table stores a repeated string only once."""
     return sum(_length_in(column) for column in table.get_columns())
 
 
@@ -303,7 +303,9 @@ def _check(table: Any, columns: dict[str, str], path: str) -> None:
 
     for name, kind in columns.items():
         if name not in table.columns:
-            raise DataError(f"expected a column {name} in {path}, it has {', '.join(table.columns)[:300] or 'none'}")
+            raise DataError(
+                f"expected a column {name} in {path}, but it has {', '.join(table.columns)[:300] or 'none'}"
+            )
         found = table.schema[name]
         fits = {
             "text": found in (polars.String, polars.Null, polars.Categorical),
@@ -311,7 +313,7 @@ def _check(table: Any, columns: dict[str, str], path: str) -> None:
             "plain": not found.is_nested(),
         }[kind]
         if not fits:
-            raise DataError(f"expected {kind}s as {name} in {path}, got {found}; the file is damaged or another one")
+            raise DataError(f"expected {kind}s as {name} in {path}, got {found}; the file is damaged or the wrong one")
 
 
 def _about(path: str) -> Any:
@@ -326,7 +328,7 @@ def _slice(path: str, start: int, count: int, columns: list[str]) -> Any:
 
     scan = polars.scan_parquet(path, glob=False, hive_partitioning=False)
     schema = scan.collect_schema()
-    # Arrays are asked for: texts, which a file may share among any number of rows, are not even decoded.
+    # Only arrays are read: strings, which a file may share among any number of rows, are not decoded.
     for name in columns:
         kind = schema[name]
         inner: Any = kind
@@ -340,7 +342,7 @@ def _slice(path: str, start: int, count: int, columns: list[str]) -> Any:
 
 def _damaged(path: str, error: BaseException) -> DataError:
     reason = " ".join(str(error).split())[:300] or type(error).__name__
-    return DataError(f"expected {KIND}, could not read {path}: {reason}; delete the file and get it again")
+    return DataError(f"expected {KIND}, but could not read {path}: {reason}; delete the file and get it again")
 
 
 def _array_names(path: str, group: str) -> tuple[str, ...]:
@@ -370,7 +372,7 @@ def _array_rows(path: str, name: str, start: int, stop: int) -> NDArray[Any]:
 
 
 def _own_array(file: Any, name: str, path: Path) -> Any:
-    """Return an array that lies in the file itself: HDF5 can point to any other file of the machine."""
+    """Return an array that is stored in the file itself: HDF5 can refer to any other file of the machine."""
     import h5py
 
     if not isinstance(file.get(name, getlink=True), h5py.HardLink) or not isinstance(file[name], h5py.Dataset):
@@ -380,7 +382,7 @@ def _own_array(file: Any, name: str, path: Path) -> Any:
         raise refusal(path, f"the array {name!r}", "a reference to other files")
     if not array.shape or min(array.shape) < 1 or array.dtype.kind not in "fiub":
         raise refusal(path, f"numbers as {name!r}", f"{str(array.dtype)[:80]} of shape {array.shape}")
-    # Filters of others are plug-ins: code that HDF5 would load.
+    # Other filters are plug-ins, which means code that HDF5 would load.
     made = array.id.get_create_plist()
     if foreign := [code for i in range(made.get_nfilters()) if (code := made.get_filter(i)[0]) not in FILTERS]:
         raise refusal(path, f"{name!r} plain or packed by gzip or lzf", f"packed by the filter {foreign[0]}")

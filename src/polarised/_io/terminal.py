@@ -1,4 +1,4 @@
-"""The one place where consoles are made: words of others are shown on them and move nothing."""
+"""The only place that creates consoles: untrusted text printed on them cannot move the cursor."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -12,21 +12,21 @@ __all__ = ["console"]
 
 
 def console(*, stderr: bool = False, quiet: bool = False) -> "Console":
-    """Return a console on which no text moves the cursor, whatever it is drawn in: a line, a table, a progress bar.
+    """Return a console on which no text can move the cursor, whether printed in a line, a table or a progress bar.
 
     Args:
         stderr: Whether it prints to standard error.
         quiet: Whether it prints nothing.
 
     Returns:
-        The console, which understands markup: a text of others is escaped, or drawn without it.
+        The console, which interprets markup: untrusted text must be escaped, or printed without markup.
     """
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
     class Screen(Console):
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-            # Everything that is drawn passes here as pieces; those of rich itself are marked as control.
+            # All output passes here in segments; those of rich itself are marked as control.
             for piece in super().render(renderable, options):
                 yield piece if piece.control else Segment(printable(piece.text), piece.style)
 

@@ -1,4 +1,4 @@
-"""YAML and JSON from outside: small files, no bombs, finite numbers."""
+"""YAML and JSON from untrusted files: limits on size, nesting and aliases, and only finite numbers."""
 
 import json
 import math
@@ -18,69 +18,71 @@ LONGEST_NUMBER = 400
 
 
 def read_small(path: str | Path, *, largest: int = LARGEST_TEXT) -> str:
-    """Return a small file of text; a device, a pipe and what is larger are refused.
+    """Return the content of a small text file; devices, pipes and larger files are refused.
 
     Args:
         path: The file.
-        largest: How many bytes it may have.
+        largest: The largest number of bytes.
 
     Returns:
         Its text.
 
     Raises:
-        DataError: It is no ordinary file, too large, or not in UTF-8.
-        OSError: It is not there or cannot be read.
+        DataError: If it is not an ordinary file, too large, or not UTF-8.
+        OSError: If it does not exist or cannot be read.
     """
     path = Path(path)
-    # A pipe or a device would be waited for without end; what is missing or a folder, opening says better.
+    # Opening a pipe or a device could block forever; for a missing file or a folder, `open` gives a better error.
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise DataError(f"expected a file of text, {path} is another kind of file; check the path")
+        raise DataError(f"expected a file of text, but {path} is another kind of file; check the path")
     with path.open("rb") as file:
         data = file.read(largest + 1)
     if len(data) > largest:
-        raise DataError(f"expected at most {largest >> 10} KiB of text, {path} is larger; is it the right file?")
+        raise DataError(
+            f"expected at most {largest >> 10} KiB of text, but {path} is larger; check that it is the right file"
+        )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"expected text in UTF-8, could not read {path}: {error.reason} at {error.start}") from error
+        raise DataError(f"expected UTF-8 text, but could not read {path}: {error.reason} at {error.start}") from error
 
 
 def parse_json(text: str | bytes, *, where: str | Path) -> Any:
-    """Return what a JSON text stands for; numbers that are not finite are refused.
+    """Parse a JSON text; numbers that are not finite are refused.
 
     Args:
         text: The text, or its bytes in UTF-8.
-        where: What an error calls it.
+        where: The name of the source in errors.
 
     Returns:
-        Mappings, lists, strings, finite numbers, truth values and None.
+        Mappings, lists, strings, finite numbers, booleans and None.
 
     Raises:
-        DataError: It is no JSON, nested too deeply, or has NaN or infinity in it.
+        DataError: If it is not JSON, nested too deeply, or contains NaN or infinity.
 
     >>> parse_json('{"a": [1, 2.5]}', where="a file")
     {'a': [1, 2.5]}
     >>> parse_json('{"a": NaN}', where="a file")
     Traceback (most recent call last):
     ...
-    polarised.errors.DataError: expected JSON in a file, could not read it: NaN is no finite number
+    polarised.errors.DataError: expected JSON in a file, but could not read it: NaN is not a finite number
     """
     try:
         return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
-        raise DataError(f"expected JSON in {where}, it is nested too deeply") from None
+        raise DataError(f"expected JSON in {where}, but it is nested too deeply") from None
     except ValueError as error:
-        raise DataError(f"expected JSON in {where}, could not read it: {error}") from error
+        raise DataError(f"expected JSON in {where}, but could not read it: {error}") from error
 
 
 def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no finite number")
+    raise ValueError(f"{word} is not a finite number")
 
 
 def _finite(word: str) -> float:
     number = float(word)
     if not math.isfinite(number):
-        raise ValueError(f"{word[:20]} is no finite number")
+        raise ValueError(f"{word[:20]} is not a finite number")
     return number
 
 
@@ -89,7 +91,7 @@ _BASES: tuple[Any, ...] = (yaml.SafeLoader,) if _FAST is None else (yaml.compose
 
 
 class _Loader(*_BASES):  # type: ignore[misc]
-    """A safe loader that counts while it reads: libyaml alone nests until the stack of the process is used up."""
+    """A safe loader that counts nodes while it reads: libyaml alone nests until the stack overflows."""
 
     def __init__(self, text: str, where: str | Path) -> None:
         _BASES[-1].__init__(self, text)
@@ -100,10 +102,11 @@ class _Loader(*_BASES):  # type: ignore[misc]
         """Return the next value as a node."""
         self.depth, self.count = self.depth + 1, self.count + 1
         if self.depth > DEEPEST:
-            raise DataError(f"expected at most {DEEPEST} levels in {self.where}, it is nested more deeply")
+            raise DataError(f"expected at most {DEEPEST} levels in {self.where}, but it is nested more deeply")
         if self.count > MOST_VALUES:
             raise DataError(
-                f"expected at most {MOST_VALUES:,} values in {self.where}, it has more; is it another file?"
+                f"expected at most {MOST_VALUES:,} values in {self.where}, but it has more; check that it is the right "
+                "file"
             )
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -111,17 +114,17 @@ class _Loader(*_BASES):  # type: ignore[misc]
 
 
 def parse_yaml(text: str, *, where: str | Path) -> Any:
-    """Return what a YAML text stands for: plain data of a sensible size once every alias is written out.
+    """Parse a YAML text: plain data, whose size is limited after all aliases are expanded.
 
     Args:
         text: The text.
-        where: What an error calls it.
+        where: The name of the source in errors.
 
     Returns:
-        Mappings, lists, strings, finite numbers, truth values and None.
+        Mappings, lists, strings, finite numbers, booleans and None.
 
     Raises:
-        DataError: It is no YAML, nested too deeply or in a circle, or its aliases stand for too many values.
+        DataError: If it is not YAML, nested too deeply or in a circle, or its aliases expand to too many values.
 
     >>> parse_yaml("{a: &x [1, 2], b: *x}", where="a file")
     {'a': [1, 2], 'b': [1, 2]}
@@ -139,18 +142,18 @@ def parse_yaml(text: str, *, where: str | Path) -> Any:
     except DataError:
         raise
     except RecursionError:
-        raise DataError(f"expected YAML in {where}, it is nested too deeply") from None
-    # Constructors of dates, numbers and base64 raise whatever Python does.
+        raise DataError(f"expected YAML in {where}, but it is nested too deeply") from None
+    # Constructors of dates, numbers and base64 can raise any error.
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise DataError(f"expected YAML in {where}, could not read it: {reason}") from error
+        raise DataError(f"expected YAML in {where}, but could not read it: {reason}") from error
     finally:
         if loader is not None:
             loader.dispose()
 
 
 def _check_plain(value: Any, place: str, where: str | Path) -> None:
-    """Refuse what a setting can never be: dates, bytes, sets and numbers that are not finite."""
+    """Refuse values that no setting can have: dates, bytes, sets and numbers that are not finite."""
     if isinstance(value, dict):
         for key, below in value.items():
             if not isinstance(key, str | int | float | bool) and key is not None:
@@ -164,19 +167,20 @@ def _check_plain(value: Any, place: str, where: str | Path) -> None:
     elif value is not None and not isinstance(value, str | int | float):
         kind = type(value).__name__
         raise DataError(
-            f"expected a number, a text or a list as {place or 'the value'} in {where}, got a {kind}; put it in quotes"
+            f"expected a number, a string or a list as {place or 'the value'} in {where}, got a {kind}; put it in "
+            "quotes"
         )
 
 
 def _measure(node: Any, known: dict[int, int], depth: int, where: str | Path) -> int:
-    """Return how many values a node stands for with aliases written out, each node counted once."""
+    """Return the number of values in a node after aliases are expanded, counting each node once."""
     size = known.get(id(node))
     if size == 0:
-        raise DataError(f"expected YAML without circles in {where}, a value contains itself")
+        raise DataError(f"expected YAML without cycles in {where}, but a value contains itself")
     if size is not None:
         return size
     if depth > DEEPEST:
-        raise DataError(f"expected at most {DEEPEST} levels in {where}, it is nested more deeply")
+        raise DataError(f"expected at most {DEEPEST} levels in {where}, but it is nested more deeply")
     known[id(node)] = 0
     if isinstance(node, yaml.MappingNode):
         below: list[Any] = [part for pair in node.value for part in pair]
@@ -185,9 +189,12 @@ def _measure(node: Any, known: dict[int, int], depth: int, where: str | Path) ->
     else:
         below = []
         if node.tag.endswith((":int", ":float")) and len(node.value) > LONGEST_NUMBER:
-            raise DataError(f"expected numbers of at most {LONGEST_NUMBER} digits in {where}, one is longer")
+            raise DataError(f"expected numbers of at most {LONGEST_NUMBER} digits in {where}, but one is longer")
     size = 1 + sum(_measure(part, known, depth + 1, where) for part in below)
     if size > MOST_VALUES:
-        raise DataError(f"expected at most {MOST_VALUES:,} values in {where}, its aliases stand for more; write it out")
+        raise DataError(
+            f"expected at most {MOST_VALUES:,} values in {where}, but its aliases expand to more; write it without "
+            "aliases"
+        )
     known[id(node)] = size
     return size
