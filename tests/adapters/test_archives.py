@@ -44,7 +44,7 @@ def test_too_many_members_are_refused(tmp_path, monkeypatch):
 def test_a_folder_reads_only_what_is_in_it(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "secret").write_text("x")
-    with pytest.raises(DataError, match="is not there"):
+    with pytest.raises(DataError, match="is missing"):
         Folder(tmp_path / "folder").read("../secret")
     (tmp_path / "folder" / "no.zip").write_text("not a zip")
     with pytest.raises(DataError, match="another kind"):

@@ -30,7 +30,7 @@ def test_every_form_of_the_spread_means_the_same(second):
 
 
 def test_a_negative_variance_is_a_question():
-    with pytest.raises(DataError, match="is it the log-variance"):
+    with pytest.raises(DataError, match="if it is a log-variance"):
         from_callable(table("log_variance"), BATCHES, scale_kind="variance")
     with pytest.raises(DataError, match="never negative"):
         from_callable(table("log_std"), BATCHES, scale_kind="std")
@@ -38,6 +38,6 @@ def test_a_negative_variance_is_a_question():
 
 @pytest.mark.parametrize(("said", "given"), [("log_variance", "variance"), ("log_std", "std")])
 def test_a_logarithm_that_is_never_negative_is_a_question(said, given):
-    with pytest.raises(DataError, match=f"is it the {given} itself"):
+    with pytest.raises(DataError, match=f"if it is the {given} itself"):
         from_callable(table(given), BATCHES, scale_kind=said)
     assert from_callable(table(given), BATCHES, scale_kind=said, trust_scale=True).variance.min() > 1

@@ -62,7 +62,7 @@ def test_a_run_becomes_our_network(tmp_path):
         ("encoder/means/bias", np.zeros(5000), "1 to 4096 latent"),
         ("encoder/means/bias", np.zeros(3), "of shape"),
         ("decoder/dense_1/bias", np.zeros(7), "of shape"),
-        ("decoder/dense_1/bias", np.full(1024, np.nan), "did training diverge"),
+        ("decoder/dense_1/bias", np.full(1024, np.nan), "check whether training diverged"),
         ("decoder/dense/kernel", np.zeros(()), "of shape"),
         ("decoder/dense/kernel", None, "decoder/dense is missing"),
     ],

@@ -51,7 +51,7 @@ def test_a_pickled_model_is_refused_and_never_run(tmp_path):
     with pytest.raises(DataError, match="expected"):
         load_disentangling_vae(tmp_path)
     torch.save({"encoder": Bomb()}, tmp_path / "model.pt")
-    with pytest.raises(DataError, match=r"objects that would have to be run; save state_dict\(\) alone"):
+    with pytest.raises(DataError, match=r"objects that would run code; save only state_dict\(\)"):
         load_disentangling_vae(tmp_path)
 
 
@@ -61,8 +61,8 @@ def test_a_pickled_model_is_refused_and_never_run(tmp_path):
         ("encoder.conv1.weight", torch.zeros(3), "1 to 64 channels"),
         ("encoder.conv1.weight", torch.zeros(32, 10_000, 1, 1), "1 to 64 channels"),
         ("encoder.conv1.weight", torch.zeros(32, 1, 5, 5), "of shape"),
-        ("encoder.lin1.bias", torch.full((256,), float("nan")), "did training diverge"),
-        ("encoder.lin1.bias", torch.full((256,), float("inf")), "did training diverge"),
+        ("encoder.lin1.bias", torch.full((256,), float("nan")), "check whether training diverged"),
+        ("encoder.lin1.bias", torch.full((256,), float("inf")), "check whether training diverged"),
         ("encoder.lin1.bias", torch.zeros(256, dtype=torch.int64), "torch.int64"),
         ("encoder.lin1.bias", torch.zeros(256, dtype=torch.complex64), "torch.complex64"),
         ("encoder.mu_logvar_gen.bias", torch.tensor(0.0), "mean and 1 more are missing"),

@@ -44,7 +44,7 @@ def test_anything_else_is_refused_in_words(tmp_path, content):
 
 def test_what_to_do_instead_is_said(tmp_path):
     (tmp_path / "model.pt").write_bytes(b"")
-    with pytest.raises(DataError, match="give the folder that holds"):
+    with pytest.raises(DataError, match="give the folder that contains"):
         open_target(tmp_path / "model.pt")
     for name in ("first", "second"):
         (tmp_path / "runs" / name).mkdir(parents=True)
@@ -57,7 +57,7 @@ def test_several_models_are_a_question(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.pt").write_bytes(b"")
-    with pytest.raises(DataError, match="which one"):
+    with pytest.raises(DataError, match="give the folder of one of them"):
         open_target(tmp_path)
 
 
@@ -91,7 +91,8 @@ def test_data_that_is_not_here_is_asked_for_by_its_name(tmp_path, monkeypatch):
         open_target(model).data()
     said = str(refusal.value)
     place = tmp_path / "data" / "mnist"
-    assert said.startswith(f"expected the dataset mnist, on which VAE_mnist was trained, in {place}, it is not there")
+    expected = f"expected the dataset mnist, on which VAE_mnist was trained, in {place}, but it is missing"
+    assert said.startswith(expected)
     assert "`polarised datasets prepare mnist`" in said
     assert "data='file.npz'" in said
 

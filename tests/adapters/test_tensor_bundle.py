@@ -84,7 +84,7 @@ def test_arrays_come_back_as_they_were_written():
         ({"dtype": 7}, "type 7"),
         ({"size": 11}, "claims 11"),
         ({"offset": 10**6}, "claims 12 at 1000000"),
-        ({"shape": (2**50,)}, "sensible sizes"),
+        ({"shape": (2**50,)}, "plausible sizes"),
         ({"shape": (2**39, 2**39)}, "the download is damaged"),
     ],
 )
@@ -110,12 +110,12 @@ def test_a_compressed_block_is_refused_in_words():
 
 
 def test_blocks_and_tensors_that_overlap_are_bombs():
-    with pytest.raises(DataError, match="blocks side by side"):
+    with pytest.raises(DataError, match="blocks that do not overlap"):
         read_tensor_bundle(bundle(ARRAYS, blocks=1000).__getitem__)
     raw = np.ones(3, dtype="<f4").tobytes()
     entry = field(1, 1) + field(2, field(2, field(1, 3))) + field(5, 12)
     entries = [(b"", field(1, 1)), *((f"{i:03d}".encode(), entry) for i in range(50))]
-    with pytest.raises(DataError, match="tensors side by side"):
+    with pytest.raises(DataError, match="tensors that do not overlap"):
         read_tensor_bundle(finished(block(entries), raw).__getitem__)
 
 

@@ -1,7 +1,7 @@
-"""Any VAE → Encodings: the border between torch and NumPy.
+"""Adapters: any VAE → Encodings, the boundary between torch and NumPy.
 
-``from_*`` gives `Encodings`; ``load_*`` gives our own `VAE` with the published weights, decoder included.
-No adapter imports its library, or torch, before it is used. The Lightning callback, which has to subclass Lightning's
+``from_*`` returns `Encodings`; ``load_*`` returns our own `VAE` with published weights, including the decoder.
+No adapter imports its library, or torch, before it is used. The Lightning callback, which must subclass Lightning's
 own class, is `polarised.adapters.lightning.RegimeCallback`.
 """
 

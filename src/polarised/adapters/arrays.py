@@ -1,6 +1,6 @@
 """Arrays in a file (.npz, .npy, parquet, csv, safetensors, .pt, .h5ad) → Encodings.
 
-The arrays go by common names: mean (mu, loc, z_mean ...), one of variance, log_variance (logvar ...), std, log_std, and
+The arrays have common names: mean (mu, loc, z_mean ...), one of variance, log_variance (logvar ...), std, log_std, and
 optionally prior_mean, a prior variance, factors (labels) and factor_names. Parquet has a column for each variable
 (``mean_0``, ``log_variance_0`` ...) or list columns under the same names.
 """
@@ -45,18 +45,18 @@ TO_VARIANCE: dict[str, Callable[[Array], Array]] = {
 
 
 def as_variance(values: Array, scale_kind: ScaleKind, *, trust_scale: bool = False) -> Array:
-    """Return the variance of q(z|x), or ask where the numbers contradict what they are said to be.
+    """Convert a scale to the variance of q(z|x); raise an error if the values contradict the given kind.
 
     Args:
-        values: What an encoder returned, or a file holds, beside the mean.
-        scale_kind: What it is: "variance", "log_variance", "std" or "log_std".
-        trust_scale: Take it as said, however it looks.
+        values: The scale that an encoder returned, or a file contains, together with the mean.
+        scale_kind: Its meaning: "variance", "log_variance", "std" or "log_std".
+        trust_scale: Skip the check whether the values are plausible for `scale_kind`.
 
     Returns:
         The variances, of the same shape.
 
     Raises:
-        DataError: If the numbers cannot be what they are said to be, or hardly so.
+        DataError: If the values are impossible or implausible for the given kind.
 
     >>> as_variance(np.array([[0.0, -2.0]]), "log_std").round(3)
     array([[1.   , 0.018]])
@@ -66,26 +66,28 @@ def as_variance(values: Array, scale_kind: ScaleKind, *, trust_scale: bool = Fal
     if values.dtype.kind not in "fiub":
         raise DataError(f"expected real numbers as {scale_kind}, got {values.dtype}; save plain arrays of floats")
     if not values.size or not np.isfinite(values).all():
-        raise DataError(f"expected finite numbers as {scale_kind}, got none, NaN or infinity; did training diverge?")
+        raise DataError(
+            f"expected finite numbers as {scale_kind}, got none, NaN or infinity; check whether training diverged"
+        )
     lowest, average = float(values.min()), float(values.mean())
     if scale_kind in ("variance", "std") and lowest < 0:
         raise DataError(
-            f"a {scale_kind} is never negative, but this one falls to {lowest:.4g}: is it the log-variance (or "
-            "log_std)? Say so with scale_kind='log_variance' or 'log_std'"
+            f"a {scale_kind} is never negative, but this one falls to {lowest:.4g}; if it is a log-variance (or "
+            "log_std), give scale_kind='log_variance' or 'log_std'"
         )
     if scale_kind in ("log_variance", "log_std") and not trust_scale and lowest >= 0 and values.max() > 0:
         other = scale_kind.removeprefix("log_")
         raise DataError(
             f"this {scale_kind} is never below zero (average {average:.3g}), so no variable would be narrower than its "
-            f"prior: is it the {other} itself? Then say scale_kind={other!r}; if it is right, trust_scale=True"
+            f"prior; if it is the {other} itself, give scale_kind={other!r}; if it is right, trust_scale=True"
         )
     wide = values.astype(np.float64) if np.abs(values).max(initial=0) > 40 else values
     with np.errstate(over="ignore"):
         variance = TO_VARIANCE[scale_kind](wide)
     if not trust_scale and float(np.median(variance)) > 1e4:
         raise DataError(
-            f"read as {scale_kind}, half of the posterior variances exceed {np.median(variance):.3g}: are mean and "
-            f"{scale_kind} swapped, or is it something else? If it is right, trust_scale=True"
+            f"read as {scale_kind}, half of the posterior variances exceed {np.median(variance):.3g}; check whether "
+            f"mean and {scale_kind} are swapped or the scale is of another kind; if it is right, give trust_scale=True"
         )
     return variance
 
@@ -119,7 +121,7 @@ FACTORS = ("factors", "labels", "latents_classes", "y")
 
 @dataclass(frozen=True)
 class Names:
-    """Which array of a file is what."""
+    """The roles of the arrays in a file."""
 
     mean: str
     scale: str
@@ -133,7 +135,7 @@ class Names:
     def among(
         cls, offered: Mapping[str, Any] | tuple[str, ...], where: str, *, scale_kind: ScaleKind | None = None
     ) -> "Names":
-        """Recognise the arrays of a file by their names, or ask.
+        """Recognise the arrays of a file by their names; raise an error if they are ambiguous.
 
         >>> Names.among(("mu", "logvar"), "codes.npz").scale_kind
         'log_variance'
@@ -143,21 +145,21 @@ class Names:
         found = [(kind, by_name[name]) for kind, names in SCALE_NAMES.items() for name in names if name in by_name]
         listed = ", ".join(offered) or "nothing"
         if mean is None:
-            beside = "; name the files x_mean.npy and x_variance.npy, side by side" if where.endswith(".npy") else ""
+            beside = "; name the files x_mean.npy and x_variance.npy, in one folder" if where.endswith(".npy") else ""
             raise DataError(
-                f"expected an array called mean (or mu, loc, z_mean ...) in {where}, it has {listed}{beside}"
+                f"expected an array called mean (or mu, loc, z_mean ...) in {where}, but it has {listed}{beside}"
             )
         if not found and "sigma" in by_name:
             if scale_kind is None:
                 raise DataError(
-                    f"sigma in {where} is a variance in some papers and a standard deviation in others: which is it? "
-                    "Say scale_kind='variance' or scale_kind='std'"
+                    f"sigma in {where} is a variance in some papers and a standard deviation in others; "
+                    "give scale_kind='variance' or scale_kind='std'"
                 )
             found = [(scale_kind, by_name["sigma"])]
         if not found:
             raise DataError(
-                f"expected the scale of q(z|x) beside {mean} in {where}: variance, log_variance, std or log_std; "
-                f"it has {listed}"
+                f"expected the scale of q(z|x) together with {mean} in {where}: variance, log_variance, std or "
+                f"log_std, but it has {listed}"
             )
         priors = [
             (kind, by_name[f"prior_{name}"])
@@ -178,7 +180,7 @@ class Names:
 
 
 def open_file(path: str | Path) -> ArrayFile:
-    """Open a file of named arrays; tensors that torch saved (.pt, .pth) are read as weights are, nothing is run."""
+    """Open a file of named arrays; files saved by torch (.pt, .pth) are read with weights_only, so no code is run."""
     if Path(path).suffix.lower() in (".pt", ".pth"):
         from polarised.adapters.published import read_state
 
@@ -187,9 +189,9 @@ def open_file(path: str | Path) -> ArrayFile:
 
 
 class Chunk(NamedTuple):
-    """The posteriors (and priors and factors) of consecutive inputs as tables; `kl` and `repeats` as in `Encodings`.
+    """The posteriors, priors and factors of consecutive inputs as tables; `kl` and `repeats` as in `Encodings`.
 
-    `mean` and `variance` are (rows, d); `factors` have a row for each input, so one for `repeats` rows.
+    `mean` and `variance` are (rows, d); `factors` has one row per input, that is per `repeats` rows.
     """
 
     mean: Array
@@ -210,21 +212,21 @@ def chunks_of_file(
     axis: Axis = None,
     trust_scale: bool = False,
 ) -> Iterator[Chunk]:
-    """Yield a file's posteriors in chunks of at most `rows` inputs, so that a file may be larger than memory.
+    """Yield the posteriors of a file in chunks of at most `rows` inputs, so that a file may be larger than memory.
 
     Args:
         path: An .npz, .npy, parquet or csv file.
-        rows: Inputs of a chunk.
-        scale_kind: What the scale is, where its name does not say it.
-        examples: Read so many leading inputs only.
-        axis: Which axis is the variable, as in `Encodings`.
-        trust_scale: Take the scale as said, however its numbers look.
+        rows: Inputs per chunk.
+        scale_kind: The meaning of the scale, if its name does not give it.
+        examples: Read only this many inputs from the start.
+        axis: The axis of the latent variables, as in `Encodings`.
+        trust_scale: Skip the check whether the values of the scale are plausible.
 
     Yields:
         The chunks.
 
     Raises:
-        DataError: If the file does not hold encodings, or they could be read in two ways.
+        DataError: If the file does not contain encodings, or they are ambiguous.
 
     >>> import tempfile
     >>> import numpy as np
@@ -249,14 +251,14 @@ def chunks_of_file(
     once: list[str] = []
     for name in (names.prior_mean, names.prior_scale):
         if name is not None:
-            # A prior of (d,) or a single number is the same for every input and read once.
+            # A prior of shape (d,) or a scalar is the same for every input and is read once.
             (each if len(file.shape(name)) > 1 else once).append(name)
     most = max(1, prod(file.shape(names.mean)[1:]))
     for name in once:
         if prod(file.shape(name)) > most:
             raise DataError(
-                f"expected {name} of {path} as a number or one for each of the {most} variables, got shape "
-                f"{file.shape(name)}; it is the prior of the same variables as {names.mean}"
+                f"expected {name} of {path} to be a number or to have one number for each of the {most} variables, got "
+                f"shape {file.shape(name)}; it is the prior of the same variables as {names.mean}"
             )
     if names.factors is not None:
         each.append(names.factors)
@@ -266,7 +268,7 @@ def chunks_of_file(
                 f"expected a row of {name} for each of the {length} inputs of {names.mean} in {path}, "
                 f"got {file.rows(name)}"
             )
-    # What counts is memory, not rows: an input of a convolutional model has thousands of numbers.
+    # The limit is memory, not rows: an input of a convolutional model has thousands of numbers.
     widest = max(prod(file.shape(name)[1:]) for name in each)
     rows = max(1, min(rows, LARGEST_CHUNK // (8 * max(1, widest))))
     constant = {name: file.whole(name) for name in once}
@@ -274,14 +276,14 @@ def chunks_of_file(
     wanted = length if examples is None else min(examples, length)
     rows, wanted = (max(count // repeats, 1) * repeats for count in (rows, wanted))
     for number, parts in enumerate(file.chunks(each, rows, wanted)):
-        # One look at the first chunk settles what the numbers are; a small last one could mislead.
+        # The kind of scale is checked on the first chunk only; a small last chunk could be misleading.
         trusted = trust_scale or scale_kind is not None or number > 0
         chunk = chunk_of_arrays({**constant, **parts}, names, axis=axis, trust_scale=trusted)
         yield chunk._replace(kl=kl, repeats=repeats * chunk.repeats)
 
 
 def _of_all_inputs(file: ArrayFile, shape: tuple[int, ...]) -> tuple[Array | None, int]:
-    """Return what `Encodings.save` adds where it is needed; arrays of other shapes are somebody's own."""
+    """Return the KL and repeats that `Encodings.save` may have added; arrays of other shapes are not ours."""
     kl = file.whole("kl") if "kl" in file.names and file.shape("kl") == shape[1:2] else None
     if "repeats" not in file.names or file.shape("repeats") != ():
         return kl, 1
@@ -289,20 +291,22 @@ def _of_all_inputs(file: ArrayFile, shape: tuple[int, ...]) -> tuple[Array | Non
 
 
 def chunk_of_arrays(parts: Mapping[str, Array], names: Names, *, axis: Axis = None, trust_scale: bool = False) -> Chunk:
-    """Return arrays that go by known names as one chunk.
+    """Return arrays with known names as one chunk.
 
     Args:
         parts: The arrays.
-        names: Which of them is what.
-        axis: Which axis is the variable, as in `Encodings`.
-        trust_scale: Take the scale as said, however its numbers look.
+        names: The roles of the arrays.
+        axis: The axis of the latent variables, as in `Encodings`.
+        trust_scale: Skip the check whether the values of the scale are plausible.
 
     Raises:
-        DataError: If they do not fit together.
+        DataError: If their shapes do not match.
     """
     mean, variance = parts[names.mean], as_variance(parts[names.scale], names.scale_kind, trust_scale=trust_scale)
     if mean.shape != variance.shape:
-        raise DataError(f"expected {names.mean} and {names.scale} of one shape, got {mean.shape} and {variance.shape}")
+        raise DataError(
+            f"expected {names.mean} and {names.scale} to have the same shape, got {mean.shape} and {variance.shape}"
+        )
     prior_mean = parts[names.prior_mean] if names.prior_mean is not None else 0.0
     prior_variance: Array | float = 1.0
     if names.prior_scale is not None:
@@ -320,7 +324,7 @@ def laid_out(
     factors: Array | None = None,
     axis: Axis = None,
 ) -> Chunk:
-    """Return posteriors with any number of axes as a chunk of tables; priors of their shape go along."""
+    """Return posteriors with any number of axes as a chunk of tables, with priors of the same shape."""
     table, repeats = as_table(mean, axis)
     priors = [
         as_table(np.asarray(prior), axis)[0] if np.shape(prior) == mean.shape else prior
@@ -330,7 +334,7 @@ def laid_out(
 
 
 def gather(chunks: Sequence[Chunk], factor_names: Sequence[str] | None = None) -> Encodings:
-    """Return chunks together as encodings."""
+    """Concatenate chunks to encodings."""
     alike = len({chunk.repeats for chunk in chunks}) == 1
     factors = [
         chunk.factors if alike else np.repeat(chunk.factors, chunk.repeats, axis=0)
@@ -361,16 +365,16 @@ def from_arrays(
 
     Args:
         path: The file.
-        scale_kind: What the scale is, where its name does not say it, or says it wrongly.
-        examples: Read so many leading inputs only.
-        axis: Which axis is the variable, as in `Encodings`.
-        trust_scale: Take the scale as said, however its numbers look.
+        scale_kind: The meaning of the scale, if its name does not give it or is wrong.
+        examples: Read only this many inputs from the start.
+        axis: The axis of the latent variables, as in `Encodings`.
+        trust_scale: Skip the check whether the values of the scale are plausible.
 
     Returns:
         The encodings.
 
     Raises:
-        DataError: If the file does not hold encodings, or they could be read in two ways.
+        DataError: If the file does not contain encodings, or they are ambiguous.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "codes.npz"
@@ -383,7 +387,7 @@ def from_arrays(
     shape = file.shape(names.mean)
     if examples is None and 16 * prod(shape) > LARGEST_WHOLE:
         raise DataError(
-            f"expected encodings that fit in memory, {path} has {shape}; read some with examples=, "
+            f"expected encodings that fit in memory, but {path} has {shape}; read fewer with examples=, "
             "or let polarised.diagnose read the file in chunks"
         )
     rows = file.rows(names.mean)

@@ -1,4 +1,4 @@
-"""Data in the forms people have it → batches of inputs with their labels."""
+"""Data in common forms → batches of inputs with their labels."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ LABELS = ("label", "labels", "y", "target", "targets", "class", "classes", "fact
 
 
 class InputBatch(NamedTuple):
-    """Inputs as a model takes them, the labels that came with them, and the batch as it came."""
+    """Inputs in the form a model takes, their labels if any, and the original batch."""
 
     inputs: Any
     factors: Array | None
@@ -33,9 +33,9 @@ class InputBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches to go through once; `total` is the number of inputs, where it is known.
+    """Batches for a single pass; `total` is the number of inputs, if known.
 
-    `named` says that they are those of a dataset of ours or a folder of pictures, whose pixels are in [0, 1].
+    `named` is true for one of our datasets or a folder of images, whose pixels are in [0, 1].
     """
 
     batches: Iterable[InputBatch]
@@ -51,21 +51,21 @@ class Batches:
 def batches_of(
     data: Any, *, batch_size: int = 256, examples: int | None = None, size: int | None = None, seed: int = 0
 ) -> Batches:
-    """Return data of any form as batches.
+    """Return data in any accepted form as batches.
 
     Args:
         data: An array or tensor (n, ...), a loader or any iterable of batches of x, (x, y) or a dictionary, a dataset
-            with items, one of ours or its name, a folder of pictures, an .npz of images, a mapping of arrays, AnnData.
-        batch_size: Inputs of a batch, where it is split here.
-        examples: At most so many inputs; of a dataset of ours 10,000 are drawn unless told otherwise.
-        size: Side of pictures from a folder, in pixels.
-        seed: Of the draw from a dataset of ours.
+            with items, one of ours or its name, a folder of images, an .npz of images, a mapping of arrays, AnnData.
+        batch_size: Inputs per batch, if the data are split here.
+        examples: The largest number of inputs; from one of our datasets, 10,000 are drawn by default.
+        size: Side length of images from a folder, in pixels.
+        seed: Seed for sampling from one of our datasets.
 
     Returns:
-        The batches; those of an iterator can be gone through once.
+        The batches; those of an iterator can be used only once.
 
     Raises:
-        DataError: If it is none of these, or could be read in two ways.
+        DataError: If it is none of these forms, or is ambiguous.
 
     >>> [len(batch.inputs) for batch in batches_of(np.zeros((600, 3)))]
     [256, 256, 88]
@@ -109,32 +109,32 @@ def batches_of(
         return Batches(_limited(data, examples), _total(data, examples))
     raise DataError(
         f"expected inputs to encode (an array, a loader or list of batches, a dataset or its name, a folder of "
-        f"pictures), got {type(data).__name__}"
+        f"images), got {type(data).__name__}"
     )
 
 
 def pixel_fit(
     inputs: Any, pixel_range: Range | None, *, known: Range | None = None, named: bool = False
 ) -> Callable[[Any], Any]:
-    """Return what brings pixels to the range a model was trained on, or ask which that is.
+    """Return a function that rescales pixels to the range a model was trained on; raise an error if it is ambiguous.
 
     Args:
         inputs: The first batch.
-        pixel_range: The range the user named; pixels 0 to 255, or [0, 1] where -1 is asked for, are brought to it.
-        known: The range the model's library trains on, where it is known.
-        named: Whether the inputs are those of a dataset of ours or a folder of pictures, which are in [0, 1].
+        pixel_range: The range given by the user; pixels in 0 to 255, or in [0, 1] if it starts at -1, are rescaled.
+        known: The range on which the model's library trains, if known.
+        named: Whether the inputs are from one of our datasets or a folder of images, which are in [0, 1].
 
     Returns:
         A function from a batch to a batch.
 
     Raises:
-        DataError: If the pixels are hardly those the model was trained on.
+        DataError: If the pixels are probably not in the range the model was trained on.
 
     >>> pixel_fit(np.array([[0, 255]], dtype=np.uint8), (-1, 1))(np.array([[0, 255]], dtype=np.uint8)).tolist()
     [[-1.0, 1.0]]
     """
     if not _is_array(inputs) or np.ndim(inputs) < 2:
-        return _as_it_is
+        return _unchanged
     inputs = inputs.detach() if hasattr(inputs, "detach") else inputs
     aim = pixel_range or known or (0.0, 1.0)
     if named:
@@ -142,22 +142,22 @@ def pixel_fit(
     if _looks_like_bytes(inputs):
         if pixel_range is None:
             raise DataError(
-                "the inputs look like pixels from 0 to 255, and a model trained on another range would seem collapsed: "
-                "say which range it was trained on, pixel_range=(0, 1), (-1, 1) or (0, 255), and they are brought to it"
+                "the inputs look like pixels from 0 to 255, and a model trained on another range would seem collapsed; "
+                "give the range it was trained on, pixel_range=(0, 1), (-1, 1) or (0, 255), to rescale them"
             )
         return partial(_rescaled, before=(0.0, 255.0), after=aim)
     pictures = np.ndim(inputs) >= 4 and float(inputs.min()) >= 0 and float(inputs.max()) <= 1
     if pixel_range is None and known == (-1, 1) and pictures:
         raise DataError(
-            "the inputs are in [0, 1], and models of this library are trained on pixels in [-1, 1]: say "
-            "pixel_range=(-1, 1) to have them brought there, or pixel_range=(0, 1) if this model takes them as they are"
+            "the inputs are in [0, 1], but models of this library are trained on pixels in [-1, 1]; give "
+            "pixel_range=(-1, 1) to rescale them, or pixel_range=(0, 1) if this model was trained on [0, 1]"
         )
     if pixel_range is not None and pictures:
         return partial(_rescaled, before=(0.0, 1.0), after=pixel_range)
-    return _as_it_is
+    return _unchanged
 
 
-def _as_it_is(inputs: Any) -> Any:
+def _unchanged(inputs: Any) -> Any:
     return inputs
 
 
@@ -172,7 +172,7 @@ def _looks_like_bytes(inputs: Any) -> bool:
         return False
     part = as_array(inputs[: min(len(inputs), 64)])
     whole = bool((part == np.rint(part)).all())
-    # Counts are whole numbers too, in tables; pictures have more axes, or reach 255 exactly.
+    # Tables of counts also have whole numbers; images have more axes, or a maximum of exactly 255.
     return highest > 16 and (np.ndim(inputs) >= 4 or (np.ndim(inputs) == 3 and whole) or (whole and highest == 255))
 
 
@@ -185,7 +185,7 @@ def _rescaled(inputs: Any, before: Range, after: Range) -> Any:
 
 
 def dataset_at(name: str | Path, size: int | None = None) -> Dataset:
-    """Return a dataset by its name in the catalogue, the images of an .npz, or the pictures of a folder."""
+    """Return a dataset by its name in the catalogue, or the images of an .npz or a folder."""
     from polarised import registry
 
     spec: dict[str, Any]
@@ -208,7 +208,7 @@ def _length(batch: Any) -> int:
 
 
 def _is_pair(data: tuple[Any, Any]) -> bool:
-    """Whether a tuple is (inputs, labels), not two batches: as many rows, and not of the same shape."""
+    """Return whether a tuple is (inputs, labels) and not two batches: equal lengths, but different shapes."""
     return all(_is_array(part) and np.ndim(part) for part in data) and (
         len(data[0]) == len(data[1]) and tuple(data[0].shape) != tuple(data[1].shape)
     )
@@ -228,7 +228,7 @@ def _rows_of(matrix: Any, length: int, batch_size: int) -> Iterator[InputBatch]:
 
 
 def _batch(item: Any) -> InputBatch:
-    """Return what a loader gave, x, (x, y, ...) or a dictionary, as inputs and labels."""
+    """Return an item of a loader, x, (x, y, ...) or a dictionary, as inputs and labels."""
     if isinstance(item, Mapping):
         inputs, labels = _of_mapping(item)
         return InputBatch(inputs, labels, item)
@@ -241,7 +241,7 @@ def _batch(item: Any) -> InputBatch:
         return InputBatch(item[0], _labels(item[1], len(item[0])) if len(item) > 1 else None, item)
     if isinstance(item, str | bytes) or not (hasattr(item, "__len__") or _is_array(item)):
         raise DataError(
-            f"expected batches (n, ...) to encode, got {type(item).__name__}; one input at a time is stacked by you"
+            f"expected batches (n, ...) to encode, got {type(item).__name__}; stack single inputs into batches"
         )
     return InputBatch(item, None, item)
 
@@ -253,7 +253,7 @@ def _of_mapping(named: Mapping[str, Any]) -> tuple[Any, Array | None]:
         found = list(named)
     if not found:
         raise DataError(
-            f"expected a dictionary with an entry such as image, x or pixel_values to encode, it has "
+            f"expected a dictionary with an entry such as image, x or pixel_values to encode, but it has "
             f"{', '.join(map(str, named))}; give batches of x instead"
         )
     inputs = named[found[0]]
@@ -262,7 +262,7 @@ def _of_mapping(named: Mapping[str, Any]) -> tuple[Any, Array | None]:
 
 
 def _labels(values: Any, length: int) -> Array | None:
-    """Return labels as whole-number classes; what is none is no label."""
+    """Return labels as integer classes, or None if the values are not labels."""
     try:
         array = as_array(values)
     except (TypeError, ValueError):
@@ -272,7 +272,7 @@ def _labels(values: Any, length: int) -> Array | None:
 
 
 def _refuse_single_inputs(data: Sequence[Any]) -> None:
-    """Ask where a list holds single pictures: read as batches, their channels would be taken for inputs."""
+    """Refuse a list that may hold single images: read as batches, their channels would be mistaken for inputs."""
     if not data:
         raise DataError("expected at least one batch, got none")
     shapes = [tuple(each.shape) for each in data if _is_array(each)]
@@ -280,8 +280,8 @@ def _refuse_single_inputs(data: Sequence[Any]) -> None:
         return
     if shapes[0][0] in (1, 3, 4) or shapes[0][-1] in (1, 3, 4):
         raise DataError(
-            f"a list of {len(shapes)} arrays of shape {shapes[0]} could be single pictures or batches of them: stack "
-            "single ones (np.stack), or give batches with an axis for the inputs"
+            f"a list of {len(shapes)} arrays of shape {shapes[0]} could be single images or batches of them; stack "
+            "single images (np.stack), or give batches with an axis for the inputs"
         )
 
 
@@ -330,9 +330,9 @@ def _limited(data: Iterable[Any], examples: int | None) -> Iterator[InputBatch]:
 
 
 def first_and_rest(batches: Iterable[InputBatch]) -> tuple[InputBatch, Iterator[InputBatch]]:
-    """Return the first batch, and an iterator over all of them, it included."""
+    """Return the first batch, and an iterator over all batches including the first."""
     iterator = iter(batches)
     first = next(iterator, None)
     if first is None:
-        raise DataError("expected at least one batch, got none; a generator can be used up only once")
+        raise DataError("expected at least one batch, got none; a generator can be used only once")
     return first, itertools.chain([first], iterator)

@@ -1,4 +1,4 @@
-"""Any model or function that encodes a batch → a stream of posteriors, checked on the way."""
+"""Any model or function that encodes a batch → a checked stream of posteriors."""
 
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -33,16 +33,16 @@ Mask = ArrayLike | Callable[[Any], Any] | str
 
 @dataclass(frozen=True)
 class Reading:
-    """How the outputs of an encoder are to be read, as far as the user says; `None` is left to what can be seen.
+    """How to interpret the outputs of an encoder, as given by the user; what is `None` is inferred.
 
     Args:
-        scale_kind: What the second output is.
-        trust_scale: Take it as said, however its numbers look, and the mean as it is though it changes.
-        axis: Which axis of the latents is the variable.
-        mask: Which positions count: an array (n, positions), a function of a batch, or a key of it.
+        scale_kind: The meaning of the second output.
+        trust_scale: Skip the checks whether the scale is plausible and the mean reproducible.
+        axis: The axis of the latent variables.
+        mask: The valid positions: an array (n, positions), a function of a batch, or a key of it.
         prior: Mean and variance of the prior, a distribution, or a function of a batch that returns one of them.
         factors: Known factors of each input.
-        pixel_range: The range of pixels the model was trained on.
+        pixel_range: The pixel range the model was trained on.
     """
 
     scale_kind: ScaleKind | None = None
@@ -55,7 +55,7 @@ class Reading:
 
 
 class CodedInputs(NamedTuple):
-    """One batch encoded: the inputs as the encoder saw them, each group as it came, and as chunks of tables."""
+    """One encoded batch: the inputs of the encoder, and each group of latents as returned and as chunks of tables."""
 
     inputs: Any
     groups: tuple[Posterior, ...]
@@ -65,23 +65,23 @@ class CodedInputs(NamedTuple):
 def encode_batches(
     model: Model, batches: Batches, reading: Reading, *, named: bool = False, seed: int = 0
 ) -> Generator[CodedInputs, None, None]:
-    """Encode batch by batch in evaluation mode without gradients, and leave the model as it was.
+    """Encode batch by batch in evaluation mode without gradients; the model is not changed.
 
-    The first batch settles what the outputs are. It is encoded again, whole and in halves: a mean that changes is a
-    sample, or depends on the other inputs of the batch, and is a question.
+    The first batch determines how the outputs are interpreted. It is encoded again, whole and in halves: a mean that
+    changes is a sample or depends on the other inputs of the batch, which is an error.
 
     Args:
         model: The model.
-        batches: What to encode.
-        reading: What the user says about the outputs.
-        named: Whether the inputs are pictures in [0, 1] of a dataset of ours.
-        seed: Of everything a model may draw.
+        batches: The inputs.
+        reading: How the user interprets the outputs.
+        named: Whether the inputs are images in [0, 1] from one of our datasets.
+        seed: Seed for all random numbers that a model may draw.
 
     Yields:
         The encoded batches.
 
     Raises:
-        DataError: If the outputs are not understood or could be read in two ways.
+        DataError: If the outputs are not understood or ambiguous.
     """
     with untouched(*model.things, seed=seed):
         first, rest = first_and_rest(batches)
@@ -112,26 +112,26 @@ def from_callable(
     batch_size: int = 256,
     pixel_range: Range | None = None,
 ) -> Encodings:
-    """Encode data with any function that gives mean and scale of q(z|x), in any framework.
+    """Encode data with any function that returns mean and scale of q(z|x), in any framework.
 
     Args:
         encode: A function or network that takes a batch and returns a pair, a distribution or named arrays.
-        data: What to encode, in any of the forms `polarised.diagnose` takes.
-        scale_kind: What the second output is, where its name does not tell.
-        trust_scale: Take it as said, however its numbers look.
-        axis: Which axis of the latents is the variable, where there are more than two.
+        data: The inputs, in any form that `polarised.diagnose` accepts.
+        scale_kind: The meaning of the second output, if its name does not give it.
+        trust_scale: Skip the check whether the values are plausible.
+        axis: The axis of the latent variables, if there are more than two axes.
         prior_mean: A number, (d,) or (n, d).
         prior_variance: A number, (d,) or (n, d).
-        factors: Known factors of each input; default: the labels that come with the batches.
+        factors: Known factors of each input; default: the labels in the batches.
         factor_names: A name for each factor.
-        batch_size: Inputs of a batch, where data are split here.
-        pixel_range: The range of pixels the model was trained on, where it has to be said.
+        batch_size: Inputs per batch, if the data are split here.
+        pixel_range: The pixel range the model was trained on, if it is not known.
 
     Returns:
         The encodings.
 
     Raises:
-        DataError: If something could be read in two ways.
+        DataError: If something is ambiguous.
 
     >>> batches = [[[0.5], [-1.0]], [[2.0]]]
     >>> from_callable(lambda x: (x, [[-4.0]] * len(x)), batches, scale_kind="log_variance")
@@ -160,13 +160,15 @@ def gathered(coded: Iterator[CodedInputs], factor_names: Sequence[str] | None = 
     chunks: list[Chunk] = []
     for batch in coded:
         if len(batch.chunks) > 1:
-            raise DataError(f"expected one group of latents, got {len(batch.chunks)}; polarised.diagnose takes several")
+            raise DataError(
+                f"expected one group of latents, got {len(batch.chunks)}; polarised.diagnose accepts several"
+            )
         chunks += batch.chunks[0]
     return gather(chunks, factor_names)
 
 
 def model_of_callable(encode: Encode, *, name: str = "model") -> Model:
-    """Return what can be seen of a function, a bound method or a network of any framework."""
+    """Return what is known about a function, a bound method or a network of any framework."""
     return Model((encode,), (encode,), name=name)
 
 
@@ -177,7 +179,7 @@ def _prepared(model: Model, inputs: Any) -> Any:
 def _understood(
     model: Model, fitted: Any, batch: InputBatch, reading: Reading
 ) -> tuple[Callable[[Any], tuple[Posterior, ...]], Any]:
-    """Return the first way to encode whose output is understood, and the batch as it takes it."""
+    """Return the first encoder whose output is understood, and the batch in the form it takes."""
     inputs = _prepared(model, fitted)
     refused: DataError | None = None
     for encode in model.encoders:
@@ -200,7 +202,7 @@ def _understood(
 
 
 def call(encode: Encode, inputs: Any, what: str = "encoder") -> Any:
-    """Call somebody's function without gradients, with tensors where arrays do not do; its failure is told."""
+    """Call a user's function without gradients, with tensors if arrays fail; an error of it becomes a DataError."""
     try:
         with _without_gradients():
             return encode(inputs)
@@ -216,7 +218,7 @@ def call(encode: Encode, inputs: Any, what: str = "encoder") -> Any:
         shape = tuple(getattr(inputs, "shape", ())) or type(inputs).__name__
         reason = f"{type(error).__name__}: {error}".strip()
         raise DataError(
-            f"expected a batch that the {what} takes, it failed on one of shape {shape}: {reason}"
+            f"expected the {what} to accept the batches, but it failed on one of shape {shape}: {reason}"
         ) from error
 
 
@@ -231,7 +233,7 @@ def _torch_home(encode: Encode) -> Callable[[Any], Any] | None:
 def _settled(
     encode: Encode, inputs: Any, output: Any, names: Sequence[str | None] | None
 ) -> Callable[[Any], list[Posterior]]:
-    """Return how to read an output; of several arrays those that stay the same in a second call are meant."""
+    """Return how to interpret an output; of several arrays, those that are equal in a second call are chosen."""
     try:
         read_output(output, names=names)
     except AmbiguousTupleError:
@@ -247,7 +249,7 @@ def _settled(
 
 
 def _pair_among(shapes: list[tuple[int, ...]], inputs: tuple[int, ...]) -> tuple[int, int] | None:
-    """Return which two arrays alone share a shape, other than that of the inputs (a reconstruction) if they can.
+    """Return the only two arrays of equal shape, excluding the shape of the inputs (a reconstruction) if possible.
 
     >>> _pair_among([(9, 5), (9, 3), (9, 3)], (9, 5))
     (1, 2)
@@ -270,7 +272,9 @@ def _with_kind(found: Posterior, model: Model, reading: Reading) -> Posterior:
     negative = bool((found.scale < 0).any())
     likely = "'log_variance' or 'log_std'" if negative else "'variance' or 'std' (or 'log_variance', 'log_std')"
     values = "falls below zero" if negative else "is never below zero"
-    raise DataError(f"the second output of the encoder {values}, which leaves open what it is: say scale_kind={likely}")
+    raise DataError(
+        f"the second output of the encoder {values}, which does not determine its kind; give scale_kind={likely}"
+    )
 
 
 def _check_rows(groups: tuple[Posterior, ...], inputs: Any) -> None:
@@ -278,8 +282,8 @@ def _check_rows(groups: tuple[Posterior, ...], inputs: Any) -> None:
     for group in groups:
         if size is not None and (group.mean.ndim < 2 or len(group.mean) != size):
             raise DataError(
-                f"expected a row for each of the {size} inputs of a batch, the encoder returned means of shape "
-                f"{group.mean.shape}; the first axis is the inputs"
+                f"expected a row for each of the {size} inputs of a batch, but the encoder returned means of shape "
+                f"{group.mean.shape}; the first axis must be the inputs"
             )
 
 
@@ -291,9 +295,9 @@ def _check_repeated(
     again = asked(inputs)
     if not all(_alike(a.mean, b.mean) for a, b in zip(groups, again, strict=True)):
         raise DataError(
-            "expected the same mean for the same batch, got two different ones; does the encoder return a sample "
-            "instead of the mean, or is dropout on although the model is in evaluation mode (model.eval())? "
-            "trust_scale=True takes it as it is"
+            "expected the same mean for the same batch, got two different ones; check whether the encoder returns a "
+            "sample instead of the mean, or uses dropout although the model is in evaluation mode (model.eval()); use "
+            "trust_scale=True to accept it anyway"
         )
     size = len(groups[0].mean)
     if size < 2 or not hasattr(inputs, "__getitem__") or isinstance(inputs, Mapping):
@@ -302,21 +306,21 @@ def _check_repeated(
     try:
         parts = [asked(inputs[:half]), asked(inputs[half:])]
     except (DataError, TypeError):
-        return  # An encoder of one fixed batch size cannot be asked.
+        return  # An encoder with a fixed batch size cannot be checked.
     for i, whole in enumerate(groups):
         together = (
             np.concatenate([part[i].mean for part in parts]) if all(len(part) > i for part in parts) else whole.mean
         )
         if not _alike(whole.mean, together):
             raise DataError(
-                "expected the code of an input not to depend on the others in its batch, but half a batch gives other "
-                "means; is batch normalisation in training mode, or are statistics taken over the batch? "
-                "batch_size=1 encodes each input alone, trust_scale=True takes it as it is"
+                "expected the code of an input not to depend on the others in its batch, but half a batch gives "
+                "different means; check whether batch normalisation is in training mode or statistics are computed "
+                "over the batch; use batch_size=1 to encode each input alone, or trust_scale=True to accept it anyway"
             )
 
 
 def _alike(first: Array, second: Array) -> bool:
-    # Kernels need not repeat their rounding, nor round alike for other batch sizes; broken numbers are spoken of later.
+    # Rounding may differ between calls and batch sizes; numbers that are not finite are reported later.
     if first.shape != second.shape:
         return False
     with np.errstate(invalid="ignore"):
@@ -373,7 +377,7 @@ def _prior(group: Posterior, model: Model, reading: Reading, batch: InputBatch) 
 def _mask_of(mask: Mask, batch: InputBatch, start: int, size: int) -> NDArray[np.bool_]:
     if isinstance(mask, str):
         if not isinstance(batch.whole, Mapping) or mask not in batch.whole:
-            raise DataError(f"expected batches that are dictionaries with {mask!r}, the mask, got another form")
+            raise DataError(f"expected batches that are dictionaries with the mask {mask!r}, got another form")
         found = as_array(batch.whole[mask])
     elif callable(mask):
         found = as_array(mask(batch.whole))
@@ -385,12 +389,12 @@ def _mask_of(mask: Mask, batch: InputBatch, start: int, size: int) -> NDArray[np
 
 
 def _masked(chunk: Chunk, shape: tuple[int, ...], mask: NDArray[np.bool_]) -> tuple[Chunk, ...]:
-    """Return a chunk for each number of positions that count: all rows of an input stay together."""
+    """Return one chunk for each number of valid positions, so that all rows of an input stay together."""
     try:
         flat = np.broadcast_to(mask.reshape(len(mask), -1), (len(mask), chunk.repeats))
     except ValueError as error:
         raise DataError(
-            f"expected a mask with {chunk.repeats} positions an input, got shape {mask.shape} for latents {shape}"
+            f"expected a mask with {chunk.repeats} positions per input, got shape {mask.shape} for latents {shape}"
         ) from error
     counts = flat.sum(axis=1)
     found = []
@@ -402,7 +406,7 @@ def _masked(chunk: Chunk, shape: tuple[int, ...], mask: NDArray[np.bool_]) -> tu
         factors = None if chunk.factors is None else chunk.factors[inputs]
         found.append(Chunk(chunk.mean[rows], chunk.variance[rows], priors[0], priors[1], factors, repeats=int(count)))
     if not found:
-        raise DataError("expected a mask that keeps some positions, this one keeps none")
+        raise DataError("expected a mask that keeps some positions, got one that keeps none")
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Anybody's decoder, asked with arrays: what it makes of codes, how much it relies on each variable, pictures."""
+"""Any decoder, called with arrays: its outputs, how much it relies on each variable, and images."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ __all__ = ["Decoder", "Remembered", "decoder_of", "pictures_like"]
 Array = NDArray[Any]
 Likelihood = Callable[[Any, Any], Any]
 
-# Codes decoded at once, and variables that are asked about one by one.
+# Codes decoded at once, and the largest number of variables measured one by one.
 _AT_ONCE, MOST_VARIABLES, MOST_WALKS = 64, 128, 64
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """Some inputs with their posteriors as the encoder gave them, and the prior as tables or constants."""
+    """Some inputs with their posteriors as returned by the encoder, and the prior as tables or constants."""
 
     inputs: Array
     mean: Array
@@ -37,14 +37,14 @@ class Remembered:
 
 @dataclass(frozen=True)
 class Decoder:
-    """A decoder that takes and gives arrays, and how far its outputs are from the inputs, in nats.
+    """A decoder that takes and returns arrays, and the distance of its outputs from the inputs, in nats.
 
     Args:
-        decode: Codes of the encoder's shape (n, ...) → what the decoder makes of them, an array or a distribution.
-        distortion: -log p(x|z) of inputs and what `decode` gave (n,), up to a constant.
-        draw: What `decode` gave → pictures or whatever the inputs are.
-        assumed: The sentence that says what was assumed of the likelihood, or nothing where it is known.
-        things: The objects that must be left as they were.
+        decode: Codes of the encoder's shape (n, ...) → the output of the decoder, an array or a distribution.
+        distortion: -log p(x|z) of inputs and outputs of `decode` (n,), up to a constant.
+        draw: Outputs of `decode` → images, or the same kind of data as the inputs.
+        assumed: A sentence with the assumption about the likelihood, or empty if it is known.
+        things: The objects that must not be changed.
     """
 
     decode: Callable[[Array], Any]
@@ -54,10 +54,10 @@ class Decoder:
     things: tuple[Any, ...] = ()
 
     def use(self, remembered: Remembered, *, axis: Axis = None, seed: int = 0) -> tuple[DecoderUse, NDArray[np.int64]]:
-        """Measure how much it relies on each variable; of very many on a sample spread evenly over them.
+        """Measure how much it relies on each variable; if there are very many, on an evenly spaced subset.
 
         Returns:
-            The use, and which variables it is of.
+            The use, and the variables that were measured.
         """
         variables = as_table(remembered.mean[:1], axis)[0].shape[1]
         chosen = np.arange(variables)
@@ -69,9 +69,9 @@ class Decoder:
     def pictures(
         self, remembered: Remembered, *, axis: Axis = None, originals: int = 8, steps: int = 9, reach: float = 2.0
     ) -> Pictures | None:
-        """Return reconstructions and walks along each variable, or None where the inputs are no pictures.
+        """Return reconstructions and traversals of each variable, or None if the inputs are not images.
 
-        Variable j moves from -`reach` to `reach` prior standard deviations at all positions alike; the others stay at
+        Variable j moves from -`reach` to `reach` prior standard deviations at all positions; the others stay at
         the code of the first input.
         """
         shape = _picture_shape(remembered.inputs.shape[1:])
@@ -99,10 +99,10 @@ class Decoder:
         )
 
     def drawn(self, codes: Array, inputs: Array) -> NDArray[np.float32]:
-        """Return the pictures of some codes (n, ...), in the range of the inputs brought to [0, 1].
+        """Return the images of some codes (n, ...), rescaled from the range of the inputs to [0, 1].
 
         Raises:
-            DataError: If the inputs are no pictures.
+            DataError: If the inputs are not images.
         """
         with untouched(*self.things):
             return pictures_like(self._drawn(codes), inputs)
@@ -131,7 +131,7 @@ class Decoder:
             for part in (remembered.prior_mean, remembered.prior_variance)
         ]
         drawn = priors[0] + np.sqrt(priors[1]) * draws.standard_normal(mean.shape)
-        # Codes are told by whose they are: row i is that of input i, row count + i a draw from its prior.
+        # Row i is the code of input i; row count + i is a sample from its prior.
         bank = np.concatenate([own, drawn]).reshape(2 * count, repeats, latents)
         inputs, everyone = remembered.inputs[rows], np.arange(count)
 
@@ -155,14 +155,14 @@ class Decoder:
 def decoder_of(
     model: Model, remembered: Remembered, *, log_likelihood: Likelihood | None = None, seed: int = 0
 ) -> Decoder | None:
-    """Return a model's decoder, with what can be said of its likelihood; None where it has none.
+    """Return a model's decoder, with what is known about its likelihood; None if it has no decoder.
 
-    A decoder that returns a distribution, or a `log_likelihood` of inputs and what it gave, tells nats. Otherwise the
-    likelihood is taken as a Gaussian whose variance is the squared error of the reconstructions themselves:
+    If the decoder returns a distribution or has a `log_likelihood` of inputs and outputs, that is used. Otherwise the
+    likelihood is assumed to be a Gaussian whose variance is the squared error of the reconstructions:
     -log p(x|z) = |x - x̂|² / 2σ², σ² = mean |x - x̂|².
 
     Raises:
-        DataError: If it does not take the encoder's codes, or gives something of another size than the inputs.
+        DataError: If it does not accept the encoder's codes, or its outputs have another size than the inputs.
     """
     if model.decode is None:
         return None
@@ -194,7 +194,7 @@ def decoder_of(
     values = _values(first)
     if values.reshape(len(values), -1).shape != inputs.reshape(len(inputs), -1).shape:
         raise DataError(
-            f"expected the decoder to give what the encoder takes, {inputs.shape[1:]}, it gives {values.shape[1:]}"
+            f"expected the decoder to return the input shape of the encoder, {inputs.shape[1:]}, got {values.shape[1:]}"
         )
     target = inputs.reshape(len(inputs), -1).astype(np.float64)
     drawn = values.reshape(len(values), -1).astype(np.float64)
@@ -214,35 +214,35 @@ def decoder_of(
         return total / (2 * variance)
 
     assumed = (
-        "What the decoder loses is measured in nats of a Gaussian as wide as its own reconstruction error, as its "
-        f"likelihood is not known{'; its outputs were taken for logits' if logits else ''}."
+        "What the decoder loses is measured in nats of a Gaussian as wide as its own reconstruction error, because its "
+        f"likelihood is not known{'; its outputs are assumed to be logits' if logits else ''}."
     )
     return Decoder(decode, squared_error, draw, assumed, model.things)
 
 
 def pictures_like(values: Array, inputs: Array) -> NDArray[np.float32]:
-    """Return values of the inputs' shape as pictures (n, channels, height, width) in [0, 1], by the inputs' range.
+    """Return values of the inputs' shape as images (n, channels, height, width), rescaled from their range to [0, 1].
 
     Raises:
-        DataError: If the inputs are no pictures.
+        DataError: If the inputs are not images.
     """
     shape = _picture_shape(inputs.shape[1:])
     if shape is None:
-        raise DataError(f"expected inputs that are pictures, got shape {inputs.shape[1:]}")
+        raise DataError(f"expected images as inputs, got shape {inputs.shape[1:]}")
     low, high = _range(inputs)
     scaled = (values.reshape(len(values), *inputs.shape[1:]) - low) / (high - low)
     return np.clip(_channels_first(scaled, shape), 0, 1).astype(np.float32)
 
 
 def _values(output: Any) -> Array:
-    """Return what a decoder gave as an array: of a distribution its mean, of a named output the reconstruction."""
+    """Return the output of a decoder as an array: the mean of a distribution, or a named reconstruction."""
     if isinstance(output, Mapping) or not hasattr(output, "dtype"):
         output = decoded_by_name(output)
     return as_array(output)
 
 
 def _looks_like_logits(target: Array, drawn: Array) -> bool:
-    """Whether outputs for inputs in [0, 1] leave it on both sides and come closer once squashed."""
+    """Return whether outputs for inputs in [0, 1] exceed it on both sides and fit better after a sigmoid."""
     if target.min() < 0 or target.max() > 1 or drawn.min() > -0.5 or drawn.max() < 1.5:
         return False
     squashed = 1 / (1 + np.exp(-drawn))
@@ -250,7 +250,7 @@ def _looks_like_logits(target: Array, drawn: Array) -> bool:
 
 
 def _picture_shape(shape: tuple[int, ...]) -> str | None:
-    """Return how pictures lie: channels first, channels last, or without channels; None where they are none."""
+    """Return the layout of images: channels first, channels last, or without channels; None if they are not images."""
     if len(shape) == 2 and min(shape) > 4:
         return "grey"
     if len(shape) == 3 and shape[0] in (1, 3) and min(shape[1:]) > 4:

@@ -1,4 +1,4 @@
-"""An autoencoder of diffusers (AutoencoderKL and its relatives for video) → Encodings."""
+"""An autoencoder of diffusers (AutoencoderKL and its video variants) → Encodings."""
 
 from collections.abc import Iterable
 from inspect import signature
@@ -32,17 +32,17 @@ __all__ = [
     "say_channels",
 ]
 
-# Why a relative without a Gaussian posterior has no types.
+# Why autoencoders without a Gaussian posterior have no types.
 WITHOUT = {
     "VQModel": "its codes are entries of a codebook, not Gaussians",
-    "AutoencoderTiny": "it was distilled to give the mean alone",
+    "AutoencoderTiny": "it was distilled to return only the mean",
     "AutoencoderDC": "it is an autoencoder without a posterior",
     "ConsistencyDecoderVAE": "",
     "AutoencoderRAE": "it is an autoencoder without a posterior",
 }
-# What a config calls the number of latent channels, and what it lists for each of them.
+# The keys of a config for the number of latent channels, and for lists with one value per channel.
 SIZES, LISTS = ("latent_channels", "z_dim"), ("latents_mean", "latents_std")
-# Below this share of the prior's width a posterior is nearly a point.
+# Below this share of the prior's width, a posterior is nearly a point.
 POINT = 1e-3
 
 
@@ -59,18 +59,18 @@ def from_diffusers(
 
     Args:
         model: The autoencoder, or a pipeline that has one.
-        images: Images (n, channels, height, width), or videos, as the model was trained: as a rule in [-1, 1].
-        batch_size: Images encoded at once.
-        axis: The variable's axis; default: 1, a channel is a variable and each position an observation of it;
-            (1, 2, 3) makes every position a variable of its own.
-        trust_scale: Take the variances as they are, however they look.
-        pixel_range: The range of pixels the model was trained on, where it has to be said.
+        images: Images (n, channels, height, width), or videos, in the range of training, usually [-1, 1].
+        batch_size: Images per batch.
+        axis: The axis of the latent variables; default: 1, so a channel is a variable and each position an observation;
+            (1, 2, 3) makes every position a separate variable.
+        trust_scale: Skip the check whether the variances are plausible.
+        pixel_range: The pixel range the model was trained on, if it is not known.
 
     Returns:
         The encodings.
 
     Raises:
-        DataError: If the model has no Gaussian posterior, or the images do not fit.
+        DataError: If the model has no Gaussian posterior, or the images have a wrong shape.
 
     >>> from diffusers import AutoencoderKL  # doctest: +SKIP
     >>> from_diffusers(AutoencoderKL.from_pretrained("stabilityai/sd-vae-ft-mse"), images)  # doctest: +SKIP
@@ -82,13 +82,13 @@ def from_diffusers(
 
 @register("adapter", name="diffusers", summary="a diffusers autoencoder or pipeline", libraries=("diffusers",))
 def model_of_diffusers(model: Any) -> Model:
-    """Return what is known of an autoencoder of diffusers, or of the one in a pipeline.
+    """Return what is known about an autoencoder of diffusers, or of the one in a pipeline.
 
     Args:
         model: The autoencoder or the pipeline.
 
     Returns:
-        How to encode with it, and what its library tells about the latents.
+        How to encode with it, and what its library defines about the latents.
 
     Raises:
         DataError: If it has no Gaussian posterior.
@@ -101,7 +101,7 @@ def model_of_diffusers(model: Any) -> Model:
     config = getattr(autoencoder, "config", {})
     size = config.get("sample_size") if hasattr(config, "get") else None
 
-    # A decoder of videos that takes pictures has to be told that each is a video of its own.
+    # A video decoder that takes images must be told that each of them is a video.
     frames = {"num_frames": 1} if "num_frames" in signature(autoencoder.decode).parameters else {}
 
     def decode(codes: Any) -> Any:
@@ -130,29 +130,29 @@ def _autoencoder(model: Any) -> Any:
 
 
 def cut_diffusers(model: Any, keep: Iterable[int], constants: ArrayLike) -> Any:
-    """Return an autoencoder of the same class with some of the channels, as its config describes it.
+    """Return an autoencoder of the same class with fewer latent channels, consistent with its config.
 
-    Around the latents are 1 × 1 layers q (2c → 2c) and p (c → c), outside of them convolutions that pad with zeros. q
-    is merged into the encoder's last layer, W_p into the decoder's layers. Of the bias b + W_p z, z the constants of
-    dropped channels, what the columns of W_p of the kept ones span shifts the kept channels; only the rest becomes a
-    bias behind the padding, which differs at the border of the picture.
+    Around the latents are 1 × 1 layers q (2c → 2c) and p (c → c), and outside of them convolutions with zero padding. q
+    is merged into the encoder's last layer, W_p into the decoder's layers. In b + W_p z, z are the constants of
+    the dropped channels. Its part in the span of the kept columns of W_p shifts the kept channels; only the rest is a
+    bias after the padding, which differs at the border of the image.
 
     Args:
         model: The autoencoder, or a pipeline that has one.
-        keep: The channels to keep, in the order they are to have.
-        constants: What each channel is held at where it is dropped, (c,).
+        keep: The channels to keep, in their new order.
+        constants: The value of each channel if it is dropped, (c,).
 
     Returns:
         The smaller autoencoder, in evaluation mode and single precision.
 
     Raises:
-        ConfigError: If its config does not tell the number of channels, or its layers do not follow from it.
+        ConfigError: If its config lacks the number of channels, or its layers are not determined by it.
     """
     import torch
 
     from polarised.models.slicing import checked_keep
 
-    whole, layers = _autoencoder(model), _layers_of_code(model)
+    whole, layers = _autoencoder(model), _latent_layers(model)
     chosen, name = checked_keep(keep, layers.channels), type(whole).__name__
     kept, rows = len(chosen), [*chosen, *(layers.channels + j for j in chosen)]
     held = torch.as_tensor(np.array(constants), dtype=torch.float64)
@@ -162,7 +162,7 @@ def cut_diffusers(model: Any, keep: Iterable[int], constants: ArrayLike) -> Any:
     rest = level - enter @ shift
     lists = {key: [value[j] for j in chosen] for key in LISTS if (value := whole.config.get(key))}
     smaller = _of_size(whole, {layers.size: kept, **lists})
-    # What knows the number of channels is seen by another number of them.
+    # Weights that depend on the number of channels are found by changing that number.
     with torch.device("meta"):
         other = _of_size(whole, {layers.size: layers.channels + 1, **dict.fromkeys(LISTS)}).state_dict()
     new, likes = dict(layers.weights), smaller.state_dict()
@@ -180,32 +180,34 @@ def cut_diffusers(model: Any, keep: Iterable[int], constants: ArrayLike) -> Any:
             bias = f"{key.removesuffix('weight')}bias"
             new[bias] = layers.weights[bias] + value.flatten(2).sum(2) @ rest
         if new[key].shape != likes[key].shape:
-            raise ConfigError(f"expected only layers around the latents to know their number, {name} has {key} too")
+            raise ConfigError(
+                f"expected only the layers around the latents to depend on their number, but {key} of {name} does too"
+            )
     smaller.load_state_dict({key: value.to(likes[key]) for key, value in new.items()})
     for key, number in vars(whole).items():
-        # Whether it works in tiles or slices is no part of the config.
+        # Tiling and slicing are not part of the config.
         if type(number) in (bool, int, float) and key.startswith(("use_", "tile_")):
             setattr(smaller, key, number)
     return smaller.eval()
 
 
 def channels_held(model: Any, keep: Iterable[int], preferred: ArrayLike = 0.0) -> NDArray[np.float64]:
-    """Return what dropped channels are best held at: (c,), 0 for those that are kept.
+    """Return the best constants for dropped channels: (c,), 0 for those that are kept.
 
-    W_p z + b = W_p (z + t) with t = W_p⁻¹ b, so that a channel at -t leaves no bias before the padding behind. That is
-    taken where it is within one standard deviation of the prior of what is preferred, else the nearest such value.
+    W_p z + b = W_p (z + t) with t = W_p⁻¹ b, so a channel at -t leaves no bias before the padding that follows. -t is
+    used if it is within one prior standard deviation of the preferred one, else the nearest value that is.
 
     Args:
         model: The autoencoder, or a pipeline that has one.
-        keep: The channels that are kept.
-        preferred: What dropped channels would be held at otherwise.
+        keep: The channels to keep.
+        preferred: The preferred values of dropped channels.
 
     Returns:
         The values.
     """
     import torch
 
-    layers = _layers_of_code(model)
+    layers = _latent_layers(model)
     near = np.broadcast_to(np.asarray(preferred, dtype=np.float64), (layers.channels,))
     vanishing = -torch.linalg.lstsq(layers.enter, layers.bias[:, None], driver="gelsd").solution[:, 0].numpy()
     held: NDArray[np.float64] = np.clip(vanishing, near - 1, near + 1) if layers.post else np.zeros(layers.channels)
@@ -214,20 +216,20 @@ def channels_held(model: Any, keep: Iterable[int], preferred: ArrayLike = 0.0) -
 
 
 def say_channels(model: Any, whole: Any, keep: list[int]) -> None:
-    """Let the config of an autoencoder that was cut in memory say its channels, and what it lists for each."""
-    size = _layers_of_code(whole).size
+    """Update the config of an autoencoder cut in memory: the number of channels and the lists with one value each."""
+    size = _latent_layers(whole).size
     lists = {key: [value[j] for j in keep] for key in LISTS if (value := whole.config.get(key))}
     model.register_to_config(**{size: len(keep), **lists})
 
 
 def is_loadable(model: Any) -> bool:
-    """Whether its config describes an autoencoder: the layer before the decoder keeps the number of channels."""
+    """Return whether the config describes the model: the layer before the decoder keeps the number of channels."""
     layer = getattr(_autoencoder(model), "post_quant_conv", None)
     weight = None if layer is None else next(layer.parameters())
     return weight is None or weight.shape[0] == weight.shape[1]
 
 
-class _LayersOfCode(NamedTuple):
+class _LatentLayers(NamedTuple):
     """The 1 × 1 layers around c channels: moments = read · h + offset, decoder's input = enter · z + bias."""
 
     size: str
@@ -240,23 +242,28 @@ class _LayersOfCode(NamedTuple):
     post: bool
 
 
-def _layers_of_code(model: Any) -> _LayersOfCode:
+def _latent_layers(model: Any) -> _LatentLayers:
     import torch
 
     whole = _autoencoder(model)
     name, config = type(whole).__name__, whole.config
     size = next((key for key in SIZES if isinstance(config.get(key), int)), None)
     if size is None:
-        raise ConfigError(f"expected the number of latent channels in the config of {name}, it has none: cannot be cut")
+        raise ConfigError(
+            f"expected the number of latent channels in the config of {name}, but it has none, so the model cannot be "
+            "cut"
+        )
     count = config[size]
     weights = {key: value.detach().double().cpu() for key, value in whole.state_dict().items()}
     none = torch.zeros(2 * count, dtype=torch.float64)
     read, offset = _one_by_one(weights, "quant_conv", torch.eye(2 * count, dtype=torch.float64), none)
     enter, bias = _one_by_one(weights, "post_quant_conv", torch.eye(count, dtype=torch.float64), none[:count])
     if read.shape != (2 * count, 2 * count) or enter.shape != (count, count):
-        raise ConfigError(f"expected layers of {count} channels around the latents of {name}, they have others")
+        raise ConfigError(
+            f"expected layers of {count} channels around the latents of {name}, but they have other sizes"
+        )
     post = any(key.startswith("post_quant_conv.") for key in weights)
-    return _LayersOfCode(size, count, weights, read, offset, enter, bias, post)
+    return _LatentLayers(size, count, weights, read, offset, enter, bias, post)
 
 
 def _of_size(model: Any, changed: dict[str, Any]) -> Any:
@@ -265,13 +272,13 @@ def _of_size(model: Any, changed: dict[str, Any]) -> Any:
 
 
 def _one_by_one(old: "dict[str, Tensor]", name: str, weight: "Tensor", bias: "Tensor") -> "tuple[Tensor, Tensor]":
-    """Return weight and bias of a 1 × 1 convolution as a matrix and a vector, or those given where there is none."""
+    """Return weight and bias of a 1 × 1 convolution as a matrix and a vector, or the given ones if it is missing."""
     parts = {key.rpartition(".")[2]: value for key, value in old.items() if key.startswith(f"{name}.")}
     return (parts["weight"].flatten(1), parts.get("bias", bias)) if parts else (weight, bias)
 
 
 def remarks(regime: Regime, config: Any) -> tuple[str, ...]:
-    """Return what users of latent diffusion ask next: normalisation, dead channels, and what types can say here."""
+    """Return advice for latent diffusion: normalisation, dead channels, and the limits of the types."""
     statistics = regime.statistics
     deviations = np.sqrt(statistics.mean_variance + statistics.variance_mean)
     whole = float(np.sqrt(np.mean(deviations**2 + (statistics.mean_mean - statistics.mean_mean.mean()) ** 2)))
@@ -288,17 +295,17 @@ def remarks(regime: Regime, config: Any) -> tuple[str, ...]:
     alive = statistics.ratio_mean[regime.alive] if regime.alive else np.ones(1)
     if float(np.median(alive)) < POINT:
         said.append(
-            "The posterior is nearly a point (its variance is less than a thousandth of the prior's), as where the KL "
-            "weighs little: types then say only which channels are dead; rank the others by what the decoder loses."
+            "The posterior is nearly a point (its variance is less than a thousandth of the prior's), as with a KL of "
+            "low weight: types then only show which channels are dead; rank the others by what the decoder loses."
         )
     return tuple(said)
 
 
 def load_diffusers(folder: Path) -> Any:
-    """Return the autoencoder that diffusers saved in a folder, or in that of a pipeline; weights are safetensors only.
+    """Load the autoencoder that diffusers saved in a folder or a pipeline's folder; weights must be safetensors.
 
     Raises:
-        DataError: If it is no autoencoder, or has no safetensors.
+        DataError: If it is not an autoencoder, or has no safetensors.
     """
     prepare()
     rehearse("an autoencoder of diffusers", _try, _place_of(folder))
@@ -317,7 +324,7 @@ def _try(place: str) -> None:
 
 
 def _place_of(folder: Path) -> Path:
-    """Return the folder of the autoencoder, which may lie in that of a pipeline."""
+    """Return the folder of the autoencoder, which may be inside that of a pipeline."""
     if not (folder / "model_index.json").is_file():
         return folder
     return next((folder / name for name in ("vae", "movq") if (folder / name).is_dir()), folder)
@@ -328,7 +335,9 @@ def _load(place: Path) -> Any:
 
     name = str(config_at(place / "config.json").get("_class_name", ""))
     if not (name.startswith("Autoencoder") or name == "VQModel") or not hasattr(diffusers, name):
-        raise DataError(f"expected an autoencoder of diffusers in {place}, its config.json names {name or 'no class'}")
+        raise DataError(
+            f"expected an autoencoder of diffusers in {place}, but its config.json names {name or 'no class'}"
+        )
     if not any(place.glob("*.safetensors")):
-        raise DataError(f"expected weights as safetensors in {place}, there are none; other files could run code")
+        raise DataError(f"expected weights as safetensors in {place}, but there are none; other files could run code")
     return getattr(diffusers, name).from_pretrained(str(place), local_files_only=True, use_safetensors=True)

@@ -1,4 +1,4 @@
-"""A Lightning callback: which variables are alive while anybody's LightningModule trains."""
+"""A Lightning callback that records which variables are alive while a LightningModule trains."""
 
 import warnings
 from collections.abc import Callable
@@ -20,15 +20,15 @@ from polarised.regime.timeline import Timeline
 
 __all__ = ["RegimeCallback"]
 
-# Inputs that are enough to ask questions with.
+# Number of inputs for the checks at the start.
 LOOK = 256
 
 
 class RegimeCallback(Callback):
-    """Type the variables on fixed inputs every `every` optimiser steps, and log how many are active, mixed, passive.
+    """Classify the variables on fixed inputs every `every` optimiser steps; log how many are active, mixed and passive.
 
-    What can be read in two ways is asked about when fitting starts; afterwards whatever goes wrong is a warning, and
-    training goes on. What was seen is in `timeline`; a total collapse gives a warning as soon as it shows.
+    Ambiguous outputs raise an error when fitting starts; later errors are only warnings, and training
+    continues. The results are in `timeline`; a total collapse gives a warning as soon as it is found.
 
     >>> callback = RegimeCallback(lambda module, x: module.encoder(x), [], scale_kind="log_variance", every=500)
     >>> callback.every
@@ -47,64 +47,64 @@ class RegimeCallback(Callback):
         trust_scale: bool = False,
         timeline: Timeline | None = None,
     ) -> None:
-        """Take what to look at.
+        """Set the encoder and the inputs.
 
         Args:
-            encode: From module and batch to mean and scale of q(z|x), in any form `polarised.diagnose` reads; None
-                takes the module's own encoder.
-            batches: The inputs to look at each time: an array, a list of batches or a loader of x or (x, y).
-            scale_kind: What the second output is, where its name does not tell.
-            axis: Which axis of the latents is the variable, where there are more than two.
-            every: Optimiser steps from one look to the next.
-            examples: At most so many inputs.
-            trust_scale: Take the scale as said, however its numbers look.
-            timeline: Where to keep what was seen.
+            encode: Maps module and batch to mean and scale of q(z|x), in any form `polarised.diagnose` accepts; None
+                uses the module's own encoder.
+            batches: The inputs: an array, a list of batches or a loader of x or (x, y).
+            scale_kind: The meaning of the second output, if its name does not give it.
+            axis: The axis of the latent variables, if there are more than two axes.
+            every: Optimiser steps between two evaluations.
+            examples: The largest number of inputs.
+            trust_scale: Skip the check whether the values of the scale are plausible.
+            timeline: The timeline that receives the results.
 
         Raises:
-            ConfigError: If `every` is below 1, or the inputs could be gone through only once.
+            ConfigError: If `every` is below 1, or the inputs can be iterated only once.
         """
         super().__init__()
         if every < 1:
             raise ConfigError(f"expected every of at least 1 step, got {every}")
         if hasattr(batches, "__next__"):
-            raise ConfigError("expected inputs that can be gone through again and again, got an iterator; give a list")
+            raise ConfigError("expected inputs that can be iterated repeatedly, got an iterator; give a list")
         self.encode, self.batches, self.every, self.examples = encode, batches, every, examples
         self.reading = Reading(scale_kind, trust_scale, axis)
         self.timeline = Timeline() if timeline is None else timeline
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Ask what has to be asked before any time is spent."""
+        """Check the outputs of the encoder before training starts."""
         if len(self.timeline) == 0:
             self._encodings(pl_module, self.reading, most=2 * LOOK)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Look at the model after every `every`-th update."""
+        """Evaluate the model after every `every`-th update."""
         step = trainer.global_step
         if step and step % self.every == 0 and step not in self.timeline.steps:
-            self._look(trainer, pl_module)
+            self._evaluate(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Look at the model a last time."""
+        """Evaluate the model at the end."""
         if trainer.global_step not in self.timeline.steps:
-            self._look(trainer, pl_module)
+            self._evaluate(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a Lightning checkpoint must carry."""
+        """Return the state for a Lightning checkpoint."""
         return {name: array.tolist() for name, array in self.timeline.state().items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go back to a saved state."""
+        """Restore a saved state."""
         self.timeline.restore({name: np.asarray(values) for name, values in state_dict.items()})
 
-    def _look(self, trainer: Trainer, module: LightningModule) -> None:
-        # What the numbers are was asked about: while training, a network may look like anything.
+    def _evaluate(self, trainer: Trainer, module: LightningModule) -> None:
+        # The outputs were checked at the start; during training, the values may be implausible.
         reading = self.reading if len(self.timeline) == 0 else replace(self.reading, trust_scale=True)
         try:
             self.timeline.take(trainer.global_step, self._encodings(module, reading))
         except PolarisedError as error:
             if len(self.timeline) == 0 and not trainer.global_step:
                 raise
-            warnings.warn(f"the variables were not looked at after step {trainer.global_step}: {error}", stacklevel=2)
+            warnings.warn(f"the variables were not evaluated after step {trainer.global_step}: {error}", stacklevel=2)
             return
         row = self.timeline.counts().row(-1, named=True)
         numbers = {f"polarised/{name}": float(row[name]) for name in ("active", "mixed", "passive", "kl")}
@@ -113,13 +113,13 @@ class RegimeCallback(Callback):
 
     def _encodings(self, module: LightningModule, reading: Reading, *, most: int | None = None) -> Encodings:
         own = None if self.encode is None else partial(self.encode, module)
-        model = replace(model_of(module, encode=own), convert=partial(_brought, module))
+        model = replace(model_of(module, encode=own), convert=partial(_on_device, module))
         limits = [count for count in (self.examples, most) if count is not None]
         found = batches_of(self.batches, examples=min(limits) if limits else None)
         return gathered(encode_batches(model, found, reading, named=found.named))
 
 
-def _brought(module: LightningModule, batch: Any) -> Any:
+def _on_device(module: LightningModule, batch: Any) -> Any:
     if (
         isinstance(batch, np.ndarray)
         and type(module).transfer_batch_to_device is LightningModule.transfer_batch_to_device

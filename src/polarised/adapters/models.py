@@ -1,6 +1,6 @@
-"""A model object of any library → what is known of it: how to encode, which axis is the variable, how to decode.
+"""A model object of any library → how it encodes and decodes, and which axis is the latent variable.
 
-Whoever's it is, it is looked at and left as it was: weights, buffers, mode, device and random state (`untouched`).
+A model is never changed: weights, buffers, mode, device and random state are restored (`untouched`).
 """
 
 import functools
@@ -35,27 +35,27 @@ __all__ = [
 Encode = Callable[[Any], Any]
 
 ENCODE, DECODE = ("encode", "encoder"), ("decode", "decoder")
-# What switches layers of flax to evaluation.
+# The arguments that switch flax layers to evaluation.
 FLAGS = ("deterministic", "use_running_average")
 
 
 @dataclass(frozen=True)
 class Model:
-    """What is known of somebody's model: how it encodes, and what its library tells about the latents.
+    """What is known about a user's model: how it encodes, and what its library defines about the latents.
 
     Args:
-        encoders: Ways to encode a batch, the likeliest first.
-        things: The objects that must be left as they were.
+        encoders: Functions that may encode a batch, the most likely first.
+        things: The objects that must not be changed.
         name: A short name for titles.
-        scale_kind: What the second output is, where the library tells.
-        axis: Which axis of the latents is the variable, where the library tells.
-        prior: Mean and variance of the prior, where it is not N(0, I).
-        convert: Brings a batch to the form and device the encoder takes.
-        decode: Codes of the encoder's shape → what the decoder makes of them.
-        pixel_range: The range of pixels that models of this library are trained on.
-        image_size: The side of the pictures it takes, where it is known.
-        remarks: Makes sentences to add to the advice, of the types found.
-        kind: Whose model it is.
+        scale_kind: The meaning of the second output, if the library defines it.
+        axis: The axis of the latent variables, if the library defines it.
+        prior: Mean and variance of the prior, if it is not N(0, I).
+        convert: Converts a batch to the type and device of the encoder.
+        decode: Codes of the encoder's shape → the output of the decoder.
+        pixel_range: The pixel range on which models of this library are trained.
+        image_size: The side length of the images it takes, if known.
+        remarks: Returns sentences to add to the advice, given the types.
+        kind: The library of the model.
     """
 
     encoders: tuple[Encode, ...]
@@ -75,19 +75,19 @@ class Model:
 def model_of(
     target: Any, *, encode: Callable[..., Any] | None = None, decode: Callable[..., Any] | None = None
 ) -> Model:
-    """Return what is known of a model object, or of a function that encodes.
+    """Return what is known about a model object, or of a function that encodes.
 
     Args:
         target: A network of torch, Lightning, pythae, diffusers (or a pipeline), Keras or Flax, a bound method, or any
             function that takes a batch.
-        encode: How to encode a batch, where that is not the target's own encoder.
-        decode: How to decode codes, where that is not the target's own decoder.
+        encode: A function that encodes a batch, instead of the target's own encoder.
+        decode: A function that decodes codes, instead of the target's own decoder.
 
     Returns:
-        How to encode with it, and what its library tells about the latents.
+        How to encode with it, and what its library defines about the latents.
 
     Raises:
-        DataError: If the target is nothing that encodes.
+        DataError: If the target cannot encode.
 
     >>> model_of(lambda x: (x, x)).kind
     'function'
@@ -99,7 +99,7 @@ def model_of(
     else:
         raise DataError(
             f"expected encodings, a path, a mapping of arrays, a model or a function that encodes, got "
-            f"{type(target).__name__}; polarised.Encodings(mean, variance=...) takes arrays"
+            f"{type(target).__name__}; for arrays use polarised.Encodings(mean, variance=...)"
         )
     if encode is not None:
         found = replace(found, encoders=(encode,), things=(*found.things, encode), scale_kind=None)
@@ -109,7 +109,7 @@ def model_of(
 
 
 def libraries_of(target: Any) -> set[str]:
-    """Return the packages that the classes of an object come from.
+    """Return the packages in which the classes of an object are defined.
 
     >>> "collections" in libraries_of(__import__("collections").Counter())
     True
@@ -118,7 +118,7 @@ def libraries_of(target: Any) -> set[str]:
 
 
 def _adapter_for(target: Any) -> Callable[[Any], Model] | None:
-    """Return the adapter that knows the classes of an object; those of other packages are asked first."""
+    """Return the adapter for the classes of an object; adapters of other packages take precedence."""
     libraries = libraries_of(target)
     known = sorted(records("adapter"), key=lambda each: each.call.__module__.startswith("polarised."))
     return next((each.call for each in known if libraries.intersection(each.facts.get("libraries", ()))), None)
@@ -126,7 +126,7 @@ def _adapter_for(target: Any) -> Callable[[Any], Model] | None:
 
 @register("adapter", name="torch", summary="a PyTorch or Lightning module", libraries=("torch",))
 def model_of_network(network: Any) -> Model:
-    """Return what can be seen of a torch network: its `encode`, its `encoder`, or itself.
+    """Return what is known about a torch network: its `encode`, its `encoder`, or itself.
 
     Args:
         network: The network.
@@ -153,7 +153,7 @@ def model_of_network(network: Any) -> Model:
 
 
 def _convolutional(encoder: Any, network: Any) -> bool:
-    """Whether the latents, if they have positions, come from convolutions, whose channels are axis 1 in torch."""
+    """Return whether latents with positions come from convolutions, whose channels are axis 1 in torch."""
     modules = encoder.modules() if hasattr(encoder, "modules") else network.modules()
     kinds = [type(module).__name__ for module in modules]
     recurrent = {"LSTM", "GRU", "RNN", "MultiheadAttention", "TransformerEncoder", "Embedding"}
@@ -162,7 +162,7 @@ def _convolutional(encoder: Any, network: Any) -> bool:
 
 @register("adapter", name="keras", title="Keras", summary="a Keras model", libraries=("keras",))
 def model_of_keras(model: Any) -> Model:
-    """Return what can be seen of a Keras model: its `encode`, its `encoder`, or itself.
+    """Return what is known about a Keras model: its `encode`, its `encoder`, or itself.
 
     Args:
         model: The model.
@@ -196,7 +196,7 @@ def _keras_convolutional(owner: Any) -> bool:
 
 @register("adapter", name="function", summary="any function or object that encodes a batch (Flax and JAX included)")
 def model_of_function(target: Any) -> Model:
-    """Return what can be seen of a function, or of an object with `encode` or `encoder`.
+    """Return what is known about a function, or of an object with `encode` or `encoder`.
 
     Args:
         target: The function or object.
@@ -212,7 +212,7 @@ def model_of_function(target: Any) -> Model:
 
 
 def tensors_for(network: Any) -> Callable[[Any], Any]:
-    """Return what brings arrays to the device of a network, and real numbers to the type of its weights."""
+    """Return a function that moves arrays to the device of a network and casts floats to the type of its weights."""
     import torch
 
     weights = next((p for p in network.parameters() if p.is_floating_point()), None)
@@ -230,9 +230,9 @@ def tensors_for(network: Any) -> Callable[[Any], Any]:
 
 
 def models_behind(thing: Any) -> list[Any]:
-    """Return the networks that a function, a bound method or an object would use, as far as they can be seen.
+    """Return the networks that a function, a bound method or an object uses, as far as they can be found.
 
-    Looked at are the object itself, what a method is bound to, arguments of a partial function, variables a function
+    The search covers the object itself, the owner of a method, arguments of a partial function, variables a function
     closes over or names among its globals, and the attributes of plain objects; nothing is called.
     """
     found: list[Any] = []
@@ -242,9 +242,9 @@ def models_behind(thing: Any) -> list[Any]:
 
 @contextmanager
 def untouched(*things: Any, seed: int = 0) -> Iterator[None]:
-    """Put the networks behind some things into evaluation mode for a while, then everything back as it was.
+    """Put the networks used by some objects into evaluation mode for the block, then restore everything.
 
-    Inside, the random numbers of torch, NumPy and Python start from `seed`; afterwards they go on where they were.
+    Inside, the generators of torch, NumPy and Python start from `seed`; afterwards their state is restored.
     """
     models = [model for thing in things for model in models_behind(thing)]
     with ExitStack() as stack:
@@ -255,7 +255,7 @@ def untouched(*things: Any, seed: int = 0) -> Iterator[None]:
 
 
 def _library(thing: Any) -> str:
-    """Return whose network a thing is: torch, flax, keras, or nobody's."""
+    """Return the library of a network: torch, flax, keras, or an empty string."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(thing, torch.nn.Module):
         return "torch"
@@ -327,7 +327,9 @@ def _keeping_torch(network: Any) -> Iterator[None]:
     import torch
 
     if any(parameter.is_meta for parameter in network.parameters()):
-        raise DataError(f"expected a network with its weights, those of {type(network).__name__} were not loaded yet")
+        raise DataError(
+            f"expected a network with its weights, but those of {type(network).__name__} are not loaded yet"
+        )
     modes = [(module, module.training) for module in network.modules()]
     tensors = [
         (

@@ -1,4 +1,4 @@
-"""What an encoder returns → mean and scale of each group of latents, in the forms people use, or a question."""
+"""The output of an encoder in any common form → mean and scale of each group of latents; ambiguity is an error."""
 
 import ast
 import inspect
@@ -20,10 +20,10 @@ __all__ = ["AmbiguousTupleError", "Posterior", "decoded_by_name", "kind_of_name"
 
 Array = NDArray[Any]
 
-# What people write around the name of a head: fc_mu, z_log_var, logvar_layer.
+# Affixes of the names of heads: fc_mu, z_log_var, logvar_layer.
 AROUND = {"fc", "lin", "linear", "dense", "head", "to", "layer", "proj", "net", "out", "conv", "z", "q", "qz", "enc"}
 AROUND |= {"encoder", "posterior", "latent", "x", "h", "outputs", "output", "params", "0"}
-# Attributes that hold a posterior, in the outputs of diffusers, scvi-tools, and of people's own.
+# Attributes that hold a posterior, in the outputs of diffusers, scvi-tools and custom models.
 HOLDERS = ("latent_dist", "posterior", "qz", "q_z", "q_z_x", "qz_x", "latent_distribution")
 GAUSSIAN = {"Normal", "Independent", "MultivariateNormal", "LowRankMultivariateNormal", "MultivariateNormalDiag"}
 OTHERS = {"Laplace", "Cauchy", "StudentT", "Gumbel", "VonMises", "VonMisesFisher", "PowerSpherical", "Bernoulli"}
@@ -33,15 +33,15 @@ OTHERS |= {"MixtureSameFamily", "Exponential"}
 
 _ASK = (
     "give encode= a function that returns (mean, scale) of q(z|x), such as "
-    "encode=lambda x: (net(x)[0], net(x)[1]), and say what the scale is with scale_kind="
+    "encode=lambda x: (net(x)[0], net(x)[1]), and give the kind of the scale with scale_kind="
 )
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """One group of latents: its mean, its scale, what the scale is where that is known, and the prior if it came along.
+    """One group of latents: its mean, its scale, the kind of the scale if known, and the prior if it was returned.
 
-    `told_by` says how the kind of the scale is known: a name, a distribution, or the user.
+    `told_by` is the source of the kind: a name, a distribution, or the user.
     """
 
     mean: Array
@@ -55,17 +55,17 @@ class Posterior:
 
 
 def read_output(output: Any, *, names: Sequence[str | None] | None = None) -> list[Posterior]:
-    """Return the groups of latents in what an encoder returned for a batch.
+    """Return the groups of latents in the output of an encoder for a batch.
 
     Args:
         output: A pair of arrays, a distribution, a mapping or an object with named arrays, or a sequence of those.
-        names: What the parts of a tuple are called where the encoder was written, as far as that is known.
+        names: The names of the parts of a tuple in the source of the encoder, if known.
 
     Returns:
-        A posterior for each group of latents; models of one group have one.
+        A posterior for each group of latents; most models have one group.
 
     Raises:
-        DataError: If it is none of the known forms, or could be read in two ways.
+        DataError: If it is none of the known forms, or is ambiguous.
 
     >>> found = read_output({"mu": [[0.0, 1.0]], "log_var": [[-1.0, 0.0]], "z": [[0.3, 0.9]]})
     >>> len(found), found[0].kind
@@ -84,7 +84,7 @@ def read_output(output: Any, *, names: Sequence[str | None] | None = None) -> li
         shape = as_array(output).shape
         raise DataError(
             f"the encoder returned one array of shape {shape}, which could be the mean alone, mean and scale in two "
-            f"halves, or in turns; {_ASK.replace('(net(x)[0], net(x)[1])', 'net(x).chunk(2, dim=1)')}"
+            f"halves, or interleaved; {_ASK.replace('(net(x)[0], net(x)[1])', 'net(x).chunk(2, dim=1)')}"
         )
     named = _attributes(output)
     if named:
@@ -95,7 +95,7 @@ def read_output(output: Any, *, names: Sequence[str | None] | None = None) -> li
 
 
 def decoded_by_name(output: Any) -> Any:
-    """Return the array of what a decoder returned: by its name, the mean of a distribution, or the first of a tuple.
+    """Return the array in the output of a decoder: by its name, the mean of a distribution, or the first of a tuple.
 
     Raises:
         DataError: If there is none.
@@ -115,7 +115,7 @@ def decoded_by_name(output: Any) -> Any:
 
 
 def kind_of_name(name: str | None) -> ScaleKind | None:
-    """Return what a scale is by what it is called, or None where the name does not say.
+    """Return the kind of a scale by its name, or None if the name does not give it.
 
     >>> kind_of_name("fc_logvar"), kind_of_name("z_log_std"), kind_of_name("sigma")
     ('log_variance', 'log_std', None)
@@ -125,9 +125,9 @@ def kind_of_name(name: str | None) -> ScaleKind | None:
 
 
 def names_returned(encode: Callable[..., Any]) -> list[str | None] | None:
-    """Return what a function calls the parts of the tuple it returns, read from its source, never by running it.
+    """Return the names of the parts of the tuple that a function returns, read from its source without running it.
 
-    None where there is no source, or it returns something else than one form of tuple.
+    None if there is no source, or it returns anything other than one form of tuple.
 
     >>> import functools
     >>> names_returned(functools.partial(kind_of_name))
@@ -135,7 +135,7 @@ def names_returned(encode: Callable[..., Any]) -> list[str | None] | None:
     while isinstance(encode, partial):
         encode = encode.func
     if not inspect.isroutine(encode):
-        # An object that is called like a function: torch, Keras and Flax each have their own name for what happens.
+        # A callable object: torch, Keras and Flax each have their own name for the method that is called.
         own = (getattr(type(encode), name, None) for name in ("forward", "call", "__call__"))
         encode = next((method for method in own if inspect.isfunction(method)), encode)
     function = inspect.unwrap(getattr(encode, "__func__", encode))
@@ -157,7 +157,7 @@ def names_returned(encode: Callable[..., Any]) -> list[str | None] | None:
 
 
 def _own_nodes(function: ast.AST) -> list[ast.AST]:
-    """Return the nodes of a function's body without those of functions inside it."""
+    """Return the nodes of a function's body without those of nested functions."""
     found, waiting = [], list(ast.iter_child_nodes(function))
     while waiting:
         node = waiting.pop()
@@ -168,7 +168,7 @@ def _own_nodes(function: ast.AST) -> list[ast.AST]:
 
 
 def _identifier(node: ast.AST) -> str | None:
-    """Return the name of a variable or of the layer that is called; anything computed from them has none."""
+    """Return the name of a variable or of the called layer; None for any other expression."""
     if isinstance(node, ast.Call):
         name = _identifier(node.func)
         return name if kind_of_name(name) or _bare(name) in MEAN else None
@@ -185,7 +185,7 @@ def _bare(name: str | None) -> str:
 
 
 def _held(output: Any) -> Posterior | None:
-    """Return the posterior of a distribution, or of an object that carries one."""
+    """Return the posterior of a distribution, or of an object with a distribution."""
     if isinstance(output, tuple | list | np.ndarray) or _is_array(output):
         return None
     for holder in HOLDERS:
@@ -218,7 +218,7 @@ def _of_distribution(value: Any) -> Posterior:
         if np.abs(matrix * (1 - np.eye(matrix.shape[-1]))).max(initial=0) > 1e-6 * np.abs(matrix).max(initial=1e-30):
             raise DataError(
                 "expected a posterior whose variables are independent given x, got a full covariance matrix; "
-                "encode= may return its mean and its diagonal (scale_kind='variance')"
+                "give an encode= that returns its mean and its diagonal (scale_kind='variance')"
             )
     mean = next(found for name in ("loc", "mean") if (found := _number(value, name)) is not None)
     words: tuple[tuple[str, ScaleKind], ...] = (
@@ -232,11 +232,11 @@ def _of_distribution(value: Any) -> Posterior:
         scale = _number(value, name)
         if scale is not None and scale.shape == mean.shape:
             return Posterior(mean, scale, kind, f"{name} of {type(value).__name__}")
-    raise DataError(f"expected a variance for every mean, {type(value).__name__} has none of shape {mean.shape}")
+    raise DataError(f"expected a variance for every mean, but {type(value).__name__} has none of shape {mean.shape}")
 
 
 def _number(value: Any, name: str) -> Array | None:
-    """Return an attribute, or what a method without arguments of that name gives, if it is an array."""
+    """Return an attribute, or the result of a method without arguments of that name, if it is an array."""
     try:
         found = getattr(value, name, None)
         found = found() if callable(found) and not _is_array(found) else found
@@ -252,7 +252,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _is_table(value: Any) -> bool:
-    """Whether nested lists are just the numbers of one table, not several tables."""
+    """Return whether nested lists are the numbers of one table and not several tables."""
     depth = 0
     while isinstance(value, tuple | list) and value:
         value, depth = value[0], depth + 1
@@ -285,7 +285,7 @@ def _of_mapping(named: Mapping[str, Any]) -> list[Posterior]:
         return groups
     listed = ", ".join(map(str, named)) or "nothing"
     raise DataError(
-        f"expected an encoder's output with a mean (mean, mu, loc ...) and a scale (logvar, variance, std ...), it "
+        f"expected an encoder's output with a mean (mean, mu, loc ...) and a scale (logvar, variance, std ...), but it "
         f"has {listed}; {_ASK}"
     )
 
@@ -324,9 +324,7 @@ def _of_sequence(parts: list[Any], names: Sequence[str | None] | None) -> list[P
     if len(inner) == 1:
         return read_output(inner[0])
     kinds = ", ".join(type(part).__name__ for part in parts)
-    raise DataError(
-        f"the encoder returned {len(parts)} things ({kinds}), of which it is not clear what they are; {_ASK}"
-    )
+    raise DataError(f"the encoder returned {len(parts)} values ({kinds}) of unknown meaning; {_ASK}")
 
 
 def _of_arrays(parts: list[Any], names: Sequence[str | None] | None) -> Posterior:
@@ -344,16 +342,17 @@ def _of_arrays(parts: list[Any], names: Sequence[str | None] | None) -> Posterio
         return Posterior(*_alike(*parts))
     shapes = ", ".join(str(as_array(part).shape) for part in parts)
     raise AmbiguousTupleError(
-        f"the encoder returned {len(parts)} arrays of shapes {shapes}: which are mean and scale? {_ASK}"
+        f"the encoder returned {len(parts)} arrays of shapes {shapes}, and it is not clear which are mean and scale; "
+        f"{_ASK}"
     )
 
 
 class AmbiguousTupleError(DataError):
-    """A tuple of several arrays of which two are meant; calling the encoder again may tell which are samples."""
+    """A tuple with more than two arrays; a second call of the encoder may show which of them are samples."""
 
 
 def _of_groups(parts: list[Any]) -> list[Posterior]:
-    """Return the groups of ``[(m1, s1), (m2, s2), ...]`` or of ``([m1, m2, ...], [s1, s2, ...])``, or ask which."""
+    """Return the groups of ``[(m1, s1), (m2, s2), ...]`` or of ``([m1, m2, ...], [s1, s2, ...])``; refuse ambiguity."""
     by_pairs = _groups(parts)
     by_kind = None
     if len(parts) == 2 and all(isinstance(part, tuple | list) for part in parts) and len(parts[0]) == len(parts[1]):
@@ -366,7 +365,9 @@ def _of_groups(parts: list[Any]) -> list[Posterior]:
         )
     found = by_pairs or by_kind
     if not found:
-        raise DataError(f"the encoder returned {len(parts)} groups of which mean and scale are not clear; {_ASK}")
+        raise DataError(
+            f"the encoder returned {len(parts)} groups, and it is not clear which arrays are mean and scale; {_ASK}"
+        )
     return [replace(group, name=group.name or f"group {i}") for i, group in enumerate(found)]
 
 
@@ -382,7 +383,7 @@ def _alike(mean: Any, scale: Any) -> tuple[Array, Array]:
     first, second = as_array(mean), as_array(scale)
     if first.shape != second.shape:
         raise DataError(
-            f"expected mean and scale of one shape, got {first.shape} and {second.shape}; "
-            "a variance shared by all variables is broadcast by you"
+            f"expected mean and scale to have the same shape, got {first.shape} and {second.shape}; "
+            "broadcast a variance that is shared by all variables"
         )
     return first, second

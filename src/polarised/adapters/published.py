@@ -1,7 +1,7 @@
-"""Published models of others → our VAE or Encodings: disentangling-vae, and disentanglement_lib without TensorFlow.
+"""Published models → our VAE or Encodings: disentangling-vae, and disentanglement_lib without TensorFlow.
 
-Their weights fill one of our networks, layer after layer, so that encoder and decoder are asked like those of our own.
-Files of weights are read without running anything they hold.
+Their weights are loaded into one of our networks, layer by layer, so that they are used like our own models.
+Files of weights are read without running any code in them.
 """
 
 import ast
@@ -46,7 +46,7 @@ __all__ = [
 
 MOST_CHANNELS, MOST_LATENTS = 64, 4096
 LARGEST_CONFIG, LONGEST_LITERAL = 1 << 20, 10_000
-# Of disentangling-vae: layers that end in _64 are those of images of 64 pixels; of 32 there is one halving less.
+# disentangling-vae: layers that end in _64 exist for images of 64 pixels; for 32 there is one halving less.
 _BURGESS_ENCODER = tuple(
     f"encoder.{x}" for x in ("conv1", "conv2", "conv3", "conv_64", "lin1", "lin2", "mean", "log_variance")
 )
@@ -66,8 +66,8 @@ def from_disentangling_vae(
     Args:
         path: The folder, or its zip.
         data: A dataset or images to encode.
-        examples: The most images to draw of a dataset.
-        seed: Seed of the draw.
+        examples: The largest number of images to sample from a dataset.
+        seed: Seed of the sample.
 
     Returns:
         The encodings.
@@ -82,7 +82,7 @@ def from_disentangling_vae(
 
 
 def load_disentangling_vae(path: str | Path) -> "VAE":
-    """Return a model of disentangling-vae as our VAE with `burgess_conv`, decoder included [Burgess2018].
+    """Load a model of disentangling-vae as our VAE with `burgess_conv`, including the decoder [Burgess2018].
 
     Args:
         path: The folder with `model.pt` and `specs.json`.
@@ -112,8 +112,8 @@ def from_disentanglement_lib(
     Args:
         path: The folder, or its zip.
         data: A dataset or images to encode.
-        examples: The most images to draw of a dataset.
-        seed: Seed of the draw.
+        examples: The largest number of images to sample from a dataset.
+        seed: Seed of the sample.
 
     Returns:
         The encodings.
@@ -128,7 +128,7 @@ def from_disentanglement_lib(
 
 
 def load_disentanglement_lib(path: str | Path) -> "VAE":
-    """Return a published model as our VAE with `locatello_conv`, decoder included [Locatello2019, table 1].
+    """Load a published model as our VAE with `locatello_conv`, including the decoder [Locatello2019, table 1].
 
     Args:
         path: The folder, or its zip.
@@ -153,10 +153,10 @@ def load_disentanglement_lib(path: str | Path) -> "VAE":
 def as_torch(
     variables: Mapping[str, NDArray[Any]], *, image: tuple[int, int, int], reading: str, drawing: str
 ) -> "dict[str, Tensor]":
-    """Return ``layer/kernel`` and ``layer/bias`` of TensorFlow as ``layer.weight`` and ``layer.bias`` of torch.
+    """Convert ``layer/kernel`` and ``layer/bias`` of TensorFlow to ``layer.weight`` and ``layer.bias`` of torch.
 
     Convolutions (height, width, in, out) become (out, in, height, width), dense layers (in, out) become (out, in). The
-    layer `reading` takes a flattened `image` (height, width, channels), the layer `drawing` makes one.
+    layer `reading` takes a flattened `image` (height, width, channels), the layer `drawing` returns one.
 
     >>> kernel = np.arange(12.0).reshape(4, 3)
     >>> as_torch({"a/kernel": kernel}, image=(2, 1, 2), reading="a", drawing="b")["a.weight"][0]
@@ -169,7 +169,7 @@ def as_torch(
     for name, values in variables.items():
         layer, _, kind = name.rpartition("/")
         weight = values.transpose(3, 2, 0, 1) if values.ndim == 4 else values.T
-        # What has another size than the image is left as it is: whoever fills a network compares shapes.
+        # Arrays of another size than the image are not changed; shapes are compared when a network is filled.
         if layer == reading and kind == "kernel" and weight.shape[-1:] == channels_first.shape:
             weight = weight[..., channels_first]
         if layer == drawing and weight.shape[:1] == channels_first.shape:
@@ -189,14 +189,14 @@ def network_with(
     side: int,
     where: Path,
 ) -> "VAE":
-    """Build an architecture for images of a side, and fill its layers with those named, in the order they are used.
+    """Build an architecture for square images, and load the named layers into its own, in the order of use.
 
-    The last two of the encoder are the heads of mean and log-variance; they say how many latent variables there are.
+    The last two layers of the encoder are the heads of mean and log-variance; they give the number of latent variables.
 
     >>> network_with({}, "mlp", encoder=["e", "m", "v"], decoder=["d"], side=64, where=Path("a"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    polarised.errors.DataError: expected the networks of mlp in a, e and 3 more are missing; ...
+    polarised.errors.DataError: expected the networks of mlp in a, but e and 3 more are missing; ...
     """
     from torch import nn
 
@@ -207,16 +207,16 @@ def network_with(
     if missing:
         others = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
         raise DataError(
-            f"expected the networks of {architecture} in {where}, {missing[0]}{others} missing; other networks are "
-            "not read, encode with from_callable instead"
+            f"expected the networks of {architecture} in {where}, but {missing[0]}{others} missing; other networks are "
+            "not supported, encode with from_callable instead"
         )
     first, latents = weights[f"{encoder[0]}.weight"], weights[f"{encoder[-2]}.bias"].numel()
     channels = first.shape[1] if first.ndim == 4 else 0
-    # Sizes are the file's word: a network is built only where they make sense.
+    # The sizes come from the file: a network is built only if they are plausible.
     if not (1 <= channels <= MOST_CHANNELS and 1 <= latents <= MOST_LATENTS):
         raise DataError(
-            f"expected 1 to {MOST_CHANNELS} channels and 1 to {MOST_LATENTS} latent variables, {where} has {channels} "
-            f"and {latents}; is it another network?"
+            f"expected 1 to {MOST_CHANNELS} channels and 1 to {MOST_LATENTS} latent variables, but {where} has "
+            f"{channels} and {latents}; check that it is the right network"
         )
     vae = build_vae({"architecture": architecture, "latents": latents}, (channels, side, side))
     halves = [*vae.encoder.modules(), *vae.decoder.modules()]
@@ -228,7 +228,7 @@ def network_with(
 
 
 def separate_heads(weights: "Mapping[str, Tensor]", head: str, mean: str, log_variance: str) -> "dict[str, Tensor]":
-    """Return the weights with an interleaved head as two: output 2k is the mean of variable k, 2k + 1 its log-variance.
+    """Split an interleaved head in two: output 2k is the mean of variable k, output 2k + 1 its log-variance.
 
     >>> import torch
     >>> separate_heads({"head.bias": torch.arange(4)}, "head", "m", "v")["v.bias"]
@@ -247,15 +247,15 @@ def _fill(parameter: "Tensor", value: "Tensor", name: str) -> None:
 
     if value.shape != parameter.shape or not value.is_floating_point():
         came = f"{tuple(value.shape)} of {value.dtype}"
-        raise DataError(f"expected numbers of shape {tuple(parameter.shape)} as {name}, the file has {came}")
+        raise DataError(f"expected numbers of shape {tuple(parameter.shape)} as {name}, but the file has {came}")
     if not value.isfinite().all():
-        raise DataError(f"expected finite numbers as {name}, got NaN or infinity; did training diverge?")
+        raise DataError(f"expected finite numbers as {name}, got NaN or infinity; check whether training diverged")
     with torch.no_grad():
         parameter.copy_(value)
 
 
 def config_at(path: Path) -> dict[str, Any]:
-    """Return the names and values in a small JSON file; none where it is missing, too large or something else."""
+    """Return the mapping in a small JSON file; empty if it is missing, too large or not a mapping."""
     if not path.is_file() or path.stat().st_size > LARGEST_CONFIG:
         return {}
     try:
@@ -266,7 +266,7 @@ def config_at(path: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Folder, ends: Sequence[str]) -> dict[str, Any]:
-    """Return the configuration in the first file that ends so."""
+    """Return the configuration in the first file with this ending."""
     name = folder.expect(*ends)
     content = folder.read(name, largest=LARGEST_CONFIG)
     try:
@@ -279,7 +279,7 @@ def read_config(folder: Folder, ends: Sequence[str]) -> dict[str, Any]:
 
 
 def dataset_named(folder: Folder, ends: Sequence[str], key: str) -> str | None:
-    """Return the dataset a model was trained on, where its configuration can be read and says so."""
+    """Return the dataset a model was trained on, if its configuration names it."""
     try:
         value = literal(read_config(folder, ends).get(key))
     except DataError:
@@ -288,7 +288,7 @@ def dataset_named(folder: Folder, ends: Sequence[str], key: str) -> str | None:
 
 
 def literal(value: Any) -> Any:
-    """Return what a gin literal stands for; anything else is itself.
+    """Return the value of a gin literal; anything else is returned unchanged.
 
     >>> literal("'dsprites_full'"), literal("8.0"), literal("@vae()")
     ('dsprites_full', 8.0, '@vae()')
@@ -302,11 +302,11 @@ def literal(value: Any) -> Any:
 
 
 def read_state(path: str | Path) -> "dict[str, Tensor]":
-    """Read a state dict from .safetensors, .pt or .pth; a file that would have to run code is refused."""
+    """Read a state dict from .safetensors, .pt or .pth; a file that contains code is refused."""
     path = Path(path)
     if path.suffix != ".safetensors":
         if not path.is_file():
-            raise MissingFileError(f"expected a file of weights, {path} is none; check the path")
+            raise MissingFileError(f"expected a file of weights, but {path} is not a file; check the path")
         check_room(path)
         with path.open("rb") as file:
             return state_in(file, path)
@@ -320,7 +320,7 @@ def read_state(path: str | Path) -> "dict[str, Tensor]":
 
 
 def weights_in(path: Path, key: str) -> "dict[str, Tensor]":
-    """Return the state dict that a .pt file holds under a key; a file that would have to run code is refused."""
+    """Return the state dict under a key of a .pt file; a file that contains code is refused."""
     check_room(path)
     with path.open("rb") as file:
         return state_in(file, path, key=key)
@@ -350,11 +350,12 @@ def state_in(file: IO[bytes], where: Path, *, key: str = "state_dict") -> "dict[
     if not isinstance(weights, dict) or not all(isinstance(value, torch.Tensor) for value in weights.values()):
         raise DataError(f"expected a state dict of tensors in {where}, got {type(weights).__name__}; save state_dict()")
     for name, value in weights.items():
-        # A tensor may name any size over one stored number (stride 0), or have no numbers at all (sparse, meta).
+        # A tensor may claim any size for one stored number (stride 0), or have no numbers at all (sparse, meta).
         dense = value.layout == torch.strided and value.device.type == "cpu"
         if not dense or value.numel() * value.element_size() > value.untyped_storage().nbytes():
             raise DataError(
-                f"expected every number of {name} in {where}, the shape {tuple(value.shape)} has more than are stored"
+                f"expected every number of {name} in {where}, but the shape {tuple(value.shape)} has more than are "
+                "stored"
             )
     return {str(name): value for name, value in weights.items()}
 
@@ -370,19 +371,19 @@ def write_state(weights: "Mapping[str, Tensor]", path: str | Path) -> Path:
 
 
 def refuse_bombs(file: IO[bytes], where: Path) -> None:
-    """Torch stores weights as they are, so a file of them never unpacks to more than itself."""
+    """Check that a file does not unpack to more than its size: torch stores weights uncompressed."""
     size = file.seek(0, io.SEEK_END)
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
         if unpacked > size:
-            raise DataError(f"expected at most the {size} bytes of {where}, it would unpack to {unpacked}; refused")
+            raise DataError(f"expected at most the {size} bytes of {where}, but it would unpack to {unpacked}; refused")
 
 
 def _refusal(where: Path, error: Exception) -> DataError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
-    # Torch advises here to read it without that care after all, which would run whatever it holds.
+    # The message of torch recommends to disable weights_only, which would run any code in the file.
     if "weights_only" in str(error):
         objects = "Unsupported" in str(error)
-        reason = "it holds objects that would have to be run; save state_dict() alone" if objects else "it is damaged"
-    return DataError(f"expected plain weights in {where}, refused to read it: {reason}")
+        reason = "it contains objects that would run code; save only state_dict()" if objects else "it is damaged"
+    return DataError(f"expected plain weights in {where}, but refused to read it: {reason}")

@@ -30,23 +30,23 @@ def from_pythae(
 ) -> Encodings:
     """Encode images with a pythae VAE or one of its variants: its encoder's `embedding` and `log_covariance`.
 
-    Models whose encoder has no Gaussian posterior (AE, RAE, WAE, VQ-VAE, S-VAE) are refused. Of models with a flow
-    after the Gaussian (VAE_IAF, VAE_LinNF) the Gaussian is what is diagnosed. The prior of VAMP, the mean of the
-    posteriors of its pseudo-inputs, enters by its mean and variance [Tomczak2018].
+    Models whose encoder has no Gaussian posterior (AE, RAE, WAE, VQ-VAE, S-VAE) are refused. For models with a flow
+    after the Gaussian (VAE_IAF, VAE_LinNF), the Gaussian is diagnosed. The prior of VAMP, the mean of the
+    posteriors of its pseudo-inputs, is represented by its mean and variance [Tomczak2018].
 
     Args:
         model: The model.
-        images: What to encode.
-        batch_size: Images encoded at once.
+        images: The images.
+        batch_size: Images per batch.
         factors: Known factors of each image.
-        trust_scale: Take the variances as they are, however they look.
-        pixel_range: The range of pixels the model was trained on, where it has to be said.
+        trust_scale: Skip the check whether the variances are plausible.
+        pixel_range: The pixel range the model was trained on, if it is not known.
 
     Returns:
         The encodings.
 
     Raises:
-        DataError: If the model has no Gaussian posterior, or the images do not fit.
+        DataError: If the model has no Gaussian posterior, or the images have a wrong shape.
 
     >>> from pythae.models import VAE, VAEConfig  # doctest: +SKIP
     >>> from_pythae(VAE(VAEConfig(input_dim=(1, 28, 28), latent_dim=16)), digits)  # doctest: +SKIP
@@ -59,21 +59,21 @@ def from_pythae(
 
 @register("adapter", name="pythae", summary="a pythae VAE or one of its variants", libraries=("pythae",))
 def model_of_pythae(model: Any) -> Model:
-    """Return what is known of a pythae model.
+    """Return what is known about a pythae model.
 
     Args:
         model: The model.
 
     Returns:
-        How to encode with it, and what its library tells about the latents.
+        How to encode with it, and what its library defines about the latents.
     """
 
     def encode(batch: Any) -> Any:
         output = model.encoder(batch)
         if not {"embedding", "log_covariance"} <= set(output.keys()):
             raise DataError(
-                f"expected a Gaussian posterior, the encoder of {type(model).__name__} returns "
-                f"{', '.join(output.keys())}; only models with embedding and log_covariance have variables to type"
+                f"expected a Gaussian posterior, but the encoder of {type(model).__name__} returns "
+                f"{', '.join(output.keys())}; only models with embedding and log_covariance can be diagnosed"
             )
         return output.embedding, output.log_covariance
 
@@ -93,7 +93,7 @@ def model_of_pythae(model: Any) -> Model:
 
 
 def _pseudo_prior(model: Any) -> tuple[ArrayLike, ArrayLike]:
-    """Return mean and variance of the mixture of posteriors that is the prior of a VAMP."""
+    """Return mean and variance of the prior of a VAMP, a mixture of posteriors."""
     import torch
 
     with torch.no_grad():
@@ -104,10 +104,10 @@ def _pseudo_prior(model: Any) -> tuple[ArrayLike, ArrayLike]:
 
 
 def load_pythae(folder: Path) -> Any:
-    """Return the model that pythae saved in a folder; encoders saved as code are refused.
+    """Load the model that pythae saved in a folder; encoders saved as code are refused.
 
     Raises:
-        DataError: If it holds code, or weights that do not fit its config.
+        DataError: If it contains code, or weights that do not match its config.
     """
     prepare()
     rehearse("a model of pythae", _try, folder)
@@ -130,13 +130,14 @@ def _load(folder: Path) -> Any:
     config = dict(config_at(folder / "model_config.json"))
     if code or not config.get("uses_default_encoder", True) or not config.get("uses_default_decoder", True):
         raise DataError(
-            f"expected a model with pythae's own networks in {folder}, it has its own ({', '.join(code) or 'encoder'}) "
-            "which would have to be run to be read; load it yourself and give the model to polarised.diagnose"
+            f"expected a model with pythae's own networks in {folder}, but it has its own "
+            f"({', '.join(code) or 'encoder'}) whose code would have to be run; load it yourself and give the "
+            "model to polarised.diagnose"
         )
     kind = str(config.pop("name", ""))
     name = kind.removesuffix("Config").removesuffix("_")
     if not hasattr(models, kind) or not hasattr(models, name):
-        raise DataError(f"expected the config of a pythae model in {folder}, it names {kind or 'none'}")
+        raise DataError(f"expected the config of a pythae model in {folder}, but it names {kind or 'none'}")
     config["input_dim"] = tuple(config.get("input_dim") or ())
     try:
         model = getattr(models, name)(getattr(models, kind)(**config))
@@ -144,5 +145,7 @@ def _load(folder: Path) -> Any:
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"expected weights that fit the config in {folder}: {error}") from error
+        raise DataError(
+            f"expected weights that match the config in {folder}, but they cannot be loaded: {error}"
+        ) from error
     return model.eval()

@@ -1,4 +1,4 @@
-"""A model of scvi-tools → Encodings, and what its decoder makes of the variables."""
+"""A model of scvi-tools → Encodings, and how its decoder uses the variables."""
 
 import copy
 import logging
@@ -38,11 +38,11 @@ __all__ = [
     "names_in_pickle",
 ]
 
-# Dimensions whose genes are named, and cells they are walked along in.
+# Number of dimensions whose genes are named, and of cells used to find these genes.
 MOST_WALKS, WALKED = 5, 64
 LARGEST_DESCRIPTION = 1 << 26
-# What the file of a scvi-tools model may name, to the letter: arrays, tables and plain containers, nothing that acts.
-# A whole module would be too much: what it imports can be reached through it.
+# The exact names that the file of a scvi-tools model may use: arrays, tables and plain containers, no functions.
+# Whole modules are not allowed, because their imports would be reachable through them.
 _CONTAINERS = (
     "slice",
     "set",
@@ -90,19 +90,19 @@ HARMLESS: dict[str, tuple[str, ...]] = {
 def from_scvi(model: Any, adata: Any = None, *, factor: str | None = None, batch_size: int | None = None) -> Encodings:
     """Encode cells with a trained scvi-tools model that has a Gaussian posterior (SCVI, SCANVI, LinearSCVI, DRVI ...).
 
-    `get_latent_representation(return_dist=True)` gives the mean and the variance, not the standard deviation.
+    `get_latent_representation(return_dist=True)` returns the mean and the variance, not the standard deviation.
 
     Args:
         model: The trained model.
         adata: The cells; default: those it was trained on.
-        factor: A column of ``adata.obs`` to take as known factor.
-        batch_size: Cells encoded at once; default: the library's own.
+        factor: A column of ``adata.obs`` to use as known factor.
+        batch_size: Cells per batch; default: that of the library.
 
     Returns:
         The encodings.
 
     Raises:
-        DataError: If the model gives no posterior, or there is no such column.
+        DataError: If the model returns no posterior, or there is no such column.
 
     >>> import scvi  # doctest: +SKIP
     >>> from_scvi(scvi.model.SCVI.load("model"), adata, factor="cell_type")  # doctest: +SKIP
@@ -116,7 +116,9 @@ def from_scvi(model: Any, adata: Any = None, *, factor: str | None = None, batch
     if factor is not None:
         table = (adata if adata is not None else model.adata).obs
         if factor not in table:
-            raise DataError(f"expected a column of adata.obs as factor, {factor!r} is none of {', '.join(table)}")
+            raise DataError(
+                f"expected a column of adata.obs as factor, but {factor!r} is not one of {', '.join(table)}"
+            )
         classes = np.unique(table[factor].astype(str), return_inverse=True)[1]
     return Encodings(
         mean,
@@ -129,7 +131,7 @@ def from_scvi(model: Any, adata: Any = None, *, factor: str | None = None, batch
 def look_at_scvi(
     model: Any, adata: Any = None, *, factor: str | None = None, batch_size: int | None = None, seed: int = 0
 ) -> tuple[Encodings, DecoderUse | None, Callable[[Regime], tuple[str, ...]], Callable[[Regime], tuple[str, ...]]]:
-    """Return the encodings of cells, the decoder's use in nats, and what to tell biologists first and last."""
+    """Return the encodings of cells, the decoder's use in nats, and the first and last sentences of the advice."""
     encodings = from_scvi(model, adata, factor=factor, batch_size=batch_size)
     use = None
     if hasattr(model.module, "generative") and hasattr(model, "_make_data_loader"):
@@ -138,7 +140,7 @@ def look_at_scvi(
 
     def remark(regime: Regime) -> tuple[str, ...]:
         asked = use is not None and regime.alive
-        return (_genes_that_follow(model, adata, regime, seed),) if asked else ()
+        return (_responding_genes(model, adata, regime, seed),) if asked else ()
 
     return encodings, use, _keep_or_drop, remark
 
@@ -151,12 +153,12 @@ def _keep_or_drop(regime: Regime) -> tuple[str, ...]:
         return ()
     return (
         f"Keep latent dimensions {listed(kept)} and drop {listed(regime.droppable)} before neighbours, clustering and "
-        "UMAP: a dropped one adds only noise to distances between cells.",
+        "UMAP: dropped dimensions only add noise to distances between cells.",
     )
 
 
-def _genes_that_follow(model: Any, adata: Any, regime: Regime, seed: int) -> str:
-    """Say which genes rise and fall most when each of the dimensions that the decoder uses most goes from -2 to 2."""
+def _responding_genes(model: Any, adata: Any, regime: Regime, seed: int) -> str:
+    """Name the genes that rise and fall most when each of the most used dimensions goes from -2 to 2."""
     strength = regime.statistics.kl if regime.decoder is None else regime.decoder.permuted
     used = sorted(regime.alive, key=lambda j: -strength[j])[:MOST_WALKS]
     names = (model.adata if adata is None else adata).var_names
@@ -170,8 +172,8 @@ def _genes_that_follow(model: Any, adata: Any, regime: Regime, seed: int) -> str
         order = [int(g) for g in np.argsort(change)]
         up, down = ([str(names[g]) for g in part] for part in (order[::-1][:3], order[:3]))
         said.append(f"{j} raises {', '.join(up)} and lowers {', '.join(down)}")
-    most = "the most used ones" if len(used) < len(regime.alive) else "those that are used"
-    return f"Genes that follow a dimension from -2 to 2 most, of {most}: {'; '.join(said)}."
+    most = "the most used ones" if len(used) < len(regime.alive) else "the used ones"
+    return f"Genes that change most when a dimension goes from -2 to 2, for {most}: {'; '.join(said)}."
 
 
 def _moved(codes: Any, dimension: int, value: float) -> Any:
@@ -181,13 +183,13 @@ def _moved(codes: Any, dimension: int, value: float) -> Any:
 
 
 def _counts(likelihood: Any) -> Any:
-    """Return the expression a likelihood stands for, in counts of each gene among 10,000."""
+    """Return the expression given by a likelihood, in counts of each gene per 10,000."""
     share = np.maximum(likelihood.get_normalized("scale").cpu().numpy().astype(np.float64), 0)
     return 1e4 * share / share.sum(axis=1, keepdims=True)
 
 
 def _coded(model: Any, adata: Any, cells: int, seed: int) -> Iterator[CodedBatch]:
-    """Yield some hundred cells, then more, with -log p(x|z) of the model's own likelihood."""
+    """Yield a few hundred cells, then more, with -log p(x|z) of the model's own likelihood."""
     order = stream(seed, "cells for a decoder").permutation(cells)[:USUAL]
     noise = np.random.default_rng(seed)
     for rows in (np.sort(order[:FEW]), np.sort(order[FEW:])):
@@ -206,16 +208,16 @@ def _coded(model: Any, adata: Any, cells: int, seed: int) -> Iterator[CodedBatch
 def cells_of(
     model: Any, adata: Any = None, *, rows: Any = None, batch_size: int = 256
 ) -> Iterator[tuple[Remembered, Decoder]]:
-    """Yield cells with their posteriors, and the decoder asked with what else it reads of them: batch and library size.
+    """Yield cells with their posteriors, and the decoder with its other inputs for them: batch and library size.
 
     Args:
         model: The trained model.
         adata: The cells; default: those it was trained on.
-        rows: Which of them; default: all.
-        batch_size: Cells at once.
+        rows: The rows of the cells; default: all.
+        batch_size: Cells per batch.
 
     Yields:
-        The cells, and the decoder of just these: codes → the likelihood of their counts.
+        The cells, and the decoder for these cells: codes → the likelihood of their counts.
     """
     import torch
 
@@ -226,7 +228,7 @@ def cells_of(
         with torch.no_grad():
             inferred = module.inference(**module._get_inference_input(tensors))
             if inferred.get("ql") is not None:
-                # A library size that is inferred is drawn anew every time: its mean is asked with instead.
+                # An inferred library size is sampled at every call, so its mean is used instead.
                 inferred["library"] = inferred["ql"].loc
             settings = module._get_generative_input(tensors, inferred)
         posterior = inferred["qz"]
@@ -247,15 +249,15 @@ def cells_of(
 
 
 def expression_of(model: Any, adata: Any, cell: int, codes: Any) -> Any:
-    """Return the expression that a model's decoder gives codes (n, d), in counts of each gene among 10,000, (n, genes).
+    """Return the decoded expression of codes (n, d), in counts of each gene per 10,000, (n, genes).
 
-    Batch and whatever else the decoder reads beside the code are those of one cell.
+    The batch and all other inputs of the decoder are those of one cell.
 
     Args:
         model: The trained model.
         adata: The cells; default: those it was trained on.
         cell: The number of the cell.
-        codes: The codes, one a row.
+        codes: The codes, one per row.
 
     Returns:
         The expression.
@@ -267,19 +269,19 @@ def expression_of(model: Any, adata: Any, cell: int, codes: Any) -> Any:
 
 
 def cut_scvi(model: Any, keep: Iterable[int], constants: ArrayLike | None = None) -> Any:
-    """Return a model of the same class, on the same cells, with some of the latent dimensions.
+    """Return a model of the same class, for the same cells, with fewer latent dimensions.
 
     Args:
         model: The trained model.
-        keep: The dimensions to keep, in the order they are to have.
-        constants: What each dimension is held at where it is dropped, (d,); 0 unless given.
+        keep: The dimensions to keep, in their new order.
+        constants: The value of each dimension if it is dropped, (d,); default: 0.
 
     Returns:
-        The smaller model. Of SCANVI, latent space, decoder and classifier are those of the larger one; the second
-        latent variable, which only training uses, is cut to as many dimensions.
+        The smaller model. For SCANVI, latent space, decoder and classifier are those of the larger model; the second
+        latent variable, which is used only in training, is cut to the same number of dimensions.
 
     Raises:
-        ConfigError: If it cannot be cut, with the reason.
+        ConfigError: If it cannot be cut; the message gives the reason.
     """
     import torch
 
@@ -288,26 +290,30 @@ def cut_scvi(model: Any, keep: Iterable[int], constants: ArrayLike | None = None
     name, module = type(model).__name__, model.module
     size = getattr(module, "n_latent", None)
     if size is None or "n_latent" not in getattr(model, "init_params_", {}).get("non_kwargs", {}):
-        raise ConfigError(f"expected a model of scvi-tools with n_latent, as SCVI, SCANVI and LinearSCVI, got {name}")
+        raise ConfigError(
+            f"expected a model of scvi-tools with n_latent, such as SCVI, SCANVI or LinearSCVI, got {name}"
+        )
     if getattr(module, "latent_distribution", "normal") != "normal":
         raise ConfigError(
-            f"expected latent dimensions that are free of each other, {name} was made with latent_distribution="
-            f"{module.latent_distribution!r}, where they sum to one: cannot be cut"
+            f"expected latent dimensions without a constraint, but {name} was made with latent_distribution="
+            f"{module.latent_distribution!r}, where they sum to one, so it cannot be cut"
         )
     chosen = checked_keep(keep, size)
     smaller = _of_size(model, len(chosen))
-    # What knows the number of dimensions is seen by another number of them.
+    # Weights that depend on the number of dimensions are found by changing that number.
     other = (smaller if len(chosen) != size else _of_size(model, size + 1)).module.state_dict()
     held = torch.as_tensor(np.zeros(size) if constants is None else np.array(constants), dtype=torch.float64)
     held[chosen] = 0
     new = {key: value.detach().cpu().clone() for key, value in module.state_dict().items()}
     if new.keys() != other.keys():
-        raise ConfigError(f"expected the layers of {name} to follow from its settings, it has others: cannot be cut")
+        raise ConfigError(
+            f"expected the layers of {name} to be determined by its settings, but it has others, so it cannot be cut"
+        )
     for key, value in list(new.items()):
         known = [axis for axis in range(value.ndim) if value.shape[axis] != other[key].shape[axis]]
         if 1 in known:
             if not key.startswith("decoder_z1_z2"):
-                _leave_behind(new, key, value[:, :size].double() @ held)
+                _add_to_bias(new, key, value[:, :size].double() @ held)
             new[key] = torch.cat([value[:, chosen], value[:, size:]], dim=1)
         if 0 in known:
             new[key] = new[key][chosen]
@@ -318,7 +324,7 @@ def cut_scvi(model: Any, keep: Iterable[int], constants: ArrayLike | None = None
 
 
 def _of_size(model: Any, size: int) -> Any:
-    """Return an untrained model as this one was made, on the same cells, with another number of dimensions."""
+    """Return an untrained model with the same settings and cells, but another number of dimensions."""
     given = copy.deepcopy(model.init_params_)
     settings = {
         **given["non_kwargs"],
@@ -333,8 +339,8 @@ def _of_size(model: Any, size: int) -> Any:
     return made
 
 
-def _leave_behind(weights: "dict[str, Tensor]", key: str, added: "Tensor") -> None:
-    """Let a layer, or the batch normalisation after it, add what dropped dimensions at their constants gave it."""
+def _add_to_bias(weights: "dict[str, Tensor]", key: str, added: "Tensor") -> None:
+    """Add the contribution of dropped dimensions at their constants to a layer or the batch normalisation after it."""
     from polarised.models.slicing import UnfitConstantsError
 
     if not added.any():
@@ -346,13 +352,13 @@ def _leave_behind(weights: "dict[str, Tensor]", key: str, added: "Tensor") -> No
         weights[normal] = (weights[normal].double() - added).to(weights[normal])
     else:
         raise UnfitConstantsError(
-            f"expected constants of 0, {key} has no bias that could hold others; keep these dimensions"
+            f"expected constants of 0, but {key} has no bias for other values; keep these dimensions"
         )
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep scvi-tools from telling on standard output what it does, where a machine may be reading."""
+    """Prevent scvi-tools from printing to standard output, which may have to be valid JSON."""
     logger = logging.getLogger("scvi")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -363,14 +369,14 @@ def _quiet() -> Iterator[None]:
 
 
 def load_scvi(folder: Path, data: Any = None) -> tuple[Any, Any]:
-    """Return the model that scvi-tools saved in a folder, and the cells it is for.
+    """Load the model that scvi-tools saved in a folder, and its cells.
 
-    The file is a pickle, which the library would run whatever it holds. It is read here with a reader that knows the
-    names of arrays and tables only, and what was read is what the library gets.
+    The file is a pickle, and the library would run any code in it. It is read here by an unpickler that accepts only
+    the names of arrays and tables, and the library receives the result.
 
     Args:
         folder: The folder.
-        data: The cells, or an .h5ad of them; default: those saved with the model.
+        data: The cells, or an .h5ad with them; default: those saved with the model.
 
     Raises:
         DataError: If there are no cells, or the file could run code.
@@ -402,7 +408,7 @@ def _load(folder: Path, place: Any) -> tuple[Any, Any]:
     saved = _read_saved(folder / "model.pt")
     kind = _model_name(saved)
     if kind not in models.__all__:
-        raise DataError(f"expected a model of scvi-tools in {folder}, it names {kind or 'none'}, which is not known")
+        raise DataError(f"expected a model of scvi-tools in {folder}, but it names {kind or 'none'}, which is unknown")
     cells = anndata.read_h5ad(place) if isinstance(place, str | Path) else place
     try:
         with tempfile.TemporaryDirectory() as desk, _quiet():
@@ -411,22 +417,24 @@ def _load(folder: Path, place: Any) -> tuple[Any, Any]:
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"expected a model of scvi-tools that fits its cells in {folder}: {error}") from error
+        raise DataError(
+            f"expected a model of scvi-tools that matches its cells in {folder}, but it cannot be loaded: {error}"
+        ) from error
 
 
-# The one of Python, not that of C, for which seven bytes can ask for a table of 64 GiB.
+# The Python implementation, because in the C implementation seven bytes can allocate a table of 64 GiB.
 class _Reader(pickle._Unpickler):
-    """Reads a pickle that may name what is harmless, and is refused where it names anything else."""
+    """Unpickle a file that uses only harmless names; any other name is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what the pickle names."""
+        """Return the object with this name, if it is allowed."""
         if name not in HARMLESS.get(module, ()):
             raise DataError(f"it names {module}.{name}; refused")
         return super().find_class(module, name)
 
 
-class _Careful:
-    """What torch takes for the module pickle."""
+class _RestrictedPickle:
+    """The module that torch uses instead of pickle."""
 
     Unpickler = _Reader
 
@@ -436,7 +444,7 @@ class _Careful:
 
 
 def _read_saved(path: Path) -> dict[str, Any]:
-    """Return what torch saved in a file, where all of it is arrays, tables and plain containers."""
+    """Return the content of a file saved by torch, if it consists of arrays, tables and plain containers."""
     import torch
 
     check_room(path)
@@ -445,11 +453,11 @@ def _read_saved(path: Path) -> dict[str, Any]:
             refuse_bombs(file, path)
             file.seek(0)
             if file.read(4) != b"PK\x03\x04":
-                raise ValueError("it is of an old format")
+                raise ValueError("its format is too old")
             file.seek(0)
-            saved = torch.load(file, map_location="cpu", pickle_module=_Careful, weights_only=False)
+            saved = torch.load(file, map_location="cpu", pickle_module=_RestrictedPickle, weights_only=False)
         except Exception as error:
-            raise DataError(f"expected arrays and tables in {path}, could not read it: {error}") from error
+            raise DataError(f"expected arrays and tables in {path}, but could not read it: {error}") from error
     if not isinstance(saved, dict):
         raise DataError(f"expected a model of scvi-tools in {path}, got {type(saved).__name__}")
     return saved
@@ -457,11 +465,11 @@ def _read_saved(path: Path) -> dict[str, Any]:
 
 def names_in_pickle(path: Path) -> set[tuple[str, str]]:
     """Return the names that a file saved by torch would import, without importing any."""
-    return _looked_through(path).names
+    return _collect_names(path).names
 
 
 class _Anything:
-    """Stands for whatever a pickle names, takes everything and does nothing."""
+    """A placeholder for any name in a pickle, which accepts all calls and does nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.held: dict[Any, Any] = {}
@@ -474,7 +482,7 @@ class _Anything:
     def __setitem__(self, key: Any, value: Any) -> None: ...
 
     def append(self, _: Any) -> None:
-        """Take an item."""
+        """Ignore an item."""
 
     def extend(self, _: Any) -> None:
         """Take items."""
@@ -483,8 +491,8 @@ class _Anything:
         return id(self)
 
 
-class _Looker(pickle._Unpickler):
-    """Reads a pickle with every name replaced by `_Anything`, and writes the names down."""
+class _NameCollector(pickle._Unpickler):
+    """Unpickle a file with every name replaced by `_Anything`, and collect the names."""
 
     def __init__(self, file: Any) -> None:
         super().__init__(file)
@@ -499,7 +507,7 @@ class _Looker(pickle._Unpickler):
         return _Anything()
 
 
-def _looked_through(path: Path) -> _Looker:
+def _collect_names(path: Path) -> _NameCollector:
     try:
         with path.open("rb") as packed, zipfile.ZipFile(packed) as archive:
             refuse_bombs(packed, path)
@@ -507,19 +515,19 @@ def _looked_through(path: Path) -> _Looker:
             if member.file_size > LARGEST_DESCRIPTION:
                 raise DataError(f"expected a description of at most {LARGEST_DESCRIPTION >> 20} MiB in {path}")
             with archive.open(member) as file:
-                looker = _Looker(file)
+                looker = _NameCollector(file)
                 looker.found = looker.load()
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"expected a file that torch saved, could not read {path}: {error}") from error
+        raise DataError(f"expected a file saved by torch, but could not read {path}: {error}") from error
     return looker
 
 
 def keys_of_pickle(path: Path) -> set[str]:
-    """Return the keys of the dictionary that torch saved in a file, without running what it holds; else none."""
+    """Return the keys of the dictionary that torch saved in a file, without running code in it; empty on failure."""
     try:
-        found = _looked_through(path).found
+        found = _collect_names(path).found
     except DataError:
         return set()
     return {key for key in found if isinstance(key, str)} if isinstance(found, dict) else set()

@@ -1,4 +1,4 @@
-"""What a user points at: a run of ours, a file of arrays, a model somebody saved; a run is read without torch."""
+"""Targets of a diagnosis: a run, a file of arrays, or a saved model; a run is read without torch."""
 
 import json
 import shlex
@@ -46,7 +46,7 @@ LARGEST_CONFIG = 1 << 20
 ARRAYS = (".npz", ".npy", ".parquet", ".pq", ".csv", ".h5ad")
 TENSORS = (".pt", ".pth", ".safetensors")
 
-# What each kind is, in the order in which a reader looks for it.
+# A description of each kind, in the order in which they are tried.
 DESCRIBED: dict[Kind, str] = {
     "arrays": "files with named arrays of means and scales ({files})",
     "diffusers": "a folder with a diffusers autoencoder or pipeline",
@@ -57,7 +57,7 @@ DESCRIBED: dict[Kind, str] = {
     "run": "a run directory of `polarised`",
     "model": "a model file of `polarised` (.safetensors)",
 }
-# What shows that a folder is somebody's model, where its configuration is, and what names the dataset there.
+# The file that identifies a published model, the paths of its configuration, and the key of its dataset.
 CONFIG = "results/json/train_config.json"
 PUBLISHED: dict[Kind, tuple[str, tuple[str, ...], str]] = {
     "disentanglement_lib": ("tfhub/variables/variables.index", (f"model/{CONFIG}", CONFIG), "dataset.name"),
@@ -66,15 +66,15 @@ PUBLISHED: dict[Kind, tuple[str, tuple[str, ...], str]] = {
 
 
 _ENCODED = "it holds encodings, not a model"
-_AS_MEASURED = "a run is read as it was measured; with data it encodes anew"
+_AS_MEASURED = "a run is read as it was measured; give data to encode again"
 _IN_PARTS = "only files of arrays are read in parts"
 _OF_MODELS = ("data", "encode", "decode", "mask", "prior", "pixel_range", "batch_size", "objective")
-# What can change nothing about a target, and why.
+# Settings that have no effect on a kind of target, and why.
 UNUSED: dict[str, dict[str, str]] = {
-    "arrays": {**dict.fromkeys(_OF_MODELS, _ENCODED), "examples": "all that it holds is read"},
+    "arrays": {**dict.fromkeys(_OF_MODELS, _ENCODED), "examples": "all its inputs are read"},
     "run": {
         **dict.fromkeys((*_OF_MODELS, "examples", "seed"), _AS_MEASURED),
-        "scale_kind": "only arrays and encoders leave open what the scale is",
+        "scale_kind": "it applies only to arrays and encoders",
         "executor": _IN_PARTS,
         "address": _IN_PARTS,
     },
@@ -84,12 +84,12 @@ UNUSED: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Target:
-    """A path and what it holds; `dataset` is the name of the data a published model says it was trained on.
+    """A path and its kind; `dataset` is the name of the data on which a published model was trained, by its config.
 
     Args:
-        path: Where it lies.
-        kind: What it is.
-        dataset: The data a published model says it was trained on.
+        path: The path.
+        kind: Its kind.
+        dataset: The data on which a published model was trained, by its config.
     """
 
     path: Path
@@ -102,7 +102,7 @@ class Target:
         return self.path.resolve().name if self.path.is_dir() else self.path.stem
 
     def vae(self) -> "VAE":
-        """Return the model with its weights; encodings alone have none."""
+        """Return the model with its weights; files of encodings have none."""
         if self.kind == "disentangling-vae":
             from polarised.adapters.published import load_disentangling_vae
 
@@ -117,13 +117,15 @@ class Target:
             return load_vae(self.path / "model.safetensors" if self.path.is_dir() else self.path)
         if self.kind != "arrays":
             raise DataError(
-                f"expected a model of ours or a published one, {self.path} holds one of {self.kind}: load it with its "
-                "library and give it to polarised.diagnose, polarised.prune or report.explore.explore_model"
+                f"expected our own or a published model, but {self.path} holds one of {self.kind}; load it with "
+                "its library and give it to polarised.diagnose, polarised.prune or report.explore.explore_model"
             )
-        raise DataError(f"expected a model with its weights, {self.path} holds only arrays; give the run or the model")
+        raise DataError(
+            f"expected a model with its weights, but {self.path} holds only arrays; give the run or the model"
+        )
 
     def model(self) -> Any:
-        """Return the model to diagnose: ours, or that of another library, which must be installed."""
+        """Return the model to diagnose: ours, or one of another library, which must be installed."""
         if self.kind == "diffusers":
             from polarised.adapters.diffusers import load_diffusers
 
@@ -135,7 +137,7 @@ class Target:
         return self.vae()
 
     def config(self) -> tuple[dict[str, Any], int]:
-        """Return the config of `build_vae` that makes this model, and the size of its auxiliary variables."""
+        """Return the config of this model for `build_vae`, and the size of its auxiliary variables."""
         vae = self.vae()
         if self.kind == "disentangling-vae":
             return {"architecture": "burgess_conv", "latents": vae.latents}, 0
@@ -149,7 +151,7 @@ class Target:
         return dict(header["config"]), int(header["auxiliary_size"])
 
     def data(self) -> Dataset:
-        """Return the images a model was trained on, where they can be drawn here."""
+        """Return the images a model was trained on, if they are available."""
         if self.kind == "run":
             return open_run(self.path).dataset()
         from polarised.data.cache import data_folder
@@ -161,27 +163,27 @@ class Target:
                 return images_named(name)
             except DownloadError as error:
                 raise DownloadError(
-                    f"expected the dataset {name}, on which {self.name} was trained, in {data_folder() / name}, it is "
-                    "not there and could not be downloaded; where there is a network `polarised datasets prepare "
-                    f"{name}` gets it (and says why it cannot), or give other images with data='file.npz'"
+                    f"expected the dataset {name}, on which {self.name} was trained, in {data_folder() / name}, but it "
+                    "is missing and could not be downloaded; with a network connection, `polarised datasets prepare "
+                    f"{name}` downloads it or says why it cannot, or give other images with data='file.npz'"
                 ) from error
         came = repr(self.dataset) if self.dataset else "none"
         raise DataError(
-            f"expected a model that names a dataset of ours, {self.path} names {came}; "
-            "say which images to encode with data= (the name of a dataset, a file of images, or a folder of pictures)"
+            f"expected a model that names one of our datasets, but {self.path} names {came}; "
+            "give the images to encode with data= (the name of a dataset, a file of images, or a folder of images)"
         )
 
 
 def accepted_targets() -> str:
-    """Return what `polarised.diagnose` accepts as a list in Markdown, made from the adapters and kinds there are.
+    """Return the targets that `polarised.diagnose` accepts as a list in Markdown, from the adapters and the kinds.
 
     Returns:
-        A line of objects and a line of what lies on disk.
+        A line about objects and a line about files and folders.
 
     >>> "a PyTorch or Lightning module" in accepted_targets()
     True
     """
-    # The summaries of adapters that other packages bring are not ours to promise.
+    # Adapters of other packages are not listed, because we cannot guarantee them.
     ours = [each for each in registry.records("adapter") if each.call.__module__.startswith("polarised.")]
     objects = ["`Encodings`", "a mapping of arrays", *(each.summary for each in ours), "a scvi-tools model"]
     files = ", ".join((*ARRAYS, *TENSORS))
@@ -190,7 +192,7 @@ def accepted_targets() -> str:
 
 
 def images_named(name: str) -> Dataset:
-    """Return a dataset by its name in the catalogue, the images of an .npz, or the pictures of a folder.
+    """Return a dataset by its name in the catalogue, or the images of an .npz or a folder.
 
     >>> images_named("dsprites").shape
     (1, 64, 64)
@@ -201,10 +203,10 @@ def images_named(name: str) -> Dataset:
 
 
 def paths_of(target: Any) -> list[Path] | None:
-    """Return the paths that a target names, a pattern among them written out; None where it names none.
+    """Return the paths that a target names, with patterns expanded; None if it names none.
 
     Raises:
-        DataError: If a pattern fits nothing.
+        DataError: If a pattern matches nothing.
 
     >>> paths_of("codes.npz"), paths_of(3)
     ([PosixPath('codes.npz')], None)
@@ -220,13 +222,15 @@ def paths_of(target: Any) -> list[Path] | None:
             continue
         fitting = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
         if not fitting:
-            raise MissingFileError(f"expected at least one file of encodings, nothing fits {one}; check the pattern")
+            raise MissingFileError(
+                f"expected at least one file of encodings, but nothing matches {one}; check the pattern"
+            )
         found += fitting
     return found
 
 
 def unused_settings(target: "Target", *, with_data: bool = False) -> dict[str, str]:
-    """Return the settings of a diagnosis that can change nothing about a target, and why.
+    """Return the settings of a diagnosis that have no effect on a target, and why.
 
     >>> list(unused_settings(Target(Path("codes.npz"), "arrays")))[0]
     'data'
@@ -236,13 +240,13 @@ def unused_settings(target: "Target", *, with_data: bool = False) -> dict[str, s
 
 
 def open_target(path: str | Path) -> Target:
-    """Recognise what is at a path: its kind, and the dataset it names; nothing large is read yet.
+    """Recognise the target at a path: its kind, and the dataset it names; no large file is read yet.
 
     Args:
         path: A file or folder.
 
     Returns:
-        What is there.
+        The target.
 
     >>> import tempfile, numpy
     >>> file = Path(tempfile.mkdtemp()) / "codes.npz"
@@ -253,7 +257,7 @@ def open_target(path: str | Path) -> Target:
     path = Path(path)
     if not path.exists():
         raise MissingFileError(
-            f"expected a run directory, a file of arrays or a model, {path} does not exist; check the path"
+            f"expected a run directory, a file of arrays or a model, but {path} does not exist; check the path"
         )
     if path.is_file() and path.suffix.lower() in ARRAYS:
         return Target(path, "arrays")
@@ -264,7 +268,7 @@ def open_target(path: str | Path) -> Target:
     if (path / "config.yaml").is_file() or (path / "encodings.npz").is_file():
         return Target(path, "run")
     if path.name == "tfhub" and (path / "variables" / "variables.index").is_file():
-        # The exported network itself: its configuration lies beside it.
+        # The exported network itself: its configuration is next to it.
         path = path.parent
     if path.is_dir() and (library := saved_by(path)) is not None:
         return Target(path, library)
@@ -275,15 +279,16 @@ def open_target(path: str | Path) -> Target:
     if path.is_dir() and any(path.glob("*.npy")):
         return Target(path, "arrays")
     if runs := sorted(file.parent for file in path.glob("*/config.yaml")):
-        raise DataError(f"expected one run, {path} holds {len(runs)}; give one of them, such as {runs[0]}")
+        raise DataError(f"expected one run, but {path} holds {len(runs)}; give one of them, such as {runs[0]}")
     raise DataError(
-        f"expected a run of ours (config.yaml), of disentanglement_lib (model/tfhub), of disentangling-vae (model.pt), "
-        f"a model of diffusers, pythae or scvi-tools, or .npy files in {path}, found none; give the folder of one model"
+        "expected our own run (config.yaml), one of disentanglement_lib (model/tfhub), of disentangling-vae "
+        f"(model.pt), a model of diffusers, pythae or scvi-tools, or .npy files in {path}, but found none; give the "
+        "folder of one model"
     )
 
 
 def _kind_of_tensors(path: Path) -> Kind:
-    """Return whether a file of tensors is a model of ours or holds encodings; weights alone are explained."""
+    """Return whether a file of tensors is our own model or holds encodings; for weights alone the error explains."""
     if path.suffix.lower() == ".safetensors":
         from safetensors import SafetensorError, safe_open
 
@@ -300,14 +305,14 @@ def _kind_of_tensors(path: Path) -> Kind:
     except DataError as error:
         refused = f" ({error})"
     raise DataError(
-        f"expected a model with its description, got the weights {path.name} alone; give the folder that holds "
-        "them and specs.json (disentangling-vae), give the model itself to polarised.diagnose, or save what your "
-        f"encoder gives under the names mean and variance{refused}"
+        f"expected a model with its description, got only the weights {path.name}; give the folder that contains "
+        "them and specs.json (disentangling-vae), give the model itself to polarised.diagnose, or save the outputs of "
+        f"your encoder under the names mean and variance{refused}"
     )
 
 
 def saved_by(folder: Path) -> Literal["diffusers", "pythae", "scvi"] | None:
-    """Return whose model a folder holds: diffusers, pythae or scvi, or None.
+    """Return the library of the model in a folder: diffusers, pythae or scvi, or None.
 
     >>> saved_by(Path("."))
     """
@@ -343,7 +348,7 @@ class StoredRun:
 
     @property
     def model(self) -> Path:
-        """Where its weights are."""
+        """The path of its weights."""
         return self.directory / "model.safetensors"
 
     def encodings(self) -> Encodings:
@@ -355,12 +360,13 @@ class StoredRun:
         file = self.directory / "encodings.npz"
         if not file.exists():
             raise DataError(
-                f"expected a finished run, {self.directory} has no encodings.npz; start the command that made it again"
+                f"expected a finished run, but {self.directory} has no encodings.npz; run the command that created it "
+                "again"
             )
         return Encodings.load(file)
 
     def dataset(self) -> Dataset:
-        """Return the dataset it was trained on, with its auxiliary variables where it has some."""
+        """Return the dataset it was trained on, with its auxiliary variables if it has some."""
         dataset: Dataset = registry.build("dataset", self.config.get("dataset", "dsprites"))
         auxiliary = self.config.get("auxiliary")
         return dataset if auxiliary is None else dataset.with_auxiliary(factors=list(auxiliary) or None)
@@ -370,29 +376,29 @@ class StoredRun:
         return registry.build("objective", self.config.get("objective", "BetaVAE"))
 
     def history(self) -> "polars.DataFrame | None":
-        """Return the record of its training, where there is one."""
+        """Return the log of its training, if there is one."""
         return self._table("history.parquet", {"step": "number", "loss": "number"})
 
     def forecast(self) -> "polars.DataFrame | None":
-        """Return the forecast's variables alive over beta, where one was made before training."""
+        """Return the forecast number of alive variables over beta, if a forecast was made before training."""
         return self._table("forecast.parquet", {})
 
     def snapshots(self) -> "polars.DataFrame | None":
-        """Return the types while it trained, where they were looked at."""
+        """Return the types over training, if they were recorded."""
         from polarised.regime.timeline import load_timeline
 
         file = self.directory / "snapshots.npz"
         return load_timeline(file).table() if file.exists() else None
 
     def decoder_use(self) -> "DecoderUse | None":
-        """Return what was measured of the decoder, where it was."""
+        """Return the measured use of the decoder, if there is one."""
         from polarised.regime.decoder import DecoderUse
 
         table = self._table("decoder_use.parquet", {})
         return None if table is None else DecoderUse.of_table(table)
 
     def downstream(self, rule: str) -> "polars.DataFrame | None":
-        """Return factor, variables, representation and accuracy by one rule, where they were measured."""
+        """Return factor, variables, representation and accuracy for one rule, if they were measured."""
         import polars
 
         scores = dict.fromkeys(("rule", "metric", "representation", "variables"), "text") | {"value": "number"}
@@ -404,7 +410,7 @@ class StoredRun:
         return own.select(factor.alias("factor"), "variables", "representation", polars.col("value").alias("accuracy"))
 
     def citation(self) -> str:
-        """Return the works it rests on as BibTeX."""
+        """Return its citations as BibTeX."""
         return "\n".join(cite_specs(specs_of_config(self.config)).values())
 
     def _table(self, name: str, columns: Mapping[str, str]) -> "polars.DataFrame | None":
@@ -413,7 +419,7 @@ class StoredRun:
 
 
 def open_run(directory: str | Path) -> StoredRun:
-    """Read what made a run's folder; code it names is refused (`registry.refuse_code`).
+    """Read the settings of a run's folder; code that they name is refused (`registry.refuse_code`).
 
     Raises:
         ConfigError: If the settings cannot be read.
@@ -422,19 +428,19 @@ def open_run(directory: str | Path) -> StoredRun:
     try:
         config = parse_yaml(read_small(file, largest=LARGEST_CONFIG), where=file) if file.exists() else {}
     except (OSError, DataError) as error:
-        raise ConfigError(f"expected the settings of a run, could not read {file}: {error}") from error
+        raise ConfigError(f"expected the settings of a run, but could not read {file}: {error}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"expected a mapping of settings in {file}, got {type(config).__name__}")
     made = config.pop("made", {})
     seed, alpha = config.get("seed", 0), _section(config, "evaluation").get("alpha", 0.1)
     if type(seed) is not int or seed < 0 or type(alpha) not in (int, float):
-        raise ConfigError(f"expected a seed from 0 and a number as alpha in {file}, got {seed!r} and {alpha!r}")
+        raise ConfigError(f"expected a seed of at least 0 and a number as alpha in {file}, got {seed!r} and {alpha!r}")
     registry.refuse_code(config, file)
     return StoredRun(Path(directory), config, made if isinstance(made, dict) else {})
 
 
 def made_here(command: str | None = None) -> dict[str, Any]:
-    """Return the command, this process's own unless given, and the versions that what is made now is made with."""
+    """Return the command (by default that of this process) and the versions of the packages in use."""
     own = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return {"command": command or own, "versions": {name: _version(name) for name in _PACKAGES}}
 
