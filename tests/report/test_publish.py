@@ -125,7 +125,7 @@ def test_a_table_that_does_not_say_its_code_needs_to_be_told(parts: tuple[Path, 
     publish(first, tmp_path)
     known = json.loads((tmp_path / "verdict.json").read_text())
     (tmp_path / "verdict.json").write_text(json.dumps({key: known[key] for key in ("schema", "verdicts", "study")}))
-    with pytest.raises(DataError, match=r"2 by code that is not known .* written before it was noted; do them again"):
+    with pytest.raises(DataError, match=r"2 by unknown code .* written before it was recorded; repeat them"):
         publish(second, tmp_path, keep=True)
     page = publish(second, tmp_path, keep=True, mixed=True).read_text()
     assert "2 of these runs came from the table published here before, made by code that it does not name" in page
@@ -133,6 +133,6 @@ def test_a_table_that_does_not_say_its_code_needs_to_be_told(parts: tuple[Path, 
 
 
 def test_nothing_to_keep_is_said(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"expected a table that was published before in .*, there is none"):
+    with pytest.raises(DataError, match=r"expected a table that was published before in .*, but there is none"):
         publish(parts[0], tmp_path / "out", keep=True)
     assert not (tmp_path / "out").exists()

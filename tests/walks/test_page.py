@@ -345,7 +345,7 @@ def test_learning_follows_the_filters(visit: Callable[..., Visit], watched_file:
         assert page.locator("#partner-title").text_content() == "Correlations of variable 4 (passive) with the others"
         page.locator("button[data-filter=method][value=BetaVAE]").click()
         assert not page.locator("#learning-charts").is_visible()
-        assert "No chosen run was watched" in (page.locator("#watched-name").text_content() or "")
+        assert "No chosen run has snapshots" in (page.locator("#watched-name").text_content() or "")
     with visit(write_report(tidy(), watched_file.with_name("unwatched.html"))) as page:
         assert not page.locator("#learning").is_visible()
 

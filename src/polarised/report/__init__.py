@@ -1,4 +1,4 @@
-"""Pages and figures: what a diagnosis or a study looks like."""
+"""Pages and figures of diagnoses and studies."""
 
 from polarised.report.drawing import save
 from polarised.report.page import write, write_report

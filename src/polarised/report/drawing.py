@@ -1,4 +1,4 @@
-"""Matplotlib without its global state: plain figures in one house style, and how they reach the disk."""
+"""Matplotlib without its global state: figures in one house style, and how they are saved."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 Panels = list["Axes"]
-# The runs at each point of a line: their values across, and upwards.
+# The runs at each point of a line: their x values and their y values.
 Trail = Sequence[tuple[NDArray[Any], NDArray[Any]]]
 
 INK, MUTED, GREY, FAINT = "#1c2026", "#4b525c", "#c6cad0", "#d9d6ce"
-# Inches and points for a journal: a panel is legible when two of them fill a column pair of 6.75 inches.
+# Inches and points for a journal: a panel is legible if two panels fill a page of 6.75 inches.
 TEXT, SMALL = 8.0, 7.0
 
 
@@ -47,17 +47,17 @@ def panels(
     """Return a figure with `count` clean panels in rows of at most `columns`.
 
     Args:
-        count: How many panels.
-        columns: Most panels in a row.
+        count: The number of panels.
+        columns: The largest number of panels in a row.
         width: Width of a panel in inches.
         height: Height of a panel in inches.
-        share_y: Whether all panels have one upright scale.
+        share_y: Whether all panels share the y axis.
 
     Returns:
         The figure and its panels, row by row.
 
     Raises:
-        DataError: There is nothing to draw.
+        DataError: If there is nothing to draw.
 
     >>> figure, axes = panels(4, columns=3, width=2.5)
     >>> len(axes), figure.get_size_inches().tolist()
@@ -67,7 +67,7 @@ def panels(
     from matplotlib.figure import Figure
 
     if count < 1:
-        raise DataError("expected something to draw, got nothing: is the table empty after its filters?")
+        raise DataError("expected something to draw, got nothing; check whether the table is empty after filtering")
     across = min(columns, count)
     down = -(-count // across)
     figure = Figure(figsize=(width * across, height * down), layout="constrained", facecolor="white")
@@ -82,7 +82,7 @@ def panels(
 
 
 def clean(axis: "Axes", *, grid: Literal["x", "y", "both", "none"] = "y") -> None:
-    """Give one panel the house style: no box, faint lines behind, small text.
+    """Apply the house style to a panel: no box, a faint grid, small text.
 
     Args:
         axis: The panel.
@@ -112,18 +112,18 @@ def band(
     label: str | None = None,
     seeds: int = 0,
 ) -> None:
-    """Draw the mean of repeated runs at each x and a band in which 95 % of the seeds lie.
+    """Draw the mean of repeated runs at each x, and a band that contains 95 % of the seeds.
 
-    Where fewer than half of the `seeds` have a value (or half as many as elsewhere), their mean is a faint mark beside
-    the line: runs of another kind would be compared with their neighbours.
+    If fewer than half of the `seeds` have a value (or half as many as elsewhere), their mean is a faint mark next to
+    the line, because different sets of runs would be compared otherwise.
 
     Args:
         axis: The panel to draw in.
-        x: Where the values stand.
+        x: The x values.
         values: The values of all seeds at each x.
         look: Colour, marker and dash.
         label: The name in the legend.
-        seeds: How many seeds there are, if known.
+        seeds: The number of seeds, if known.
 
     >>> _, (axis,) = panels(1)
     >>> band(axis, [0, 1], [np.array([1.0, 2.0]), np.array([3.0])], SERIES[0])
@@ -145,7 +145,7 @@ def band(
 
 
 def trail(axis: "Axes", runs: Trail, look: Look, *, behind: Sequence[Trail] = ()) -> list[tuple[float, float]]:
-    """Draw the means of repeated runs as a line through the plane and single runs as dots; other lines grey behind it.
+    """Draw the means of repeated runs as a line, single runs as dots, and other lines in grey behind it.
 
     Args:
         axis: The panel to draw in.
@@ -154,7 +154,7 @@ def trail(axis: "Axes", runs: Trail, look: Look, *, behind: Sequence[Trail] = ()
         behind: The runs of other lines.
 
     Returns:
-        The means (across, up) that the line joins.
+        The means (x, y) along the line.
 
     >>> _, (axis,) = panels(1)
     >>> runs = [(np.array([1.0, 3.0]), np.array([0.0, 2.0])), (np.array([4.0]), np.array([3.0]))]
@@ -175,7 +175,7 @@ def _means(runs: Trail) -> list[tuple[float, float]]:
 
 
 def same_limits(axes: Panels) -> None:
-    """Give panels the limits that hold what any of them shows.
+    """Set common limits that fit the content of all panels.
 
     Args:
         axes: The panels.
@@ -189,12 +189,12 @@ def same_limits(axes: Panels) -> None:
 def name_points(
     axis: "Axes", marks: Sequence[tuple[tuple[float, float], str, str]], line: Sequence[tuple[float, float]]
 ) -> None:
-    """Write names beside points, each on the side where it is farthest from the line and from other names.
+    """Label points, each on the side that is farthest from the line and from other labels.
 
     Args:
         axis: The panel, whose limits are final.
-        marks: The place, the name and the colour of each point.
-        line: The corners of the line to keep away from.
+        marks: The position, the label and the colour of each point.
+        line: The vertices of the line to avoid.
 
     >>> _, (axis,) = panels(1)
     >>> name_points(axis, [((0.0, 0.0), "low", INK), ((1.0, 1.0), "high", INK)], [(0.0, 0.0), (1.0, 1.0)])
@@ -205,7 +205,7 @@ def name_points(
 
     figure, spec = cast("Figure", axis.get_figure(root=True)), axis.get_subplotspec()
     cells = (1, 1) if spec is None else (spec.get_gridspec().ncols, spec.get_gridspec().nrows)
-    # In points: a panel keeps about four fifths of its cell.
+    # In points: a panel takes about four fifths of its cell.
     size = figure.get_size_inches() * 72 * 0.8 / cells
     low, high = np.transpose([axis.get_xlim(), axis.get_ylim()])
     corners = [(np.array(at) - low) / (high - low) * size for at in line]
@@ -238,7 +238,7 @@ def name_points(
 
 
 def middle_range(values: NDArray[Any]) -> tuple[float, float]:
-    """Return the range of the middle 95 % of repeated runs; it stays where runs can be, unlike an interval of a mean.
+    """Return the range of the middle 95 % of repeated runs; unlike an interval of a mean, it stays within the data.
 
     Args:
         values: Values of repeated runs.
@@ -267,10 +267,10 @@ def _stroke(look: Look) -> dict[str, Any]:
 
 
 def series(index: int) -> Look:
-    """Return the look of the n-th of any number of series.
+    """Return the look of the n-th series.
 
     Args:
-        index: The place of the series.
+        index: The index of the series.
 
     Returns:
         Its look; they repeat after seven.
@@ -282,19 +282,19 @@ def series(index: int) -> Look:
 
 
 def legend(figure: "Figure", axes: Panels, *, columns: int | None = None) -> None:
-    """Put one legend for all panels under the figure, each name once.
+    """Add one legend for all panels below the figure, with each name once.
 
     Args:
         figure: The figure.
         axes: Its panels.
-        columns: Names in a row.
+        columns: Names per row.
     """
     found: dict[str, Any] = {}
     for axis in [*axes, *(twin for twin in figure.axes if twin not in axes)]:
         handles, labels = axis.get_legend_handles_labels()
         for handle, label in zip(handles, labels, strict=True):
             found.setdefault(label, handle)
-    # Types in their own order, in whatever order they were drawn.
+    # Types in their usual order, independent of the order of drawing.
     found = dict(sorted(found.items(), key=lambda item: list(TYPES).index(item[0]) if item[0] in TYPES else len(TYPES)))
     if found:
         figure.legend(
@@ -312,14 +312,14 @@ def legend(figure: "Figure", axes: Panels, *, columns: int | None = None) -> Non
 def colour_bar(
     figure: "Figure", image: Any, axes: "Axes | Panels", label: str, *, ticks: Sequence[float] | None = None
 ) -> None:
-    """Put a bar beside heat maps that says which colour is which number.
+    """Add a colour bar to heat maps.
 
     Args:
         figure: The figure.
         image: The heat map.
         axes: The panels it belongs to.
-        label: What the numbers are.
-        ticks: Where to write numbers.
+        label: The label of the colour bar.
+        ticks: The positions of the numbers.
     """
     bar = figure.colorbar(image, ax=axes, shrink=0.78, pad=0.02, aspect=22, ticks=ticks)
     bar.outline.set_visible(False)
@@ -346,15 +346,15 @@ def save(
     formats: Sequence[Literal["svg", "pdf", "png"]] = ("svg", "pdf", "png"),
     small: bool = False,
 ) -> tuple[Path, ...]:
-    """Write a figure as vectors and as a picture of 200 dots an inch; the same figure gives the same bytes.
+    """Save a figure as vector graphics and as an image of 200 dpi; the same figure gives the same bytes.
 
-    A `small` picture, for pages that have many, has 150 dots an inch and 256 colours.
+    A `small` image, for pages with many of them, has 150 dpi and 256 colours.
 
     Args:
         figure: The figure.
-        stem: Path without an ending; folders are made.
-        formats: Which files to write.
-        small: Whether the picture is one of many on a page.
+        stem: Path without a suffix; folders are created.
+        formats: The formats to write.
+        small: Whether the image is one of many on a page.
 
     Returns:
         The files written.

@@ -43,15 +43,15 @@ SCRIPTS = ("core.js", "shell.js", "explore.js")
 
 @dataclass(frozen=True, eq=False)
 class Exploration:
-    """A model to play with and the inputs it may be asked about.
+    """A model to explore and its inputs.
 
     Args:
         name: The name of the model.
         live: The model, which encodes and decodes on request.
-        inputs: The pictures it may be asked about; None where the inputs are none.
+        inputs: The images that can be selected; None if the inputs are not images.
         regime: The types of its variables.
         points: The mean codes of the inputs (n, d).
-        note: What a slider moves, where that is not a variable alone.
+        note: An explanation of the sliders, if a slider moves more than one number.
     """
 
     name: str
@@ -63,11 +63,11 @@ class Exploration:
 
     @property
     def answers(self) -> str:
-        """The media type of what a code is decoded to."""
+        """The media type of a decoded code."""
         return "image/png"
 
     def page(self) -> str:
-        """Return the HTML that asks this server.
+        """Return the HTML of the page, which sends its requests to this server.
 
         Returns:
             The page.
@@ -94,18 +94,18 @@ class Exploration:
         """Return the PNG of a code sent as JSON ``{"z": [...]}``.
 
         Args:
-            body: What the page sent.
+            body: The body of the request.
 
         Returns:
             The bytes of the PNG.
 
         Raises:
-            DataError: The body is not such JSON.
+            DataError: If the body is not such JSON.
         """
         return png(self.live.decode(self._code(body)))
 
     def encoded(self, index: str) -> bytes:
-        """Return the code of one input with its picture, as JSON.
+        """Return the code of one input with its image, as JSON.
 
         Args:
             index: The number of the input, as text.
@@ -114,11 +114,11 @@ class Exploration:
             JSON: mean, variance, original.
 
         Raises:
-            DataError: There is no such input.
+            DataError: If there is no such input.
         """
         i = self._number(index)
         if self.inputs is None:
-            raise DataError("expected inputs that are pictures, there are none")
+            raise DataError("expected images as inputs, but there are none")
         image, u = self.inputs.images[i], None if self.inputs.u is None else self.inputs.u[i]
         mean, variance = self.live.encode(image, u)
         answer = {"mean": mean.tolist(), "variance": variance.tolist(), "original": strip(image[None])}
@@ -141,37 +141,37 @@ class Exploration:
 
 @dataclass(frozen=True, eq=False)
 class CellExploration(Exploration):
-    """A model of cells to play with: a code is decoded to the genes whose expression it raises and lowers most.
+    """A model of cells to explore: a code is decoded to the genes whose expression it raises and lowers most.
 
-    The change is against the cell that was encoded, with its own batch: log2((x + 1) / (y + 1)) of the counts among
-    10,000 that the decoder gives the code and the cell's own posterior mean.
+    The change is relative to the encoded cell, with its own batch: log2((x + 1) / (y + 1)) of the counts per
+    10,000 that the decoder returns for the code and for the cell's posterior mean.
     """
 
     live: "_Cells"
 
     @property
     def answers(self) -> str:
-        """The media type of what a code is decoded to."""
+        """The media type of a decoded code."""
         return "application/json"
 
     def decoded(self, body: bytes) -> bytes:
         """Return the genes that a code sent as JSON ``{"z": [...], "input": 0}`` changes most, as JSON.
 
         Args:
-            body: What the page sent.
+            body: The body of the request.
 
         Returns:
             JSON: moved, and for each gene its name, the counts before and after, and the change.
 
         Raises:
-            DataError: The body is not such JSON, or there is no such cell.
+            DataError: If the body is not such JSON, or there is no such cell.
         """
         code, asked = self._code(body), parse_json(body, where="the request")
         cell = self._number(str(asked.get("input") or 0))
         return json.dumps(plain(self.live.genes(code, cell))).encode()
 
     def encoded(self, index: str) -> bytes:
-        """Return the code of one cell, and what is known of it, as JSON.
+        """Return the code of one cell and its labels, as JSON.
 
         Args:
             index: The number of the cell, as text.
@@ -180,7 +180,7 @@ class CellExploration(Exploration):
             JSON: mean, variance, about.
 
         Raises:
-            DataError: There is no such cell.
+            DataError: If there is no such cell.
         """
         i = self._number(index)
         mean, variance = self.live.encode(i)
@@ -196,21 +196,21 @@ def open_exploration(
     inputs: int = 600,
     seed: int = 0,
 ) -> Exploration:
-    """Load the model of a run directory, a published one or one that another library saved; encode some of its inputs.
+    """Load a run, a published model or one saved by another library, and encode some of its inputs.
 
     Args:
         path: A run directory, a published model, or the folder of a model of pythae, diffusers or scvi-tools.
-        data: The data to encode: a dataset's name, an .npz of images, a folder of pictures or the .h5ad of a model of
-            scvi-tools; that of the run, or saved with the model, if not given.
-        pixel_range: The range of pixels a model of another library was trained on, where it has to be said.
-        inputs: How many inputs to encode.
-        seed: Seed of what is drawn.
+        data: The data to encode: a dataset's name, an .npz of images, a folder of images or the .h5ad of a model of
+            scvi-tools; default: that of the run, or saved with the model.
+        pixel_range: The pixel range a model of another library was trained on, if it is not known.
+        inputs: The number of inputs to encode.
+        seed: Seed for random choices.
 
     Returns:
-        The exploration, ready to be served.
+        The exploration.
 
     Raises:
-        DataError: It is not a model of images, or its data is not known.
+        DataError: If it is not a model of images, or its data are not known.
     """
     from polarised.adapters.targets import images_named, open_target
     from polarised.models.encoding import Live, from_vae
@@ -226,18 +226,21 @@ def open_exploration(
         return replace(made, name=target.name)
     vae = target.vae()
     if len(vae.shape) != 3:
-        raise DataError(f"expected a model of images to explore, {path} is of vectors {vae.shape}; see its report")
+        raise DataError(
+            f"expected a model of images to explore, but the inputs of {path} are vectors {vae.shape}; use polarised "
+            "report"
+        )
     dataset = images_named(data) if data is not None else _own_data(target)
     batch = dataset.sample(min(inputs, len(dataset)), seed)
     encodings = from_vae(vae, batch)
     return Exploration(target.name, Live(vae), batch, classify(encodings), np.asarray(encodings.mean, dtype=float))
 
 
-class _Asked:
-    """Anybody's model behind the page: codes go to its decoder, inputs were encoded when the page was made.
+class _AnyModel:
+    """Any model behind the page: codes are decoded on request, inputs were encoded when the page was created.
 
-    Where a variable has positions, a slider is its average over them; the pattern around it is that of the input that
-    was encoded last, the first one to begin with.
+    If a variable has positions, a slider is its average over them; the pattern around it is that of the input that
+    was encoded last, at the start that of the first input.
     """
 
     def __init__(self, decoder: "Decoder", seen: "Remembered", images: NDArray[np.float32], axis: "Axis") -> None:
@@ -248,14 +251,14 @@ class _Asked:
         self._turn, self._last = threading.Lock(), 0
 
     def decode(self, code: ArrayLike) -> NDArray[np.float32]:
-        """Return the picture of a code (d,)."""
+        """Return the image of a code (d,)."""
         z = np.asarray(code, dtype=np.float32)
         if z.shape != (self.latents,) or not np.isfinite(z).all():
             raise DataError(f"expected {self.latents} finite numbers, got shape {z.shape}")
         with self._turn:
             whole = self.seen.mean[self._last : self._last + 1]
             moved = as_table(whole, self.axis)[0] + (z - self.points[self._last])
-            # A row without positions is the code itself, free of rounding.
+            # Without positions, the row is the code itself, without rounding errors.
             codes = z[None] if len(moved) == 1 else from_table(moved, whole.shape[1:], self.axis)
             picture: NDArray[np.float32] = self.decoder.drawn(codes.astype(np.float32), self.seen.inputs)[0]
         return picture
@@ -269,7 +272,7 @@ class _Asked:
 
 
 class _Cells:
-    """A model of scvi-tools behind the page: a code is told by the genes whose expression it changes most."""
+    """A model of scvi-tools behind the page: a code is shown by the genes whose expression it changes most."""
 
     def __init__(self, model: Any, adata: Any, rows: NDArray[np.int64], encodings: Encodings) -> None:
         self.model, self.adata, self.rows = model, adata, rows
@@ -278,7 +281,7 @@ class _Cells:
         self._turn = threading.Lock()
 
     def genes(self, code: ArrayLike, cell: int) -> dict[str, Any]:
-        """Return what a code (d,) changes in a cell: genes most raised and lowered, or most expressed where none is."""
+        """Return the genes that a code (d,) raises and lowers most in a cell, or the most expressed if none changes."""
         from polarised.adapters.scvi import expression_of
 
         z = np.asarray(code, dtype=np.float32)
@@ -290,7 +293,7 @@ class _Cells:
         change = np.log2((after + 1) / (before + 1))
         moved = bool(np.abs(change).max() > 1e-3)
         order = np.argsort(-(change if moved else before), kind="stable")
-        # Shares of one whole: where a few genes rise much, all others fall, so that both sides are shown.
+        # Expression is a share: if a few genes rise much, all others fall, so both directions are shown.
         ends = np.r_[: MOST_GENES // 2, -(MOST_GENES // 2) : 0] if len(order) > MOST_GENES else slice(None)
         order = order[ends] if moved else order[:MOST_GENES]
         rows = [
@@ -305,7 +308,7 @@ class _Cells:
         return self.points[cell], self.variances[cell]
 
     def about(self, cell: int) -> str:
-        """Return the name of a cell and what it is labelled with."""
+        """Return the name of a cell and its labels."""
         row = self.adata.obs.iloc[int(self.rows[cell])]
         labels = self.adata.obs.select_dtypes(["category", "object"]).columns
         shown = [f"{name} {row[name]}" for name in labels if not str(name).startswith("_")][:3]
@@ -321,12 +324,12 @@ def _explore_cells(model: Any, data: Any, inputs: int, seed: int) -> CellExplora
     rows = np.sort(stream(seed, "cells to explore").permutation(len(encodings))[:inputs])
     few = Encodings(encodings.mean[rows], variance=encodings.variance[rows])
     live = _Cells(model, cells, rows, few)
-    note = "Expression is that of the decoder, in counts among 10,000, against the cell that was encoded."
+    note = "Expression is decoded, in counts per 10,000, and compared with the encoded cell."
     return CellExploration(type(model).__name__, live, None, classify(encodings), np.asarray(few.mean, float), note)
 
 
 def _averaged(values: NDArray[Any], axis: "Axis") -> NDArray[Any]:
-    """Return latents (n, ...) as (n, d), the average over the positions of each variable."""
+    """Return the average of latents (n, ...) over the positions of each variable, (n, d)."""
     table, repeats = as_table(values, axis)
     average: NDArray[Any] = table.reshape(len(values), repeats, table.shape[1]).mean(axis=1)
     return average
@@ -343,27 +346,27 @@ def explore_model(
     inputs: int = 600,
     seed: int = 0,
 ) -> Exploration:
-    """Encode some inputs with anybody's model, to play with its decoder: pythae, diffusers, scvi-tools, torch and more.
+    """Encode some inputs with any model, to explore its decoder: pythae, diffusers, scvi-tools, torch and more.
 
-    Where latents have positions, a slider moves the average of a variable over all of them. Cells are not drawn: the
-    genes are shown whose expression changes most.
+    If latents have positions, a slider moves the average of a variable over all of them. Cells are not drawn; instead,
+    the genes whose expression changes most are shown.
 
     Args:
-        target: The model, as `polarised.diagnose` takes it.
-        data: The pictures to encode: an array, a loader, a dataset or its name; of scvi-tools AnnData, or None for the
+        target: The model, in any form that `polarised.diagnose` accepts.
+        data: The images: an array, a loader, a dataset or its name; for scvi-tools AnnData, or None for the
             cells it was trained on.
-        encode: How it encodes, where that cannot be seen.
-        decode: How it decodes, where that cannot be seen.
-        scale_kind: What the scale beside the mean is, where its name does not say it.
-        pixel_range: The range of pixels the model was trained on, where it has to be said.
-        inputs: How many pictures to encode.
-        seed: Seed of what is drawn.
+        encode: A function that encodes, if the model's own is not found.
+        decode: A function that decodes, if the model's own is not found.
+        scale_kind: The meaning of the scale, if its name does not give it.
+        pixel_range: The pixel range the model was trained on, if it is not known.
+        inputs: The number of inputs to encode.
+        seed: Seed for random choices.
 
     Returns:
-        The exploration, ready to be served by `ExploreServer`.
+        The exploration, for `ExploreServer`.
 
     Raises:
-        DataError: It has no decoder, its codes are not one row of numbers for each picture, or the data is no pictures.
+        DataError: If it has no decoder, its codes are not one row of numbers per image, or the data are not images.
     """
     from polarised.adapters.models import libraries_of, model_of
 
@@ -381,20 +384,20 @@ def explore_model(
     coded = encode_batches(model, batches, reading, named=batches.named, seed=seed)
     kept = [part for batch in coded for part in remembered_of(batch)]
     if model.decode is None or not kept:
-        raise DataError(f"expected a model with a decoder and codes of arrays of pictures, {model.name} has none")
+        raise DataError(f"expected a model with a decoder and one code per image, but {model.name} is not one")
     axis = None if kept[0].mean.ndim == 2 else model.axis
     joined = {part: np.concatenate([getattr(each, part) for each in kept]) for part in ("inputs", "mean", "variance")}
     seen = Remembered(**joined, prior_mean=kept[0].prior_mean, prior_variance=kept[0].prior_variance)
     decoder = decoder_of(model, seen, seed=seed)
     if decoder is None:
-        raise DataError(f"expected a model with a decoder to explore, {model.name} has none; give decode=")
+        raise DataError(f"expected a model with a decoder to explore, but {model.name} has none; give decode=")
     images = pictures_like(seen.inputs, seen.inputs)
     encodings = Encodings(as_table(seen.mean, axis)[0], variance=as_table(seen.variance, axis)[0])
-    live, batch = _Asked(decoder, seen, images, axis), Batch(images, None, None, np.arange(len(images)))
+    live, batch = _AnyModel(decoder, seen, images, axis), Batch(images, None, None, np.arange(len(images)))
     positions = len(encodings) // len(images)
     note = (
-        f"Each slider is the average of a variable over its {positions} positions; the pattern around it is of the "
-        "input that was encoded last."
+        f"Each slider is the average of a variable over its {positions} positions; the pattern around it is that of "
+        "the input that was encoded last."
         if positions > 1
         else ""
     )
@@ -405,15 +408,15 @@ class ExploreServer(ThreadingHTTPServer):
     """Serve one exploration on this machine until `serve_forever` is interrupted.
 
     Args:
-        exploration: What to serve.
-        port: The port; any free one if 0.
+        exploration: The exploration.
+        port: The port; 0: any free port.
 
     Raises:
-        DataError: The port is taken or not allowed.
+        DataError: If the port is in use or not allowed.
     """
 
     daemon_threads = True
-    # Connections that may wait to be taken: a slider moved quickly asks often.
+    # Length of the queue of connections: a slider that moves quickly sends many requests.
     request_queue_size = 256
 
     def __init__(self, exploration: Exploration, *, port: int = 0) -> None:
@@ -421,18 +424,18 @@ class ExploreServer(ThreadingHTTPServer):
             super().__init__(("127.0.0.1", port), _Handler)
         except OSError as error:
             raise DataError(
-                f"expected a free port, {port} is taken or not allowed ({error}); say 0 for any free one"
+                f"expected a free port, but {port} is in use or not allowed ({error}); use 0 for any free port"
             ) from error
         self.exploration = exploration
         self.token = secrets.token_urlsafe(24)
         self.page = exploration.page().encode("utf-8")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say in a line what went wrong with a request, and nothing where the page was closed before its answer.
+        """Print the error of a request in one line; nothing if the page was closed before its answer.
 
         Args:
             request: The connection.
-            client_address: Who asked.
+            client_address: The address of the client.
         """
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
@@ -452,7 +455,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with the page, or with the code of an input."""
-        asked = self._asked()
+        asked = self._requested_path()
         if asked == "":
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
         elif asked is not None and asked.startswith("inputs/"):
@@ -463,7 +466,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer with the image of a code."""
         length = self.headers.get("Content-Length", "")
-        if self._asked() != "decode":
+        if self._requested_path() != "decode":
             self._answer(HTTPStatus.NOT_FOUND)
         elif not (_is_count(length) and int(length) <= LONGEST_BODY):
             self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
@@ -472,14 +475,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._attempt(self.server.exploration.answers, lambda: self.server.exploration.decoded(body))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the token is in every path."""
+        """Log nothing, because every path contains the token."""
 
-    def _asked(self) -> str | None:
-        """Return the path behind the token, or None without the right token or host."""
-        # A foreign page can make a browser ask 127.0.0.1 under its own host name (DNS rebinding).
+    def _requested_path(self) -> str | None:
+        """Return the path after the token, or None if the token or the host is wrong."""
+        # Another site can make a browser send requests to 127.0.0.1 under its own host name (DNS rebinding).
         if self.headers.get("Host") not in {f"{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost")}:
             return None
-        # And a page of another origin may ask without being able to read the answer; it gets none to begin with.
+        # A page of another origin can send requests although it cannot read the answers; it gets none.
         origins = {None, *(f"http://{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost"))}
         if self.headers.get("Origin") not in origins:
             return None
@@ -492,7 +495,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = make()
         except DataError as error:
             self._answer(HTTPStatus.BAD_REQUEST, "text/plain; charset=utf-8", str(error).encode())
-        # A dropped connection tells whoever waits for the answer nothing.
+        # Without an answer, the page could not show what went wrong.
         except Exception as error:
             words = f"{type(error).__name__}: {error}"[:500]
             self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", words.encode())
@@ -516,7 +519,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _is_count(text: str) -> bool:
-    """Return whether a text is a whole number of sensible length; Python itself refuses to read very long ones."""
+    """Return whether a text is a whole number of limited length; Python refuses to parse very long ones."""
     return text.isascii() and text.isdigit() and len(text) <= 12
 
 

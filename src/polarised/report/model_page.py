@@ -1,4 +1,4 @@
-"""What the page of one model holds, as plain JSON: types by every rule, histograms, scores, correlations, pictures."""
+"""The data of the page of one model, as plain JSON: types by every rule, histograms, scores, correlations, images."""
 
 import base64
 import math
@@ -38,13 +38,13 @@ LETTERS = np.array(["a", "m", "p"])
 
 
 def model(diagnosis: "Diagnosis") -> dict[str, Any]:
-    """Return what the page shows of one model.
+    """Return the data of the page of one model.
 
     Args:
         diagnosis: The diagnosis of the model.
 
     Returns:
-        What the scripts of the page read, as plain JSON types.
+        The data for the scripts of the page, as plain JSON types.
 
     >>> from polarised import diagnose, Encodings
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -53,7 +53,7 @@ def model(diagnosis: "Diagnosis") -> dict[str, Any]:
     """
     encodings, regime = diagnosis.encodings, diagnosis.regime
     sampled = encodings.sample(seed=0)
-    # The most informative variables, in the order of their index.
+    # The most informative variables, ordered by index.
     by_rate = np.argsort(-np.nan_to_num(regime.statistics.kl, posinf=sys.float_info.max), kind="stable")
     shown = sorted(int(j) for j in by_rate[:MOST_VARIABLES])
     return {
@@ -110,13 +110,13 @@ def _rounded(value: Any) -> Any:
 
 
 def packed(frame: "polars.DataFrame") -> dict[str, Any]:
-    """Return a frame of many rows in a tenth of the room: numbers as 32-bit floats, texts as places in a list.
+    """Return a large frame in a tenth of the space: numbers as 32-bit floats, strings as indices into a list.
 
     Args:
         frame: The table: numbers, texts and flags.
 
     Returns:
-        The columns, how many rows, and each column in base64 (little-endian), texts with their list.
+        The columns, the number of rows, and each column in base64 (little-endian), strings with their list.
 
     >>> import polars
     >>> packed(polars.DataFrame({"kl": [1.0, 2.0], "type": ["active", "active"]}))["packed"]["type"]["words"]
@@ -152,9 +152,9 @@ def _table_of(frame: "polars.DataFrame | None") -> dict[str, Any] | None:
 
 
 def _rule(regime: "Regime", rule: "Rule") -> dict[str, Any]:
-    """Return how a rule types the variables at every place of the slider, and how the page shows it.
+    """Return the types by a rule at every position of the slider, and how the page shows them.
 
-    ``start`` has the initials at the first place, ``changes`` which variables have another type from a place on.
+    ``start`` has the initials at the first position; ``changes`` lists the variables whose type changes at a position.
     """
     shown = picture(rule, use_shift=regime.use_shift, decoder=regime.decoder is not None)
     statistics = regime.statistics
@@ -188,7 +188,7 @@ def _rule(regime: "Regime", rule: "Rule") -> dict[str, Any]:
 
 
 def _chosen_evenly(by_rate: NDArray[Any], most: int) -> list[int]:
-    """Return all variables, or of very many mostly the most informative, and some from the most to the least."""
+    """Return all variables, or if there are very many, mostly the most informative ones and a sample of the others."""
     if len(by_rate) <= most:
         return sorted(by_rate.tolist())
     evenly = np.linspace(0, len(by_rate) - 1, most // 4).round().astype(int)
@@ -196,14 +196,14 @@ def _chosen_evenly(by_rate: NDArray[Any], most: int) -> list[int]:
 
 
 def _histograms(encodings: "Encodings", sampled: NDArray[Any], variables: Sequence[int]) -> list[dict[str, Any]]:
-    """Counts of mean and sample over one range, so that they compare by eye, and of the variance from zero."""
+    """Return histograms of mean and sample over the same range, so that they can be compared, and of the variance."""
     histograms = []
     for j in variables:
-        # Bins of single precision may be narrower than its last digit.
+        # In single precision, bins may be narrower than the last digit.
         own = (encodings.mean[:, j], sampled[:, j], encodings.variance[:, j])
         mean, sample, variance = (values.astype(np.float64) for values in own)
         low, high = float(min(mean.min(), sample.min())), float(max(mean.max(), sample.max()))
-        # Where values differ by less than their last digits, or no number is wide enough, one bar shows them.
+        # If values differ by less than their last digit, or the range overflows, one bar shows them.
         if not 1e-9 * max(1.0, abs(low), abs(high)) < high - low < np.inf:
             wide = min(2 * max(abs(low), abs(high)), 8e307)
             low, high = (low - 0.5, high + 0.5) if wide < 1e9 else (-wide, wide)
@@ -241,7 +241,7 @@ def _pictures(pictures: "Pictures | None", by_rate: NDArray[Any]) -> dict[str, A
         "reconstructions": strip(reconstructions),
         "values": [round(float(value), 4) for value in pictures.values],
         "traversals": {str(j): strip(pictures.traversals[j]) for j in variables},
-        # How much the picture moves along each variable: the mean standard deviation of a pixel over the walk.
+        # How much the image changes along each variable: the mean standard deviation of a pixel over the traversal.
         "movement": [round(float(walk.std(axis=0).mean()), 6) for walk in pictures.traversals],
     }
 
@@ -255,7 +255,7 @@ def _thinned(frame: "polars.DataFrame") -> "polars.DataFrame":
 
 
 def _dynamics(snapshots: "polars.DataFrame", by_rate: NDArray[Any]) -> dict[str, Any]:
-    """Return steps, a string of type initials for each, and the information of each variable shown."""
+    """Return the steps, a string of type initials for each, and the information of each shown variable."""
     import polars
 
     shown = _chosen_evenly(by_rate, MOST_LANES)
@@ -273,7 +273,7 @@ def _dynamics(snapshots: "polars.DataFrame", by_rate: NDArray[Any]) -> dict[str,
 
 
 def shown_correlations(codes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the correlations (d, d) as a matrix shows them: unknown (NaN) where a variable never changes.
+    """Return the correlations (d, d); unknown (NaN) for a variable that never changes.
 
     Args:
         codes: Codes (n, d).

@@ -34,7 +34,7 @@ MODELS = (*CORE, "regime.js", "variables.js", "correlations.js", "pictures.js", 
 STUDY = (*CORE, "learning.js", "study.js")
 
 
-@register("page", name="report", title="page", summary="one self-contained HTML file with everything to look at")
+@register("page", name="report", title="page", summary="one self-contained HTML file with all results")
 def write_report(
     subject: "Diagnosis | Sequence[Diagnosis] | polars.DataFrame",
     path: str | Path,
@@ -44,25 +44,25 @@ def write_report(
     links: Mapping[str, str] | None = None,
     timelines: "Mapping[str, Timeline] | None" = None,
 ) -> Path:
-    """Write the page of one diagnosis, of several beside each other, or of a study's tidy table.
+    """Write the page of one diagnosis, of several side by side, or of a study's tidy table.
 
     A study's table has the columns run, seed, method, strength, dataset, representation, variables, metric, value;
-    `verdicts` are records of claim, verdict (confirmed, refuted, undecided, not testable) and evidence; `links` leads
-    from a run's name to its own page, `timelines` to what was seen while it trained.
+    `verdicts` are records of claim, verdict (confirmed, refuted, undecided, not testable) and evidence; `links` maps
+    a run's name to its own page, `timelines` to the timeline of its training.
 
     Args:
         subject: A diagnosis, several, or the tidy table of a study.
         path: The file to write.
-        title: The title of the page; the names of the models if not given.
+        title: The title of the page; default: the names of the models.
         verdicts: Verdicts on the claims of a study.
         links: The page of each run, relative to this one.
-        timelines: What was seen of each run while it trained.
+        timelines: The timeline of each run's training.
 
     Returns:
         The file.
 
     Raises:
-        DataError: There is nothing to report on, or the table lacks columns.
+        DataError: If there is nothing to report on, or the table lacks columns.
 
     >>> import tempfile, polarised
     >>> encodings = polarised.Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -117,25 +117,25 @@ def write(
     examples: int | None = None,
     seed: int | None = None,
 ) -> Path:
-    """Write the page of one target or, of several models, their comparison.
+    """Write the page of one target, or a comparison of several models.
 
     Args:
         targets: A run directory, a file of arrays, a published model, a study's folder or its ``results.parquet``; or
             several models.
-        out: The file to write; in a run's or a study's folder if None, for other folders here.
+        out: The file to write; default: in the folder of a run or a study, else in the current folder.
         title: The title of the page.
-        data: What to encode, where the model's own is not meant.
+        data: The data to encode, instead of the model's own.
         alpha: The threshold of the types.
         rule: The rule of the types.
-        scale_kind: What the scale beside the mean is, where its name does not say it.
-        examples: The most images to encode.
-        seed: Seed of everything random.
+        scale_kind: The meaning of the scale, if its name does not give it.
+        examples: The largest number of images to encode.
+        seed: Random seed.
 
     Returns:
         The file.
 
     Raises:
-        ConfigError: If there is nothing to report on, or a setting can change nothing about the target.
+        ConfigError: If there is nothing to report on, or a setting has no effect on the target.
 
     >>> import tempfile, numpy
     >>> file = Path(tempfile.mkdtemp()) / "codes.npz"
@@ -169,11 +169,11 @@ def _is_study(path: Path) -> bool:
 
 
 def page_of(targets: Sequence[Path], name: str) -> Path:
-    """Return where a page lies that nobody placed: in a run or a study, else here, for other folders are not ours.
+    """Return the default path of a page: in the folder of a run or a study, else in the current folder.
 
     Args:
-        targets: What the page is of.
-        name: The name of the page where there is no folder of its own.
+        targets: The targets of the page.
+        name: The name of the page, if it is in the current folder.
 
     Returns:
         The path of the page.
@@ -188,7 +188,7 @@ def page_of(targets: Sequence[Path], name: str) -> Path:
 
 def _diagnosed(paths: Sequence[Path], given: dict[str, Any]) -> list[Diagnosis]:
     useless = [set(unused_settings(open_target(path), with_data="data" in given)) for path in paths]
-    # What only some of several targets have no use for is meant for the others.
+    # A setting without effect on some of several targets applies to the others.
     spared = [own - useless[0].intersection(*useless) for own in useless]
     diagnoses = [
         diagnose(path, **{name: value for name, value in given.items() if name not in own})
@@ -204,7 +204,7 @@ def _diagnosed(paths: Sequence[Path], given: dict[str, Any]) -> list[Diagnosis]:
 
 
 def embedded(data: Any) -> str:
-    """Return data as JSON that is inert inside a script element: no text in it can close the element or open one.
+    """Return data as JSON that is safe inside a script element: no text in it can close or open an element.
 
     Args:
         data: Plain JSON types.
@@ -218,21 +218,21 @@ def embedded(data: Any) -> str:
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:
-        # Numbers of a model whose weights are damaged; the page shows what there is.
+        # A model with damaged weights may have such numbers; the page shows the rest.
         text = json.dumps(plain(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return _encodable(text)
 
 
-# All but tab and line ends of the control characters, and what turns the direction of the text that follows.
+# All control characters except tab and line ends, and characters that change the direction of text.
 _HARMFUL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def _encodable(text: str) -> str:
-    """Return a text that has an encoding and no character that acts on what stands around it.
+    """Return a text that can be encoded and has no character that affects the text around it.
 
-    A lone surrogate, as in the name of a file that is not UTF-8, has none.
+    A lone surrogate, as in a file name that is not UTF-8, cannot be encoded.
     """
     return _HARMFUL.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode("utf-8"))
 
@@ -246,18 +246,18 @@ def rendered(
     images: str = "",
     connect: str = "'none'",
 ) -> str:
-    """Return a template of this folder filled in with data, our styles and the named scripts.
+    """Fill a template of this folder with data, our styles and the named scripts.
 
-    The page's own policy allows no network and no script but the one whose digest it names; `images` and `connect`
-    widen it for a page that has a server.
+    The content security policy allows no network and only the script with the given digest; `images` and `connect`
+    extend it for a page with a server.
 
     Args:
         template: The name of the template.
-        data: What the scripts read.
+        data: The data for the scripts.
         title: The title of the page.
         scripts: The names of the scripts, in order.
-        images: Further sources of images that are allowed.
-        connect: Where the page may connect to.
+        images: Additional sources of images.
+        connect: The addresses to which the page may connect.
 
     Returns:
         The page.

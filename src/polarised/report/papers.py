@@ -1,4 +1,4 @@
-"""The figures of each paper, from the folder of its study: one gallery for each study, and one for any other."""
+"""The figures of each paper, from the folder of its study: one gallery per study, and one for any other study."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -71,7 +71,7 @@ __all__ = [
 
 @register("gallery", title="figures of any study", references=("Bonheme2023BeMoreActive",))
 def any_study(material: Material) -> Drawings:
-    """Draw types, and redundancy of both representations, against strength [Bonheme2023BeMoreActive].
+    """Draw types and redundancy of both representations against strength [Bonheme2023BeMoreActive].
 
     Args:
         material: The folder of the study.
@@ -91,7 +91,7 @@ METRICS = ("total_correlation", "mutual_information", "effective_rank", "wassers
 def be_more_active(material: Material) -> Drawings:
     """Draw figures 4 to 11 and 14 to 18; histograms and correlations are of a run that has all three types.
 
-    Of each dataset, where there are several.
+    If there are several datasets, each gets its own figures.
 
     Args:
         material: The folder of the study.
@@ -140,7 +140,7 @@ def learning_dynamics(material: Material) -> Drawings:
 
 
 def of_one_model(point: Point, figure: "Figure") -> "Figure":
-    """Write into a figure which model it shows: its method, strength and seed.
+    """Label a figure with its model: method, strength and seed.
 
     Args:
         point: The run of the model.
@@ -162,9 +162,9 @@ def of_one_model(point: Point, figure: "Figure") -> "Figure":
 
 
 def _with_a_mixed_variable(material: Material, dataset: str) -> Point:
-    """Return the run with all three types whose mixed variable changes most from input to input; else the richest.
+    """Return the run with all three types whose mixed variable varies most between inputs, else `Material.richest`.
 
-    It is of the first method that has one, as the paper's is of a beta-VAE: others correlate active variables too.
+    The first method with such a run is used, as the paper uses a beta-VAE: others also correlate active variables.
     """
     changes: dict[str, dict[str, float]] = {}
     own = {point.run.name: point for point in material.done if point.labels["dataset"] == dataset}
@@ -182,7 +182,7 @@ def _with_a_mixed_variable(material: Material, dataset: str) -> Point:
 
 @register("gallery", title="decomposition: alignment with axes", references=("Mathieu2019",))
 def decomposition_alignment(material: Material) -> Drawings:
-    """Draw figure 2, as scored and with Student-t codes transported, what beta does to encoders, and figure 5.
+    """Draw figure 2, with original and transported Student-t codes, the effect of beta on encoders, and figure 5.
 
     Args:
         material: The folder of the study.
@@ -258,7 +258,7 @@ def alpha_and_beta(table: polars.DataFrame) -> polars.DataFrame:
 
 @register("gallery", title="decomposition: sparsity", references=("Mathieu2019",))
 def decomposition_sparsity(material: Material) -> Drawings:
-    """Draw figure 4 (sparsity, reconstruction, mismatch over alpha), and who is used by which class.
+    """Draw figure 4 (sparsity, reconstruction, mismatch over alpha), and the use of each variable by class.
 
     Args:
         material: The folder of the study.
@@ -288,7 +288,7 @@ SHOWN = {"FactorVAE": 50.0, "DIP-VAE-I": 20.0, "DIP-VAE-II": 20.0, "RTC-VAE": 20
 
 @register("gallery", title="RTC-VAE", references=("Cheng2021",))
 def rtc_vae(material: Material) -> Drawings:
-    """Draw figures 2 to 16 of [Cheng2021] as far as the finished runs go, those of single models for each dataset.
+    """Draw figures 2 to 16 of [Cheng2021] as far as the finished runs allow, those of single models for each dataset.
 
     Args:
         material: The folder of the study.
@@ -336,15 +336,15 @@ def _of_model(material: Material, point: Point, ending: str) -> Drawings:
 
 
 def split_and_whole(encodings: Encodings) -> dict[str, str]:
-    """Return the factor that is spread over most independent latents, where one is, and the one that is least spread.
+    """Return the factor spread over most independent latents, if there is one, and the least spread one.
 
-    Whole is the factor with the largest gap between its two best latents by R^2. [Cheng2021, figure 7]
+    The least spread factor has the largest gap between its two best latents by R^2. [Cheng2021, figure 7]
 
     Args:
         encodings: Encodings with factors.
 
     Returns:
-        The names of both factors, as far as there are such.
+        The names of both factors, if they exist.
 
     >>> mean = np.random.default_rng(0).normal(size=(500, 3))
     >>> factors = np.stack([mean[:, :2].sum(axis=1) > 0, mean[:, 2] > 0], axis=1).astype(int)
@@ -361,11 +361,11 @@ def split_and_whole(encodings: Encodings) -> dict[str, str]:
 
 
 def latents_of_factors(material: Material, dataset: str | None = None) -> polars.DataFrame:
-    """Return how many latents tell of each factor (R^2 above 0.1) in every finished run: method, strength, factor.
+    """Return how many latents predict each factor (R^2 above 0.1) in every finished run: method, strength, factor.
 
     Args:
         material: The folder of the study.
-        dataset: The dataset; all if not given.
+        dataset: The dataset; default: all.
 
     Returns:
         One row for each run and factor: method, strength, factor, value.
@@ -388,7 +388,7 @@ def bias_table(
     """Return minibatch estimates of a known total correlation, see `metrics.estimators`, one row for each estimate.
 
     The printed MWS weight 1 / (N M) makes the estimate about (D - 1) log N too large, not too small as the paper's
-    text says; with 1 / M it falls together with MSS0. The paper does not print D, M, N; these are ours.
+    text says; with 1 / M it coincides with MSS0. The paper does not give D, M and N; these values are ours.
 
     Args:
         variables: Numbers of variables.
@@ -422,7 +422,7 @@ def bias_table(
 Kind = Literal["active", "passive"]
 
 
-# As the paper numbers them.
+# The numbers of the figures in the paper.
 FIGURES: dict[int, tuple[Kind, Parts]] = {
     1: ("passive", "parameters"),
     2: ("active", "parameters"),
@@ -433,9 +433,9 @@ FIGURES: dict[int, tuple[Kind, Parts]] = {
 
 @register("gallery", title="polarised regime of iVAE", references=("Bonheme2023iVAE",))
 def polarised_ivae(material: Material) -> Drawings:
-    """Draw figures 1 to 4, a passive and an active variable beside their priors [Bonheme2023iVAE], and types.
+    """Draw figures 1 to 4, a passive and an active variable with their priors [Bonheme2023iVAE], and types.
 
-    The model is the iVAE with most variables of the rarer of both types.
+    The model is the iVAE with most variables of the rarer of the two types.
 
     Args:
         material: The folder of the study.
@@ -476,13 +476,13 @@ def nonlinear_ica(material: Material) -> Drawings:
 
 
 def scores_by_method(table: polars.DataFrame, *, metric: str, label: str) -> "Figure":
-    """Draw a score of every seed, a column for each method, its average as a line.
+    """Draw the score of every seed, one column per method, with its mean as a line.
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
         metric: The metric.
-        label: How the axis names it.
+        label: The label of the axis.
 
     Returns:
         The figure; `polarised.report.save` writes it.

@@ -1,4 +1,4 @@
-"""A study's folder → a folder for the documentation: figures, table, verdict, and how all of it came about."""
+"""A study's folder → a folder for the documentation: figures, table, verdict and provenance."""
 
 import json
 import os
@@ -42,14 +42,14 @@ __all__ = ["Drawings", "Material", "publish", "stem", "tables"]
 
 Format = Literal["svg", "pdf", "png"]
 NOTES, README, RESULTS = "notes.md", "README.md", "results.parquet"
-CELLS = "Averages over seeds, ± their standard deviation; in brackets how many have the number where not all do."
+CELLS = "Averages over seeds ± standard deviation; in brackets, the number of seeds with a value, if not all have one."
 FIGURES = (
-    "Lines are averages over seeds, in their bands lie 95 % of the seeds; small marks are single runs. A faint mark is "
-    "of fewer than half of the seeds: only they have such variables."
+    "Lines are averages over seeds, bands contain 95 % of the seeds, and small marks are single runs. A faint mark is "
+    "the average of fewer than half of the seeds, because only these have such variables."
 )
 BOTH = ("mean", "sampled")
 REDUNDANCY = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
-# What the tables of a study show where it was measured, in this order: metric, representation, variables.
+# The columns of the tables of a study, if measured, in this order: metric, representation, variables.
 TABLES: dict[str, tuple[tuple[str, str | None, str], ...]] = {
     "When runs settled": (("settled", None, "full"), ("settled_step", None, "full")),
     "Types and fit": (
@@ -101,12 +101,12 @@ Drawings = Iterator[tuple[str, "Figure"]]
 
 @dataclass(frozen=True)
 class Material:
-    """A study's folder, read when asked for; of a published one there is the table, and no runs.
+    """A study's folder, read on demand; a published folder has the table, but no runs.
 
     Args:
         root: The folder of the study, or one that `publish` wrote.
-        earlier: A folder that `publish` wrote, whose runs are shown too where `root` has not done them.
-        mixed: Whether runs made by different code may stand in one table.
+        earlier: A folder that `publish` wrote, whose runs are added if `root` does not have them.
+        mixed: Whether runs made by different code may be in one table.
     """
 
     root: Path
@@ -120,7 +120,7 @@ class Material:
 
     @cached_property
     def table(self) -> polars.DataFrame:
-        """The tidy table of the runs that are done, types by the rule of the study."""
+        """The tidy table of the finished runs, with types by the rule of the study."""
         if is_published(self.root):
             return read_table(self.root / RESULTS)
         own = results_of(self.study.points, self.root, rule=self.study.rule, mixed=self.mixed)
@@ -136,7 +136,7 @@ class Material:
 
     @cached_property
     def grid(self) -> dict[str, Point]:
-        """Every run of the study by its name: those of its folder, and of its scale where runs published are kept."""
+        """Every run of the study by its name: those of its folder and, if published runs are kept, of its scale."""
         own = {point.run.name: point for point in self.study.points}
         if self.earlier is None or self.study.name not in study_names():
             return own
@@ -145,7 +145,7 @@ class Material:
 
     @cached_property
     def kept(self) -> polars.DataFrame:
-        """The rows of runs of this study that were published in `earlier` and are not done here."""
+        """The rows of runs of this study that were published in `earlier` and are not finished here."""
         if self.earlier is None:
             return polars.DataFrame(schema={"run": polars.String})
         rule = _published(self.earlier).get("rule", self.study.rule)
@@ -160,17 +160,17 @@ class Material:
         codes = Counter(made["code"] for name, made in self.made.items() if name in done and made["code"])
         before = Counter(self.made.get(name, {}).get("code", "") for name in kept["run"].unique())
         if not self.mixed and (len(codes | before) > 1 or "" in before):
-            unknown = "; where it is not known, the table was written before it was noted" if before[""] else ""
+            unknown = "; where it is unknown, the table was written before it was recorded" if before[""] else ""
             raise DataError(
                 f"expected runs of one version of the code, got {_told_codes(codes)} in {self.root} and "
-                f"{_told_codes(before)} in the table published in {self.earlier}{unknown}; do them again with one, or "
-                "say that a mixed table is meant (mixed)"
+                f"{_told_codes(before)} in the table published in {self.earlier}{unknown}; repeat them with one "
+                "version, or allow a mixed table (mixed)"
             )
         return kept
 
     @cached_property
     def made(self) -> dict[str, dict[str, Any]]:
-        """By which code and command each run was made and how many seconds it took, as far as that is known."""
+        """The code, the command and the seconds of each run, as far as known."""
         known = {} if self.earlier is None else _published(self.earlier).get("made", {})
         found: dict[str, dict[str, Any]] = {
             str(name): {"code": str(one.get("code", "")), "command": str(one.get("command", "")), "seconds": seconds}
@@ -183,7 +183,7 @@ class Material:
             done = read_done(directory)
             found[point.run.name] = {
                 "code": "" if done is None else done.code,
-                # Where the folder lies on this machine is left out.
+                # The path on this machine is omitted.
                 "command": str(command).replace(f"{self.root.resolve().parent}/", ""),
                 "seconds": 0.0 if done is None else done.seconds,
             }
@@ -191,14 +191,14 @@ class Material:
 
     @cached_property
     def done(self) -> list[Point]:
-        """The runs that are done; none of a published folder."""
+        """The finished runs; none for a published folder."""
         if is_published(self.root):
             return []
         return [point for point in self.study.points if is_done(point.run, self.root)]
 
     @cached_property
     def datasets(self) -> dict[str, str]:
-        """The datasets of the runs that are done, and what the names of their figures end in: nothing for one alone."""
+        """The datasets of the finished runs, with the suffixes of their figures; empty if there is only one."""
         names = self.table["dataset"].unique(maintain_order=True).to_list()
         return {str(name): f"_{stem(str(name))}" if len(names) > 1 else "" for name in names}
 
@@ -206,7 +206,7 @@ class Material:
         """Return the methods that have a finished run.
 
         Args:
-            dataset: Of this dataset; of all if not given.
+            dataset: The dataset; default: all.
 
         Returns:
             The methods, in the order of the study.
@@ -215,33 +215,33 @@ class Material:
         return [str(name) for name in own["method"].unique(maintain_order=True)]
 
     def methods_at_hand(self, dataset: str | None = None) -> list[str]:
-        """Return the methods of which the folder has a finished run: a model that can be shown.
+        """Return the methods with a finished run in the folder, whose models can be shown.
 
         Args:
-            dataset: Of this dataset; of all if not given.
+            dataset: The dataset; default: all.
 
         Returns:
-            The methods, in the order of the study; none of a published folder.
+            The methods, in the order of the study; none for a published folder.
         """
         return list(dict.fromkeys(str(point.labels["method"]) for point in self._of(None, dataset)))
 
     def point(self, method: str, strength: float | None = None, *, dataset: str | None = None) -> Point:
-        """Return the first run of a method, at the strength nearest to the one wanted.
+        """Return the first run of a method at the strength nearest to the given one.
 
         Args:
             method: The method.
-            strength: The strength wanted; any if not given.
-            dataset: Of this dataset; of any if not given.
+            strength: The strength; default: any.
+            dataset: The dataset; default: any.
 
         Returns:
             The run.
 
         Raises:
-            DataError: There is no finished run of the method.
+            DataError: If there is no finished run of the method.
         """
         own = self._of(method, dataset)
         if not own:
-            raise DataError(f"expected a finished run of {method!r} in {self.root} to draw; there is none")
+            raise DataError(f"expected a finished run of {method!r} in {self.root} to draw, but there is none")
         if strength is None:
             return own[0]
         return min(own, key=lambda point: abs(float(point.labels["strength"]) - strength))
@@ -251,7 +251,7 @@ class Material:
 
         Args:
             method: The method.
-            dataset: Of this dataset; of all if not given.
+            dataset: The dataset; default: all.
 
         Returns:
             The strengths, smallest first.
@@ -265,30 +265,30 @@ class Material:
         dataset: str | None = None,
         kinds: Sequence[str] = ("active", "mixed", "passive"),
     ) -> Point:
-        """Return the run in which the rarest of some types is the least rare, so that each can be shown.
+        """Return the run with the most variables of its rarest type, so that each type can be shown.
 
         Args:
-            method: Of this method; of any if not given.
-            dataset: Of this dataset; of any if not given.
-            kinds: The types that count.
+            method: The method; default: any.
+            dataset: The dataset; default: any.
+            kinds: The types to consider.
 
         Returns:
             The run.
 
         Raises:
-            DataError: There is no finished run.
+            DataError: If there is no finished run.
         """
         counts = self.table.filter((polars.col("metric") == "count") & polars.col("variables").is_in(kinds))
         rarest = dict(counts.group_by("run").agg(polars.col("value").min()).select("run", "value").iter_rows())
         own = self._of(method, dataset)
         if not own:
             raise DataError(
-                f"expected a finished run of {method or 'any method'} in {self.root} to draw; there is none"
+                f"expected a finished run of {method or 'any method'} in {self.root} to draw, but there is none"
             )
         return max(own, key=lambda point: rarest.get(point.run.name, 0.0))
 
     def class_names(self, point: Point, factor: str) -> list[str] | None:
-        """Return the names of a factor's values where the dataset has names for them.
+        """Return the names of a factor's values, if the dataset has names for them.
 
         Args:
             point: The run.
@@ -324,41 +324,43 @@ class Material:
         return regime_of(self.root / point.run.name, point.run, rule=self.study.rule)
 
     def timeline(self, point: Point) -> Timeline:
-        """Return what was seen of a run's variables while it trained.
+        """Return the timeline of a run's training.
 
         Args:
             point: The run.
 
         Returns:
-            The moments of its training.
+            The timeline.
 
         Raises:
-            DataError: It was trained without snapshots.
+            DataError: If it was trained without snapshots.
         """
         timeline = timeline_of(self.root / point.run.name, rule=self.study.rule)
         if timeline is None:
-            raise DataError(f"expected a run trained with snapshots, {point.run.name} has none; set snapshots.every")
+            raise DataError(
+                f"expected a run trained with snapshots, but {point.run.name} has none; set snapshots.every"
+            )
         return timeline
 
     def pictures(self, point: Point) -> Pictures:
-        """Return what the decoder of a run shows.
+        """Return images from the decoder of a run.
 
         Args:
             point: The run.
 
         Returns:
-            Originals, reconstructions and walks.
+            Originals, reconstructions and traversals.
         """
         from polarised.models.encoding import pictures
 
         return pictures(self._vae(point), dataset_of(point.run), seed=point.run.seed)
 
     def samples(self, point: Point, count: int = 16) -> NDArray[Any]:
-        """Return images decoded from draws of a run's prior.
+        """Return images decoded from samples of a run's prior.
 
         Args:
             point: The run.
-            count: How many images.
+            count: The number of images.
 
         Returns:
             Images (count, channels, height, width).
@@ -378,7 +380,7 @@ class Material:
 
 
 def stem(name: str) -> str:
-    """Return a name as part of a file's name.
+    """Return a name in a form suitable for file names.
 
     Args:
         name: The name of a method or dataset.
@@ -406,33 +408,33 @@ def publish(
 ) -> Path:
     """Write the figures, ``results.parquet``, ``verdict.json`` and a README of a study's folder to `out`.
 
-    A file ``notes.md`` in `out`, written by hand, is taken into the README, its first paragraph at the top. A study
-    without figures of its own gets those of any study. Of a folder that was published before, without its runs, the
-    figures that need the table alone are drawn again, and nothing else is written.
+    A file ``notes.md`` in `out`, written by hand, is included in the README, its first paragraph at the top. A study
+    without its own figures gets those of any study. For a folder that was published before, without its runs, only the
+    figures that need nothing but the table are drawn again, and nothing else is written.
 
-    With `keep` a study may be done in parts on machines that share no disk: runs that the table in `out` has, that
-    belong to this study at this scale and that are not done in `folder`, stay in the table beside the new ones. Of them
-    only rows by the rule of the study are known, so that claims about types are then decided by that rule alone.
+    With `keep`, a study may be run in parts on machines without a shared disk: runs in the table in `out` that
+    belong to this study at this scale and are not finished in `folder` stay in the table with the new ones. For them,
+    only rows by the rule of the study are known, so claims about types are then decided by that rule alone.
 
     Args:
         folder: The folder of the study, or one that was published.
         out: The folder to write.
         formats: Formats of the figures.
-        keep: Whether runs published in `out` before stay.
-        mixed: Whether runs made by different code, or by code that is not known, may stand in one table.
+        keep: Whether to keep runs published in `out` before.
+        mixed: Whether runs made by different or unknown code may be in one table.
 
     Returns:
         The README.
 
     Raises:
-        DataError: The folder holds no study, `out` has nothing to keep, or its runs were made by other code.
+        DataError: If the folder has no study, `out` has nothing to keep, or its runs were made by other code.
     """
     out = Path(out)
     material = Material(Path(folder), earlier=out if keep else None, mixed=mixed)
     known = material.root if is_published(material.root) else None
     if keep and (known is not None or not is_published(out)):
         place, words = (out, "a table that was published before") if known is None else (known, "the runs of a study")
-        raise DataError(f"expected {words} in {place} to keep runs of earlier beside new ones, there is none")
+        raise DataError(f"expected {words} in {place} to keep earlier runs with new ones, but there is none")
     name = material.study.name if known is None else _published_study(known)
     if known is None and not material.kept.is_empty():
         found = check_claims(material.table, claims_of(material.study))
@@ -442,7 +444,7 @@ def publish(
     entry = name if name in registry.names("gallery") else "any_study"
     drawn = []
     for each, figure in registry.build("gallery", entry, material):
-        # Some are named after methods, and those come from the study's own file.
+        # Some figures are named after methods, which come from the study's own file.
         save(figure, contained(out, each, source=folder), formats=formats, small=True)
         drawn.append(each)
     if known is not None:
@@ -461,7 +463,7 @@ def publish(
 
 
 def is_published(folder: Path) -> bool:
-    """Return whether a folder holds a study's table without its runs.
+    """Return whether a folder contains a study's table without its runs.
 
     Args:
         folder: A folder.
@@ -473,23 +475,23 @@ def is_published(folder: Path) -> bool:
 
 
 def _published_study(folder: Path) -> str:
-    """Return the study a published folder is of: as its verdicts say, else as it or the folder around it is called."""
+    """Return the study of a published folder: by its verdicts, else by its own name or that of its parent folder."""
     names = [_published(folder).get("study"), folder.resolve().name, folder.resolve().parent.name]
     return next((str(name) for name in names if name in registry.names("gallery")), "any_study")
 
 
 def _published(folder: Path) -> Mapping[str, Any]:
-    """Return what lies beside the table of a published folder: its verdicts, and how the runs were made."""
+    """Return the data next to the table of a published folder: its verdicts and the provenance of its runs."""
     path = folder / PUBLISHED
     known = parse_json(path.read_bytes(), where=str(folder)) if path.is_file() else {}
     return known if isinstance(known, dict) else {}
 
 
 def _told_codes(codes: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} by {code or 'code that is not known'}" for code, count in codes.items()) or "none"
+    return ", ".join(f"{count} by {code or 'unknown code'}" for code, count in codes.items()) or "none"
 
 
-# What stands above a page as long as runs on it were typed before the decoder was asked.
+# A note on top of a page while some of its runs were classified before the decoder's use was measured.
 EARLIER = (
     "> **Typed by the earlier rule.** The types on this page compare the posterior with the prior alone; since then an "
     "unused variable is told by the decoder and by where the objective lets it rest (docs/explanation/types.md). "
@@ -500,7 +502,7 @@ EARLIER = (
 
 def _page(material: Material, found: "Verification", stems: Sequence[str], notes: str) -> str:
     study = material.study
-    # The first paragraph says what reproduced, what did not and what did not settle; the rest stands further below.
+    # The first paragraph says what reproduced, what did not and what did not settle; the rest comes further below.
     summary, _, remarks = notes.partition("\n\n")
     parts = [f"# {study.title}", *([summary] if summary else [])]
     if any(not (material.root / point.run.name / "decoder_use.parquet").exists() for point in material.done):
@@ -521,7 +523,7 @@ def _page(material: Material, found: "Verification", stems: Sequence[str], notes
 
 
 def _claims(found: "Verification") -> list[str]:
-    """Return the verdicts by method, and each that was decided on its own line."""
+    """Return the verdicts by method, and one line for each decided verdict."""
     if not found.verdicts:
         return []
     counts = [_line([row["method"], *(str(row[word]) for word in WORDS)]) for row in found.summary]
@@ -533,7 +535,7 @@ def _claims(found: "Verification") -> list[str]:
 
 
 def _settled(table: polars.DataFrame) -> str:
-    """Return how many runs settled and when, in a sentence; nothing where none was asked to."""
+    """Return how many runs settled and when, as a sentence; empty if no run uses settling."""
     settled = table.filter(metric="settled")["value"]
     if settled.is_empty():
         return ""
@@ -545,7 +547,7 @@ def _settled(table: polars.DataFrame) -> str:
 
 
 def _archives(material: Material) -> list[str]:
-    """Return what archives that were measured say of themselves, and their scores beside ours; nothing if none were."""
+    """Return the settings in measured archives, and their scores compared with ours; empty if there are none."""
     known = archive_settings(material.root)
     if not known:
         return []
@@ -608,7 +610,7 @@ def _where_known(made: Sequence[Any], own: Collection[str], kept: Collection[str
 
 
 def _told_kept(material: Material, kept: Sequence[str]) -> str:
-    """Return how many runs came from the table published before and by which code; nothing where none did."""
+    """Return how many runs came from the table published before, and by which code; empty if none did."""
     if not kept:
         return ""
     codes = Counter(material.made.get(run, {}).get("code", "") for run in kept)
@@ -631,14 +633,14 @@ def _processor() -> str:
 
 
 def tables(table: polars.DataFrame) -> list[str]:
-    """Return headings and Markdown tables of what was measured, a line for each method and strength.
+    """Return headings and Markdown tables of the measurements, one row per method and strength.
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
 
     Returns:
-        Headings and tables, in turn.
+        Headings and tables, alternating.
 
     >>> row = {"method": "VAE", "strength": 1.0, "dataset": "dsprites", "seed": 0, "metric": "sap", "value": 0.5}
     >>> print(tables(polars.DataFrame([row | {"representation": "mean", "variables": "full"}]))[1])
@@ -646,11 +648,11 @@ def tables(table: polars.DataFrame) -> list[str]:
     |---|---|---|---|
     | VAE | 1 | 1 | 0.5 |
 
-    Of a number that not all seeds have, brackets say how many do.
+    If not all seeds have a value, their number is given in brackets.
     """
     labels = ["dataset", "method", "strength"] if table["dataset"].n_unique() > 1 else ["method", "strength"]
     wanted = ("metric", "representation", "variables")
-    # Grouped once: a filter for each cell would take minutes on the published study.
+    # Grouped once, because a filter for each cell would take minutes on the published study.
     cells = {tuple(key): own["value"] for key, own in table.group_by(*labels, *wanted, maintain_order=True)}
     measured = set(table.select(wanted).unique().iter_rows())
     seeds = table.group_by(labels, maintain_order=True).agg(polars.col("seed").n_unique())
@@ -669,7 +671,7 @@ def tables(table: polars.DataFrame) -> list[str]:
 
 
 def _in_cell(text: str) -> str:
-    """Return text as it may stand in a cell: a bare | would end it."""
+    """Escape text for a cell: a bare | would end the cell."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 

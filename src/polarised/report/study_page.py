@@ -1,4 +1,4 @@
-"""A study's tidy table as plain JSON, a row for each run, compact enough for 1,500 models."""
+"""A study's tidy table as plain JSON, one row per run, compact enough for 1,500 models."""
 
 import base64
 import math
@@ -37,20 +37,20 @@ def study(
     title: str = "",
     timelines: "Mapping[str, Timeline] | None" = None,
 ) -> dict[str, Any]:
-    """Return what the page shows of a study; numbers of single variables are in its charts over training only.
+    """Return the data of the page of a study; numbers of single variables are only in its charts over training.
 
     Args:
         table: The tidy table of the study.
         verdicts: Verdicts on its claims.
         links: The page of each run, relative to this one.
         title: The title of the page.
-        timelines: What was seen of each run while it trained.
+        timelines: The timeline of each run's training.
 
     Returns:
-        What the scripts of the page read, as plain JSON types.
+        The data for the scripts of the page, as plain JSON types.
 
     Raises:
-        DataError: The table lacks columns or rows, or a verdict is none.
+        DataError: If the table lacks columns or rows, or a verdict is unknown.
 
     >>> import polars
     >>> row = {"run": "a", "seed": 0, "method": "BetaVAE", "strength": 1.0, "dataset": "dsprites", "metric": "mig"}
@@ -64,7 +64,7 @@ def study(
     if missing:
         raise DataError(
             f"expected a tidy table with {', '.join((*IDENTITY, *MEASUREMENT, 'value'))}, "
-            f"{', '.join(missing)} missing; make it with polarised study collect"
+            f"but {', '.join(missing)} missing; create it with polarised study collect"
         )
     if "variable" in table.columns:
         table = table.filter(polars.col("variable").is_null())
@@ -76,7 +76,7 @@ def study(
     measurements = table.select(keys).unique(maintain_order=True)
     runs = table.select(IDENTITY).unique(maintain_order=True, subset="run")
     if len(measurements) * len(runs) > MOST_CELLS:
-        # One rule is enough to look at; the table on disk has both.
+        # The page shows one rule; the table on disk has both.
         first = measurements["rule"].drop_nulls().unique().sort().head(1).to_list()
         table = table.filter(polars.col("rule").is_null() | polars.col("rule").is_in(first))
         measurements = table.select(keys).unique(maintain_order=True)
@@ -120,7 +120,7 @@ def _headline(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _safe(link: str | None) -> str | None:
-    """Return a relative link as it is; one with a scheme could run a script, and is left out."""
+    """Return a relative link unchanged; one with a scheme could run a script and is omitted."""
     return None if link is None or ":" in link.split("/")[0] else link
 
 
@@ -128,7 +128,7 @@ def _short(value: float | None) -> Any:
     return None if value is None or math.isnan(value) else plain(float(f"{value:.4g}"))
 
 
-# A run of 300 moments and ten variables is kept whole; more runs or variables share the same room.
+# A run of 300 moments and ten variables is complete; more runs or variables share the same space.
 MOST_NUMBERS = 120_000
 MOST_VARIABLES = 32
 FEWEST_MOMENTS, MOST_MOMENTS = 24, 301
@@ -138,15 +138,15 @@ PERIODS = 12
 def learning(timelines: Mapping[str, Timeline]) -> dict[str, Any]:
     """Return, for each run, its final types, and types, KL, variance ratio and correlations at moments of training.
 
-    Counts and shares of |correlation| > 0.2 are of every moment; what is drawn over time is thinned evenly, and runs
-    beyond what a page can hold are left out. Correlations are thousandths, 16-bit little-endian in base64, a moment
-    after the other, the pairs (1, 0), (2, 0), (2, 1), ... of the variables shown.
+    Counts and shares of |correlation| > 0.2 include every moment; curves over time are thinned evenly, and runs
+    beyond the capacity of a page are left out. Correlations are thousandths, 16-bit little-endian in base64, one moment
+    after the other, for the pairs (1, 0), (2, 0), (2, 1), ... of the shown variables.
 
     Args:
-        timelines: What was seen of each run while it trained.
+        timelines: The timeline of each run's training.
 
     Returns:
-        What the scripts of the page read, as plain JSON types.
+        The data for the scripts of the page, as plain JSON types.
 
     >>> timeline = Timeline()
     >>> for step in (0, 10):
@@ -200,13 +200,13 @@ def _run(name: str, timeline: Timeline, moments: int) -> dict[str, Any]:
 
 
 def _cost(timeline: Timeline) -> int:
-    """Return how many numbers a moment of a run takes on the page."""
+    """Return the number of values per moment of a run on the page."""
     variables = min(MOST_VARIABLES, len(timeline.final_types))
     return variables * (variables - 1) // 2 + 3 * variables
 
 
 def _shown(rates: NDArray[Any]) -> list[int]:
-    """Return the variables to show: all, or as many as there is room for from the most informative to the least."""
+    """Return the variables to show: all, or as many as fit, spread from the most to the least informative."""
     order = np.argsort(-np.nan_to_num(rates), kind="stable")
     return sorted(int(j) for j in order[_evenly(len(order), MOST_VARIABLES)])
 
@@ -224,11 +224,11 @@ def _rounded(shares: Mapping[str, float]) -> dict[str, float]:
 
 
 def read_folder(path: Path, page: Path) -> tuple["polars.DataFrame", dict[str, Any]]:
-    """Return the table of a study's folder, or of its ``results.parquet``, and what else its page shows.
+    """Return the table of a study's folder, or of its ``results.parquet``, and the other content of its page.
 
     Args:
         path: The folder, or its ``results.parquet``.
-        page: Where the page will lie: it links to the pages of runs.
+        page: The path of the page, for relative links to the pages of runs.
 
     Returns:
         The table, and the keywords of `write_report`: title, verdicts, links, timelines.

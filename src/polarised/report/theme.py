@@ -1,7 +1,7 @@
-"""How a type and a representation look, on the page and on paper: a colour, and always a shape and a letter too.
+"""The looks of types and representations, on the page and on paper: a colour, always with a shape and a letter.
 
-Blue, vermilion and grey stay apart under every common colour blindness and in a grey print, where their lightness
-differs; nothing rests on colour alone.
+Blue, vermilion and grey are distinguishable with every common colour blindness and in greyscale, where their lightness
+differs; nothing depends on colour alone.
 """
 
 import base64
@@ -35,12 +35,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Look:
-    """One mark: colours on light and dark ground, a letter, a text glyph, a matplotlib marker, dash and hatch.
+    """One mark: colours on light and dark backgrounds, a letter, a text glyph, a matplotlib marker, dash and hatch.
 
     Args:
-        light: Colour on a light ground.
-        dark: Colour on a dark ground.
-        letter: A letter that stands for it.
+        light: Colour on a light background.
+        dark: Colour on a dark background.
+        letter: Its letter.
         glyph: A glyph for text.
         marker: The marker of matplotlib.
         dash: The line style of matplotlib.
@@ -93,7 +93,7 @@ SUBSETS = {
 }
 
 
-# For any number of methods, terms or variables, with markers and dashes to tell them apart in grey.
+# For any number of methods, terms or variables, with markers and dashes to distinguish them in greyscale.
 SERIES = (
     Look("#0072b2", "#5fb3ea", "a", "●", "o", "-"),
     Look("#d55e00", "#ff9351", "b", "■", "s", "--"),
@@ -106,7 +106,7 @@ SERIES = (
 
 
 def style_sheet(ground: str) -> str:
-    """Return the CSS variables of every look on a ``"light"`` or ``"dark"`` ground.
+    """Return the CSS variables of every look on a ``"light"`` or ``"dark"`` background.
 
     Args:
         ground: "light" or "dark".
@@ -121,14 +121,14 @@ def style_sheet(ground: str) -> str:
     return "\n".join(f"  --{name}: {getattr(look, ground)};" for name, look in looks.items())
 
 
-# How the dashes of matplotlib look as those of SVG.
+# The dashes of matplotlib in SVG.
 _DASHES = {"-": "", "--": "6 3", ":": "2 3", "-.": "9 3 2 3"}
 REPRESENTATION_TITLES = {"mean": "mean representation, μ", "sampled": "sampled representation, z ~ q(z|x)"}
 VERDICTS = {"confirmed": "✓", "refuted": "✕", "undecided": "?", "not testable": "–"}
 
 
 def page_looks() -> dict[str, Any]:
-    """Return what the scripts of a page know of types, representations, series and verdicts.
+    """Return the looks of types, representations, series and verdicts for the scripts of a page.
 
     Returns:
         Letters, markers, dashes and titles by name, as plain JSON types.
@@ -167,10 +167,10 @@ def metric_name(metric: str, *, unit: bool = True) -> str:
 
 
 def described(metrics: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return how a page names and explains metrics, from their records, those of the catalogue in its order.
+    """Return titles, units and readings of metrics from their records, in the order of the catalogue.
 
     Args:
-        metrics: Names of metrics, as often as they come.
+        metrics: Names of metrics, possibly repeated.
 
     Returns:
         Title, unit and reading by name.
@@ -186,7 +186,7 @@ def described(metrics: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def strength_name(panel: str) -> str:
-    """Return what an axis of strengths is called in a panel, whose name begins with the method.
+    """Return the label of the strength axis in a panel whose title begins with the method.
 
     Args:
         panel: The title of the panel.
@@ -205,7 +205,7 @@ def strength_name(panel: str) -> str:
 def strip(images: NDArray[Any]) -> str:
     """Return images (m, C, H, W) in [0, 1], side by side, as the data URI of one PNG.
 
-    One or three channels are shown as they are; of any other number, the first.
+    One or three channels are shown directly; otherwise only the first channel.
 
     Args:
         images: Images (m, channels, height, width).
@@ -214,7 +214,7 @@ def strip(images: NDArray[Any]) -> str:
         A data URI.
 
     Raises:
-        DataError: These are no images.
+        DataError: If the shape is not that of images.
 
     >>> strip(np.zeros((3, 1, 2, 2)))[:22]
     'data:image/png;base64,'

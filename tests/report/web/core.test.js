@@ -39,7 +39,7 @@ test("a table leaves as CSV without formulas", () => {
   assert.equal(page.ask(`csv(${table})`), 'name,value\r\n\'=1+1,0.5\r\n"say ""a, b""",\r\n\'-x,-2\r\n');
 });
 
-test("nothing known sorts last either way", () => {
+test("unknown values are last in both directions", () => {
   assert.deepEqual(ask("sorted([2, null, 1], (v) => v, false)"), [1, 2, null]);
   assert.deepEqual(ask("sorted([2, null, 1], (v) => v, true)"), [2, 1, null]);
 });

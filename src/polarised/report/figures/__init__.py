@@ -1,4 +1,4 @@
-"""Tables and encodings → Figure, one function for each figure of the papers; `polarised.report.save` writes them."""
+"""Tables and encodings → Figure, one function per figure of the papers; `polarised.report.save` writes them."""
 
 from polarised.report.figures import decomposition as _decomposition
 from polarised.report.figures import factors as _factors

@@ -55,21 +55,21 @@ def reconstruction_against_score(
 ) -> "Figure":
     """Draw reconstruction against a disentanglement score: a panel for each prior, a point for each strength.
 
-    Dots are single runs, the line joins their means, and the other priors are grey behind it; a prior tried at one
-    strength only is in every panel. `symbols` are what the strength of a method is called at its points, such as ν.
+    Dots are single runs, the line connects their means, and the other priors are grey behind it; a prior with only one
+    strength is in every panel. `symbols` are the symbols of the methods' strengths at the points, such as ν.
     [Mathieu2019, figure 2]
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
-        score: The metric of the upright axis.
+        score: The metric of the y axis.
         symbols: The symbol of each method's strength.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The table lacks columns, or has no rows to draw.
+        DataError: If the table lacks columns or has no rows to draw.
 
     >>> import polars
     >>> run = {"run": "a", "method": "isotropic", "strength": 1.0, "representation": "mean", "variables": "full"}
@@ -118,21 +118,21 @@ def aggregate_posterior_density(
 ) -> "Figure":
     """Draw the density of q(z) = E_x[N(mean, variance)] of two-dimensional codes, a panel for each model.
 
-    `top` is the density that is drawn brightest, 1 in the authors' code; without it each panel has its own.
+    `top` is the density of the brightest colour, 1 in the authors' code; by default, each panel has its own.
     [Mathieu2019, figure 3]
 
     Args:
-        encodings: Encodings of two variables, by the title of their panel.
-        extent: Half the side of the square shown.
+        encodings: Encodings with two variables, by the title of their panel.
+        extent: Half the side length of the square shown.
         resolution: Points along a side.
-        columns: Panels beside each other.
-        top: The density drawn brightest.
+        columns: Panels per row.
+        top: The density of the brightest colour.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The codes do not have two variables.
+        DataError: If the codes do not have two variables.
 
     >>> code = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> len(aggregate_posterior_density({"beta 1": code}, resolution=20).axes)
@@ -142,7 +142,7 @@ def aggregate_posterior_density(
     grid = np.linspace(-extent, extent, resolution)
     for axis, (name, own) in zip(axes, encodings.items(), strict=True):
         if own.latents != 2:
-            raise DataError(f"expected codes of two variables to draw as a plane, {name!r} has {own.latents}")
+            raise DataError(f"expected codes with two variables, but {name!r} has {own.latents}")
         _plane(axis, _mixture(grid, own.mean, own.variance), extent, name, top)
     return figure
 
@@ -153,13 +153,13 @@ def prior_density(priors: Mapping[str, NDArray[Any]], *, extent: float = 3.0) ->
 
     Args:
         priors: Densities (m, m) by the title of their panel.
-        extent: Half the side of the square shown.
+        extent: Half the side length of the square shown.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: A density is not on a square grid.
+        DataError: If a density is not on a square grid.
 
     >>> len(prior_density({"nu = 3": np.ones((4, 4))}).axes)
     1
@@ -179,18 +179,18 @@ def sparsity_by_regularisation(
 ) -> "Figure":
     """Draw sparsity, reconstruction and the mismatch to the prior against alpha, a curve for each setting.
 
-    In the bands lie 95 % of the seeds. [Mathieu2019, figure 4]
+    Bands contain 95 % of the seeds. [Mathieu2019, figure 4]
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
-        metrics: The metrics, one panel for each.
+        metrics: The metrics, one panel each.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The table lacks columns, or has no rows to draw.
+        DataError: If the table lacks columns or has no rows to draw.
 
     >>> import polars
     >>> run = {"method": "gamma 0.8", "strength": 1.0, "representation": "mean", "variables": "full", "value": 0.6}
@@ -213,27 +213,27 @@ def sparsity_by_regularisation(
 def magnitude_by_class(
     encodings: Encodings, *, factor: str | None = None, class_names: Sequence[str] | None = None
 ) -> "Figure":
-    """Draw the mean magnitude E[|mean_j|] of every latent for each class: who is used by whom [Mathieu2019, figure 4].
+    """Draw the mean magnitude E[|mean_j|] of every latent for each class [Mathieu2019, figure 4].
 
     `class_names` are the names of the classes 0, 1, ...
 
     Args:
         encodings: The encodings of the model.
-        factor: The factor whose classes are shown; the first if not given.
+        factor: The factor whose classes are shown; default: the first.
         class_names: Names of the classes.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The encodings have no such factors.
+        DataError: If the encodings have no such factors.
 
     >>> code = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=np.ones((2, 2)), factors=[0, 1], factor_names=["class"])
     >>> len(magnitude_by_class(code, class_names=["cat", "dog"]).axes)
     2
     """
     if encodings.factors is None:
-        raise DataError("expected encodings with known classes, these have none; give factors= to Encodings")
+        raise DataError("expected encodings with known classes, but these have none; give factors= to Encodings")
     name = encodings.factor_names[0] if factor is None else factor
     if name not in encodings.factor_names:
         raise DataError(f"expected a factor of {', '.join(encodings.factor_names)}, got {factor!r}")
@@ -258,16 +258,16 @@ def magnitude_by_class(
 def plane_of_strengths(
     table: "polars.DataFrame", *, metrics: tuple[str, ...], across: str = "beta", up: str = "alpha"
 ) -> "Figure":
-    """Draw metrics over two strengths at once, each as a heat map, with the mean over seeds written into every cell.
+    """Draw metrics over two strengths as heat maps, with the mean over seeds in every cell.
 
-    Columns: the two strengths, metric, value. Colours follow ranks, so that one extreme cell does not hide the rest.
+    Columns: the two strengths, metric, value. Colours show ranks, so that one extreme cell does not hide the rest.
     [Mathieu2019, section 6.2]
 
     Args:
         table: Results with the columns above.
-        metrics: The metrics, one panel for each.
-        across: Column of the strength across.
-        up: Column of the strength upwards.
+        metrics: The metrics, one panel each.
+        across: Column of the strength on the x axis.
+        up: Column of the strength on the y axis.
 
     Returns:
         The figure; `polarised.report.save` writes it.
@@ -327,7 +327,7 @@ def _mixture(grid: NDArray[np.float64], mean: NDArray[Any], variance: NDArray[An
 
 
 def _means(frame: "polars.DataFrame") -> "polars.DataFrame":
-    """Leave out the sampled representation where a measurement has both."""
+    """Remove the sampled representation if a measurement has both."""
     import polars
 
     return frame.filter(polars.col("representation").is_null() | (polars.col("representation") != "sampled"))

@@ -57,17 +57,17 @@ def estimator_bias(table: "polars.DataFrame", *, top: float | None = None) -> "F
 
     A panel for each number of variables. Columns: dimension, determinant, estimator, value; rows of the estimator
     "truth" are the true TC. Estimates by minibatch weighting are right for two or three dimensions and grow with every
-    further one, whatever the truth; MWS with the printed 1 / (N M) is far above them all. [Cheng2021, figure 2]
+    further one, independent of the truth; MWS with the printed 1 / (N M) is far above them all. [Cheng2021, figure 2]
 
     Args:
         table: Estimates with the columns above.
-        top: Upper end of the upright axis.
+        top: Upper end of the y axis.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: A column is missing.
+        DataError: If a column is missing.
 
     >>> import polars
     >>> rows = {"dimension": [2, 2], "determinant": [0.5, 1.0], "estimator": ["truth"] * 2, "value": [0.3, 0.0]}
@@ -107,22 +107,22 @@ def estimator_bias(table: "polars.DataFrame", *, top: float | None = None) -> "F
 def latent_pairs(
     encodings: Encodings, regime: Regime, *, factor: str | None = None, most: int = 5, points: int = 2000
 ) -> "Figure":
-    """Draw every pair of the most informative latents' means, coloured by a factor where one is named.
+    """Draw the means of every pair of the most informative latents, coloured by a factor if one is given.
 
-    A factorised code fills boxes; one that is merely uncorrelated shows curves. [Cheng2021, figures 5 to 7, 14 to 16]
+    A factorised code fills boxes; one that is only uncorrelated shows curves. [Cheng2021, figures 5 to 7, 14 to 16]
 
     Args:
         encodings: The encodings of the model.
         regime: The types of the same variables.
         factor: The factor that colours the points.
-        most: Most latents to show.
-        points: Most inputs to show.
+        most: Largest number of latents to show.
+        points: Largest number of inputs to show.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The encodings have no such factors.
+        DataError: If the encodings have no such factors.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
@@ -168,19 +168,19 @@ def latent_pairs(
 def factor_against_latent(encodings: Encodings, regime: Regime, *, most: int = 6, points: int = 2000) -> "Figure":
     """Draw each factor's value against the most informative latents: rows factors, columns latents.
 
-    Several columns that each follow one factor, independent of each other, are its disintegration. [Cheng2021, fig. 6]
+    A factor followed by several independent columns is disintegrated. [Cheng2021, fig. 6]
 
     Args:
         encodings: The encodings of the model.
         regime: The types of the same variables.
-        most: Most latents to show.
-        points: Most inputs to show.
+        most: Largest number of latents to show.
+        points: Largest number of inputs to show.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The encodings have no such factors.
+        DataError: If the encodings have no such factors.
 
     >>> encodings = Encodings([[0.3], [-1.1]], variance=[[0.02], [0.01]], factors=[[0], [1]], factor_names=["size"])
     >>> from polarised import classify
@@ -188,7 +188,7 @@ def factor_against_latent(encodings: Encodings, regime: Regime, *, most: int = 6
     1
     """
     if encodings.factors is None:
-        raise DataError("expected encodings with known factors, these have none; give factors= to Encodings")
+        raise DataError("expected encodings with known factors, but these have none; give factors= to Encodings")
     order = [int(j) for j in np.argsort(-regime.statistics.kl, kind="stable")[:most]]
     rows = np.unique(np.linspace(0, len(encodings) - 1, min(points, len(encodings))).astype(int))
     count = len(encodings.factor_names)
@@ -196,7 +196,7 @@ def factor_against_latent(encodings: Encodings, regime: Regime, *, most: int = 6
     for place, axis in enumerate(axes):
         i, k = divmod(place, len(order))
         values, factor = encodings.mean[rows, order[k]], encodings.factors[rows, i]
-        # Spread each class sideways, the same way every time, so that its points do not hide each other.
+        # Spread each class horizontally, reproducibly, so that its points do not hide each other.
         aside = 0.7 * (np.arange(len(rows)) * 0.618034 % 1 - 0.5)
         clean(axis, grid="none")
         axis.scatter(
@@ -234,7 +234,7 @@ def factor_matrices(r2: NDArray[Any], nmi: NDArray[Any], factor_names: Sequence[
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: Matrices and names do not fit.
+        DataError: If the shapes of matrices and names do not match.
 
     >>> len(factor_matrices(np.eye(2), np.eye(2), ["shape", "scale"]).axes)
     2
@@ -270,23 +270,23 @@ def scores_against(
     x: tuple[str, ...] = ("reconstruction", "total_correlation"),
     representation: str = "mean",
 ) -> "Figure":
-    """Draw one score against others, then against strength: a row of panels for each, a column for each method.
+    """Draw one score against others, then against strength, with a row of panels for each and a column per method.
 
-    Dots are single runs, a line joins the means at growing strengths, whose first and last are named; the other methods
-    are grey behind it. Against strength, in the bands lie 95 % of the seeds. [Cheng2021, figures 10 and 11]
+    Dots are single runs; a line connects the means at increasing strengths and is labelled at both ends; other methods
+    are grey behind it. Against strength, bands contain 95 % of the seeds. [Cheng2021, figures 10 and 11]
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
-        y: The metric of the upright axis.
-        x: The metrics of the other axes, one row of panels for each.
-        representation: Whose scores.
+        y: The metric of the y axis.
+        x: The metrics of the x axes, one row of panels each.
+        representation: The representation that is scored.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The table lacks columns, or has no rows to draw.
+        DataError: If the table lacks columns or has no rows to draw.
 
     >>> import polars
     >>> run = {"run": "a", "method": "RTCVAE", "strength": 1.0, "representation": "mean", "variables": "full"}
@@ -336,10 +336,10 @@ def scores_against(
 
 @register("figure", title="latents of each factor", references=("Cheng2021",))
 def latents_by_factor(table: "polars.DataFrame", *, threshold: float = 0.1) -> "Figure":
-    """Draw how many latents each factor is spread over against strength, a panel for each method, bands over seeds.
+    """Draw over how many latents each factor is spread against strength, one panel per method, with bands over seeds.
 
-    Columns: method, strength, factor, value. One latent is what one hopes for; several that are independent of each
-    other are a disintegrated factor. `threshold` is for the label. [Cheng2021, section 6.3]
+    Columns: method, strength, factor, value. One latent per factor is ideal; a factor with several independent latents
+    is disintegrated. `threshold` is used in the label. [Cheng2021, section 6.3]
 
     Args:
         table: Counts with the columns above.

@@ -44,13 +44,13 @@ def types_by_strength(table: "polars.DataFrame", *, rule: Rule = "standard") -> 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
-        rule: Whose types to count: "relative" or "standard".
+        rule: The rule of the types: "relative" or "standard".
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The table lacks columns, or has no rows to draw.
+        DataError: If the table lacks columns or has no rows to draw.
 
     >>> len(types_by_strength(_example()).axes)
     1
@@ -108,13 +108,13 @@ def metric_over_passive(
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
         metric: The metric of the lines.
-        rule: Whose types to count: "relative" or "standard".
+        rule: The rule of the types: "relative" or "standard".
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The table lacks columns, or has no rows to draw.
+        DataError: If the table lacks columns or has no rows to draw.
 
     >>> len(metric_over_passive(_example()).axes)
     2
@@ -139,7 +139,7 @@ def metric_over_passive(
             edgecolor="white",
             label="passive variables (right)",
         )
-        # Lines belong in front of the bars of the other axis.
+        # Draw the lines in front of the bars of the other axis.
         axis.set_zorder(bars.get_zorder() + 1)
         axis.patch.set_visible(False)
         bars.spines["top"].set_visible(False)
@@ -164,21 +164,21 @@ def metric_by_subset(
 ) -> "Figure":
     """Draw a metric of both representations on all variables, without the passive ones, and on the active ones.
 
-    A row for each method; without passive variables the gap closes. A subset no run was scored on has no column.
+    One row per method; without passive variables the gap closes. A subset on which no run was scored has no column.
     [Bonheme2023BeMoreActive, figures 9, 10 and 18]
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
         metric: The metric to draw.
-        subsets: The subsets, one column for each.
-        rule: Whose types to count: "relative" or "standard".
+        subsets: The subsets, one column each.
+        rule: The rule of the types: "relative" or "standard".
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The table lacks columns, or has no rows to draw.
+        DataError: If the table lacks columns or has no rows to draw.
 
     >>> len(metric_by_subset(_example(), subsets=("full",)).axes)
     1
@@ -208,21 +208,21 @@ def downstream_by_subset(
 ) -> "Figure":
     """Draw the accuracy of predicting factors from subsets of variables, a panel for each method and subset.
 
-    Each panel has mean and sample beside random guessing; the means of all variables are grey behind a subset.
+    Each panel has mean, sample and random guessing; the means of all variables are grey behind a subset.
     [Bonheme2023BeMoreActive, figure 6]
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
         metric: The accuracy to draw, such as that of one factor.
-        method: The one method to draw; all if not given.
-        rule: Whose types to count: "relative" or "standard".
+        method: The method to draw; default: all.
+        rule: The rule of the types: "relative" or "standard".
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The table lacks columns, or has no rows to draw.
+        DataError: If the table lacks columns or has no rows to draw.
 
     >>> len(downstream_by_subset(_example(metric="accuracy")).axes)
     1
@@ -232,7 +232,7 @@ def downstream_by_subset(
     table = table if method is None else table.filter(polars.col("method") == method)
     frame = chosen(table, metric, rule=rule)
     groups, scored = by_method(frame), frame["variables"].unique().to_list()
-    # What is left without passive variables is in every run; active with mixed only where there are both.
+    # Every run has scores without passive variables; "active, mixed" exists only in runs that have both types.
     skipped = {"random", "active_mixed"} if "alive" in scored else {"random"}
     subsets = [name for name in SUBSETS if name in scored and name not in skipped]
     figure, axes = panels(
@@ -252,10 +252,10 @@ def downstream_by_subset(
             strength_axis(axis, strengths, name)
             axis.set_title(SUBSETS[variables] if row == 0 else "", fontsize=TEXT)
             axis.tick_params(axis="x", labelsize=SMALL - 1.5)
-            # The name of the axis stands once, under the middle of its row.
+            # The label of the axis is written once, below the middle of its row.
             axis.set_xlabel(strength_name(name) if variables == subsets[len(subsets) // 2] else "", fontsize=SMALL)
         axes[row * len(subsets)].set_ylabel(f"{name}\n{metric_name(metric)}")
-    # The scale is shared and a limit once set is kept, so it waits for the last row.
+    # The axis is shared and a limit cannot grow once it is set, so it is set after the last row.
     axes[0].set_ylim(0, None)
     legend(figure, axes)
     return figure
@@ -265,18 +265,18 @@ def downstream_by_subset(
 def total_correlation_by_strength(table: "polars.DataFrame", *, metric: str = "total_correlation") -> "Figure":
     """Draw total correlation of mean and sample for each method, and of the means of all methods in one panel.
 
-    FactorVAE's two curves part, those of RTC-VAE do not. [Cheng2021, figures 3 and 4]
+    The two curves of FactorVAE diverge, those of RTC-VAE do not. [Cheng2021, figures 3 and 4]
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
-        metric: Another metric to draw the same way.
+        metric: Another metric, drawn in the same way.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: The table lacks columns, or has no rows to draw.
+        DataError: If the table lacks columns or has no rows to draw.
 
     >>> len(total_correlation_by_strength(_example()).axes)
     2
@@ -289,7 +289,7 @@ def total_correlation_by_strength(table: "polars.DataFrame", *, metric: str = "t
         strength_axis(axis, strengths, name)
     everything = sorted({s for frame in groups.values() for s in strengths_of(frame)}, key=order_of)
     for i, (name, frame) in enumerate(groups.items()):
-        # Methods differ in their grids: a line joins what its own method was tried at.
+        # Methods have different grids: a line connects the strengths of its own method.
         own = strengths_of(frame)
         values = repeated(frame, own, representation="mean")
         band(axes[-1], [everything.index(s) for s in own], values, series(i), label=f"mean, {name}")
@@ -301,14 +301,14 @@ def total_correlation_by_strength(table: "polars.DataFrame", *, metric: str = "t
 
 @register("figure", title="search for the number of latents", references=("Bonheme2023FONDUE",))
 def sizes(regimes: Sequence[Regime], count: OneShot, search: Fondue | None = None, *, seed: int = 0) -> "Figure":
-    """Draw the KL of each variable of the over-sized runs, largest first, and what FONDUE measured at each size.
+    """Draw the KL of each variable of the over-sized runs, largest first, and the estimates of FONDUE at each size.
 
     The dashed line is the number found. [Bonheme2023FONDUE]
 
     Args:
         regimes: The types of the variables of each over-sized run.
-        count: How many variables are alive in them.
-        search: What FONDUE measured, if it ran.
+        count: The number of alive variables in them.
+        search: The result of FONDUE, if it was run.
         seed: Seed of the first run, for its name.
 
     Returns:
@@ -351,7 +351,7 @@ def sizes(regimes: Sequence[Regime], count: OneShot, search: Fondue | None = Non
 
 @register("figure", title="forecast of used variables", references=("Tipping1999", "Lucas2019"))
 def alive_curve(forecast: Forecast) -> "Figure":
-    """Draw how many variables a linear model keeps at each beta, and where the setting of the forecast is.
+    """Draw how many variables a linear model keeps at each beta, and mark the setting of the forecast.
 
     Args:
         forecast: The forecast, at the setting to mark.
@@ -397,29 +397,31 @@ def alive_curve(forecast: Forecast) -> "Figure":
 def chosen(
     table: "polars.DataFrame", metric: str, *, variables: str | None = None, rule: str | None = None
 ) -> "polars.DataFrame":
-    """Return the rows of one metric, of some variables, typed by one rule (rows without a rule always belong).
+    """Return the rows of one metric, for some variables and one rule (rows without a rule are always included).
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
         metric: The metric.
-        variables: The subset of variables; all if not given.
-        rule: The rule of the types; any if not given.
+        variables: The subset of variables; default: all.
+        rule: The rule of the types; default: any.
 
     Returns:
         The rows.
 
     Raises:
-        DataError: The table lacks columns, or has no rows to draw.
+        DataError: If the table lacks columns or has no rows to draw.
     """
     import polars
 
     needed = {"method", "strength", "metric", "representation", "variables", "value"}
     if missing := sorted(needed - set(table.columns)):
-        raise DataError(f"expected a tidy table, {', '.join(missing)} missing; make it with polarised study collect")
+        raise DataError(
+            f"expected a tidy table, but {', '.join(missing)} missing; create it with polarised study collect"
+        )
     frame = table.filter(polars.col("metric") == metric)
     if frame.is_empty():
-        raise DataError(f"expected rows of {metric!r}, the table has {', '.join(table['metric'].unique().sort())}")
+        raise DataError(f"expected rows of {metric!r}, but the table has {', '.join(table['metric'].unique().sort())}")
     if variables is not None:
         frame = frame.filter(polars.col("variables") == variables)
     if rule is not None and "rule" in frame.columns:
@@ -428,7 +430,7 @@ def chosen(
 
 
 def by_method(frame: "polars.DataFrame") -> "dict[str, polars.DataFrame]":
-    """Return the rows of each method, and of each dataset where there are several.
+    """Return the rows of each method, and of each dataset if there are several.
 
     Args:
         frame: Rows of a tidy table.
@@ -459,7 +461,7 @@ def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> V
 
     Args:
         frame: Rows of a tidy table.
-        strengths: The strengths wanted.
+        strengths: The strengths.
         **where: Values that columns must have.
 
     Returns:
@@ -476,14 +478,14 @@ def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> V
 def paired(
     upright: "polars.DataFrame", across: "polars.DataFrame"
 ) -> tuple[dict[str, list[tuple[NDArray[Any], NDArray[Any]]]], dict[str, list[Any]]]:
-    """Return two measurements of the same runs by method, a pair of arrays for each strength, and the strengths.
+    """Return two measurements of the same runs by method, as a pair of arrays per strength, and the strengths.
 
     Args:
         upright: Rows of one metric.
         across: Rows of the other metric, of the same runs.
 
     Returns:
-        The values across and upwards at each strength of each method that has both, and its strengths.
+        The x and y values at each strength of each method that has both, and its strengths.
     """
     both = upright.join(
         across.select("run", across="value").unique("run"), on="run", how="inner", maintain_order="left"
@@ -497,7 +499,7 @@ def paired(
 
 
 def seeds_of(frame: "polars.DataFrame") -> int:
-    """Return how many seeds a table has; 0 where it does not tell them apart.
+    """Return the number of seeds in a table; 0 if it has no such column.
 
     Args:
         frame: Rows of a tidy table.
@@ -509,7 +511,7 @@ def seeds_of(frame: "polars.DataFrame") -> int:
 
 
 def order_of(strength: Any) -> tuple[int, float, str]:
-    """Return what sorts strengths: numbers before names, runs without one last.
+    """Return a sort key for strengths: numbers before names, runs without a strength last.
 
     Args:
         strength: A number, a name or None.
@@ -521,7 +523,7 @@ def order_of(strength: Any) -> tuple[int, float, str]:
 
 
 def shown_strength(strength: Any) -> str:
-    """Return a strength as an axis shows it.
+    """Format a strength for an axis.
 
     Args:
         strength: A number, a name or None.
@@ -536,7 +538,7 @@ def shown_strength(strength: Any) -> str:
 
 
 def _two_lines(axis: Any, frame: "polars.DataFrame", strengths: list[Any], **where: str) -> None:
-    # The dashed mean last: where the two agree, both stay visible.
+    # The dashed mean is drawn last: where the two agree, both stay visible.
     for representation, look in reversed(REPRESENTATIONS.items()):
         values = repeated(frame, strengths, representation=representation, **where)
         label = f"{representation} representation"
@@ -544,7 +546,7 @@ def _two_lines(axis: Any, frame: "polars.DataFrame", strengths: list[Any], **whe
 
 
 def name_upright(axis: Any, metric: str) -> None:
-    """Name the upright axis after a metric, in lines that a panel has room for.
+    """Label the y axis with a metric, wrapped to fit a panel.
 
     Args:
         axis: The panel.
@@ -554,7 +556,7 @@ def name_upright(axis: Any, metric: str) -> None:
 
 
 def strength_axis(axis: Any, strengths: list[Any], title: str) -> None:
-    """Give a panel an axis of strengths at equal distances, and its title.
+    """Set an axis with equally spaced strengths and the title of a panel.
 
     Args:
         axis: The panel.

@@ -1,4 +1,4 @@
-"""Figures of training over time, from a Timeline: who is correlated, who turned passive, and when."""
+"""Figures of training over time, from a Timeline: which variables are correlated or become passive, and when."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,22 +26,22 @@ __all__ = [
 
 @register("figure", title="correlated variables over training", references=("Bonheme2023BeMoreActive",), figures="12")
 def correlation_counts(timeline: Timeline, *, threshold: float = 0.2, since: float = 0.5) -> "Figure":
-    """Draw how often each variable's mean correlates with another one's, and the rate by pair of types.
+    """Draw how often the mean of each variable correlates with another one, and the share by pair of types.
 
-    Left, pairs and moments with |correlation| > threshold for each variable, its type that of the trained model. Right,
-    the share of moments from the fraction `since` of training on, by the types of both: early on, everything is
+    Left: pairs and moments with |correlation| > threshold for each variable, with its type in the trained model. Right:
+    the share of moments after the fraction `since` of training, by the types of both: at the start, everything is
     correlated, and a variable's own count includes its partners. [Bonheme2023BeMoreActive, figure 12]
 
     Args:
-        timeline: What was seen of the variables while a model trained.
-        threshold: |correlation| from which a pair counts.
+        timeline: The timeline of a training run.
+        threshold: Smallest |correlation| of a correlated pair.
         since: Fraction of training after which the shares on the right begin.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: Fewer than two moments were seen.
+        DataError: If the timeline has fewer than two moments.
 
     >>> len(correlation_counts(_example()).axes)
     2
@@ -73,20 +73,20 @@ def correlation_counts(timeline: Timeline, *, threshold: float = 0.2, since: flo
 
 @register("figure", title="correlations over training", references=("Bonheme2023BeMoreActive",), figures="13")
 def correlations_over_training(timeline: Timeline, *, variable: int | None = None) -> "Figure":
-    """Draw the correlation of one variable's mean with every other one's over training.
+    """Draw the correlation of the mean of one variable with every other one over training.
 
-    A panel for each type of partner; by default of the active variable with the most information at the end.
+    One panel per type of partner; the default is the active variable with the most information at the end.
     [Bonheme2023BeMoreActive, figure 13]
 
     Args:
-        timeline: What was seen of the variables while a model trained.
+        timeline: The timeline of a training run.
         variable: The variable to show.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: Fewer than two moments were seen, or there is no such variable.
+        DataError: If the timeline has fewer than two moments, or there is no such variable.
 
     >>> len(correlations_over_training(_example()).axes)
     2
@@ -112,16 +112,16 @@ def correlations_over_training(timeline: Timeline, *, variable: int | None = Non
 
 @register("figure", title="types over training", references=("Bonheme2023BeMoreActive",))
 def types_over_training(timeline: Timeline) -> "Figure":
-    """Draw the type of every variable over training, and how many there are of each.
+    """Draw the type of every variable over training, and the number of variables of each type.
 
     Args:
-        timeline: What was seen of the variables while a model trained.
+        timeline: The timeline of a training run.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: Fewer than two moments were seen.
+        DataError: If the timeline has fewer than two moments.
 
     >>> len(types_over_training(_example()).axes)
     2
@@ -173,14 +173,14 @@ def kl_over_training(timeline: Timeline, *, scale: Literal["linear", "log"] = "l
     """Draw KL(q(z_j|x) || p(z_j)) of every variable over training, by final type.
 
     Args:
-        timeline: What was seen of the variables while a model trained.
-        scale: Scale of the upright axis.
+        timeline: The timeline of a training run.
+        scale: Scale of the y axis.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: Fewer than two moments were seen.
+        DataError: If the timeline has fewer than two moments.
 
     >>> len(kl_over_training(_example()).axes)
     1
@@ -198,14 +198,14 @@ def ratio_over_training(timeline: Timeline, *, alpha: float = 0.1) -> "Figure":
     """Draw E[posterior variance / prior variance] of every variable over training, with the thresholds of alpha.
 
     Args:
-        timeline: What was seen of the variables while a model trained.
+        timeline: The timeline of a training run.
         alpha: Threshold of the types, drawn as bands.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: Fewer than two moments were seen.
+        DataError: If the timeline has fewer than two moments.
 
     >>> len(ratio_over_training(_example()).axes)
     1
@@ -231,7 +231,7 @@ def _per_variable(axis: "Axes", timeline: Timeline, name: str) -> None:
 
 
 def _name_ends(axis: "Axes", step: int, ends: dict[int, float], types: Sequence[str]) -> None:
-    """Write the variables at the right ends of their lines; those that would cover each other share one label."""
+    """Label the variables at the right ends of their lines; overlapping labels are merged."""
     low, high = axis.get_ylim()
     groups: list[list[int]] = []
     for j in sorted(ends, key=lambda j: ends[j]):
@@ -242,7 +242,7 @@ def _name_ends(axis: "Axes", step: int, ends: dict[int, float], types: Sequence[
             groups.append([j])
     floor = low
     for group in groups:
-        # A label of another type just below pushes this one up.
+        # A label of another type just below moves this one up.
         at = max(float(np.mean([ends[j] for j in group])), floor)
         floor = at + 0.055 * (high - low)
         axis.annotate(
@@ -258,7 +258,7 @@ def _name_ends(axis: "Axes", step: int, ends: dict[int, float], types: Sequence[
 
 
 def _spans(steps: list[int], inside: list[bool]) -> list[tuple[float, float]]:
-    """Return (start, length) of every stretch that is inside."""
+    """Return (start, length) of every interval that is inside."""
     spans, start = [], None
     for i, here in enumerate(inside):
         if here and start is None:

@@ -1,4 +1,4 @@
-"""Figures of one model: histograms by type, posterior against prior, correlations, walks, reconstructions."""
+"""Figures of one model: histograms by type, posterior against prior, correlations, traversals, reconstructions."""
 
 import math
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,8 +38,8 @@ Parts = Literal["parameters", "samples"]
 def histograms_by_type(encodings: Encodings, regime: Regime, *, bins: int = 20, seed: int = 0) -> "Figure":
     """Draw a passive, a mixed and an active variable, means above and samples below.
 
-    A passive one is a spike of means and a normal of samples, an active one alike in both, a mixed one a spike within
-    a wide shape. Of each type the clearest is shown. [Bonheme2023BeMoreActive, figures 4 and 5]
+    A passive one has a spike of means and normal samples, an active one is alike in both, a mixed one has a spike in
+    a wide shape. The clearest variable of each type is shown. [Bonheme2023BeMoreActive, figures 4 and 5]
 
     Args:
         encodings: The encodings of the model.
@@ -81,10 +81,10 @@ def posterior_and_prior(
     bins: int = 40,
     seed: int = 0,
 ) -> "Figure":
-    """Draw the clearest variable of a type beside its own prior, as an iVAE learns it for each input.
+    """Draw the clearest variable of a type together with its prior, as an iVAE learns it for each input.
 
-    "parameters": the mean μ, the variance σ² and the prior's variance σ†², the two variances on one scale. "samples":
-    of an active variable z, the prior's z† and μ, of another z and z†, on one scale. A passive variable follows its
+    "parameters": the mean μ, the variance σ² and the prior's variance σ†², both variances on the same scale. "samples":
+    z, the prior's z† and μ of an active variable, or z and z† of another, on one scale. A passive variable follows its
     prior, an active one has a small variance and samples that are its means. [Bonheme2023iVAE, figures 1 to 4]
 
     Args:
@@ -99,7 +99,7 @@ def posterior_and_prior(
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: There is no variable of that type.
+        DataError: If there is no variable of that type.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> from polarised import classify
@@ -117,7 +117,7 @@ def posterior_and_prior(
         }
         together = list(shown)[1:]
     else:
-        # Another stream than the posterior's noise, or the two would be one picture.
+        # Another stream than the posterior's noise, or both histograms would be equal.
         shown = {"sample z": encodings.sample(seed=seed), "sample of the prior z†": prior.sample(seed=seed + 1)}
         shown |= {"posterior mean μ": encodings.mean} if kind == "active" else {}
         together = list(shown)
@@ -142,7 +142,7 @@ def correlation_heatmap(
     Args:
         encodings: The encodings of the model.
         regime: The types of the same variables.
-        representation: Whose correlations.
+        representation: The representation.
         seed: Seed of the samples.
 
     Returns:
@@ -167,7 +167,7 @@ def correlation_heatmap(
 
 @register("figure", title="a model at a glance", references=("Bonheme2023BeMoreActive",))
 def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure":
-    """Draw a model at a glance: information of each variable with its type, and both correlation matrices.
+    """Draw an overview of a model: information of each variable with its type, and both correlation matrices.
 
     Args:
         encodings: The encodings of the model.
@@ -204,7 +204,7 @@ def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure"
 
 
 def ranked(regime: Regime) -> list[int]:
-    """Return the variables active first, then mixed, then passive, the most informative of each first.
+    """Return the variables ordered by type (active, mixed, passive), then by decreasing information.
 
     Args:
         regime: The types of the same variables.
@@ -219,8 +219,8 @@ def ranked(regime: Regime) -> list[int]:
 def clearest(regime: Regime, kind: str) -> int:
     """Return the variable of a type that shows it best.
 
-    The least noisy active one, the noisiest passive one, and the mixed one whose ratio of variances changes most from
-    input to input: relative to its possible spread, a ratio near 1 would win that is all but passive.
+    The least noisy active one, the noisiest passive one, or the mixed one whose variance ratio varies most between
+    inputs; relative to the possible spread, a nearly passive variable with a ratio near 1 would be chosen.
 
     Args:
         regime: The types of the same variables.
@@ -230,11 +230,11 @@ def clearest(regime: Regime, kind: str) -> int:
         Its index.
 
     Raises:
-        DataError: There is no variable of that type.
+        DataError: If there is no variable of that type.
     """
     variables: list[int] = getattr(regime, kind)
     if not variables:
-        raise DataError(f"expected a {kind} variable to draw, the model has none of its {len(regime.types)}")
+        raise DataError(f"expected a {kind} variable to draw, but the model has none among its {len(regime.types)}")
     statistics = regime.statistics
     spread, noise = statistics.ratio_variance, statistics.noise_share
     score = {"active": -noise, "mixed": spread, "passive": noise}[kind]
@@ -242,7 +242,7 @@ def clearest(regime: Regime, kind: str) -> int:
 
 
 def heatmap(axis: "Axes", codes: NDArray[Any], regime: Regime) -> Any:
-    """Draw one correlation matrix, ordered by type, with the types' marks on both axes.
+    """Draw one correlation matrix, ordered by type, with the marks of the types on both axes.
 
     Args:
         axis: The panel to draw in.
@@ -271,7 +271,7 @@ def heatmap(axis: "Axes", codes: NDArray[Any], regime: Regime) -> Any:
 
 
 def _numbers(order: list[int]) -> tuple[range, list[str]]:
-    """Return at which places to write the number of a variable, and which: no more than fit beside each other."""
+    """Return the positions and the numbers of the variables to label: only as many as fit."""
     places = range(0, len(order), math.ceil(len(order) / MOST_NUMBERS))
     return places, [str(order[place]) for place in places]
 
@@ -281,7 +281,7 @@ def _marker(look: Look, size: float = LARGEST_MARK) -> dict[str, Any]:
 
 
 def _mark(axis: "Axes", look: Look, at: tuple[float, float], transform: Any, among: int) -> None:
-    """Mark a type beside an axis, the smaller the more variables stand there."""
+    """Draw the mark of a type next to an axis; its size decreases with the number of variables."""
     size = LARGEST_MARK * min(1.0, MOST_NUMBERS / among)
     axis.plot(*at, transform=transform, clip_on=False, **_marker(look, size), markeredgewidth=min(1.0, size / 4))
 
@@ -310,13 +310,13 @@ def reconstructions(pictures: Pictures, *, most: int = 10) -> "Figure":
 
     Args:
         pictures: Images and their reconstructions.
-        most: Most images to show.
+        most: Largest number of images to show.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: These are no images.
+        DataError: If the shape is not that of images.
 
     >>> images = np.zeros((3, 1, 4, 4), np.float32)
     >>> len(reconstructions(Pictures(images, images, images[:, None], np.zeros(1))).axes)
@@ -334,18 +334,18 @@ def reconstructions(pictures: Pictures, *, most: int = 10) -> "Figure":
 
 @register("figure", title="latent walks", references=("Cheng2021",), figures="5 and 13")
 def latent_walks(pictures: Pictures, regime: Regime, *, most: int = 10) -> "Figure":
-    """Draw the decoder's image as each variable moves, active ones first [Cheng2021, figures 5 and 13].
+    """Draw decoded images along each variable, active ones first [Cheng2021, figures 5 and 13].
 
     Args:
         pictures: Images decoded along each variable.
         regime: The types of the same variables.
-        most: Most variables to show.
+        most: Largest number of variables to show.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: These are no images.
+        DataError: If the shape is not that of images.
 
     >>> from polarised import Encodings, classify
     >>> regime = classify(Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]]))
@@ -367,17 +367,17 @@ def latent_walks(pictures: Pictures, regime: Regime, *, most: int = 10) -> "Figu
 
 @register("figure", title="samples of the prior", references=("Cheng2021",), figures="13")
 def samples(images: NDArray[Any], *, columns: int = 8) -> "Figure":
-    """Draw images (m, C, H, W) in a grid, as decoded from draws of the prior [Cheng2021, figure 13].
+    """Draw images (m, C, H, W) in a grid, decoded from samples of the prior [Cheng2021, figure 13].
 
     Args:
         images: Images (m, channels, height, width) in [0, 1].
-        columns: Images beside each other.
+        columns: Images per row.
 
     Returns:
         The figure; `polarised.report.save` writes it.
 
     Raises:
-        DataError: These are no images.
+        DataError: If the shape is not that of images.
 
     >>> len(samples(np.zeros((5, 1, 4, 4)), columns=4).axes)
     2

@@ -1,5 +1,5 @@
 "use strict";
-// What JSON lacks is written as text: nothing known, and infinity.
+// Values that JSON lacks are strings: unknown (nan) and infinity.
 const LACKING = { nan: null, inf: Infinity, "-inf": -Infinity };
 const revive = (key, value) => (Object.hasOwn(LACKING, value) ? LACKING[value] : value);
 const DATA = JSON.parse(document.getElementById("data").textContent, revive);
@@ -11,7 +11,7 @@ const REPRESENTATIONS = Object.keys(LOOKS.representations);
 const find = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-// Elements are built from nodes, never from text: what a user's file says stays text.
+// Elements are built from nodes, never from HTML: text from a user's file stays text.
 function grow(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === null || value === undefined || value === false) continue;
@@ -39,7 +39,7 @@ function number(value, digits = 3) {
 const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(value * 100)} %`);
 const words = (name) => String(name).replace(/_/g, " ");
 const subset = (name) => DATA.subsets[name] || words(name);
-// Many numbers come packed: 32-bit floats, or places in a list of words, in base64.
+// Long columns are packed: 32-bit floats, or indices into a list of strings, in base64.
 function bytes(text) {
   const raw = atob(text), view = new DataView(new ArrayBuffer(raw.length));
   for (let i = 0; i < raw.length; i++) view.setUint8(i, raw.charCodeAt(i));
@@ -70,7 +70,7 @@ const extent = (values) => [least(values), most(values)];
 const total = (values) => values.reduce((sum, value) => sum + value, 0);
 const counted = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
-// A type is a shape and a letter before it is a colour.
+// A type has a shape and a letter in addition to its colour.
 function shape(type, x, y, size) {
   const own = { class: `shape ${type}` };
   if (LOOKS.types[type].marker === "D") return svg("path", { ...own, d: `M${x} ${y - size * 1.2}L${x + size * 1.2} ${y}L${x} ${y + size * 1.2}L${x - size * 1.2} ${y}Z` });
@@ -96,9 +96,9 @@ const marker = (name, x, y, size = 3.4, attributes = {}) => svg("path", { d: mar
 
 // Scales and axes.
 const scale = (low, high, from, to) => (value) => from + ((value - low) / (high - low || 1)) * (to - from);
-// From zero, with more room for what is small.
+// From zero, with more space for small values.
 const rootScale = (high, from, to) => (value) => from + Math.sqrt(Math.max(0, value) / (high || 1)) * (to - from);
-// Ticks for it: zero, and from the largest down as many as stand at least `gap` apart.
+// Its ticks: zero, and from the largest down as many as are at least `gap` apart.
 function rootTicks(high, place, gap) {
   const kept = [0];
   for (const value of [2, 1, 0.5, 0.2, 0.1, 0.05, 0.01]) if (value <= high && kept.every((other) => Math.abs(place(other) - place(value)) >= gap)) kept.push(value);
@@ -128,11 +128,11 @@ function axes(drawing, box, x, y, xTicks, yTicks, { xLabel, yLabel, xText = shor
   if (xLabel) drawing.append(svg("text", { x: box.right, y: box.bottom + 32 + under, "text-anchor": "end" }, xLabel));
   if (yLabel) drawing.append(svg("text", { x: box.left - 7, y: box.top - 9, "text-anchor": "start" }, yLabel));
 }
-// On paper a chart is about two thirds as wide: drawn so, its letters stay as large as the text.
+// On paper a chart is about two thirds as wide, so that its text has the size of the other text.
 let paper = 1;
 const widthOf = (host, least = 280) => Math.round(Math.max(least, host.clientWidth || 640) * paper);
 
-// Anything with data-tip explains itself under the pointer or the focus.
+// Elements with data-tip show it on hover or focus.
 const tip = html("div", { id: "tip", role: "status", hidden: true });
 document.body.append(tip);
 function hint(text, x, y) {
@@ -151,7 +151,7 @@ function explain(event) {
 for (const event of ["pointermove", "focusin"]) document.addEventListener(event, explain);
 for (const event of ["pointerleave", "focusout", "scroll"]) document.addEventListener(event, () => { tip.hidden = true; }, true);
 
-// In a chart that has the focus the arrow keys walk over whatever explains itself, unless the chart has keys of its own.
+// In a focused chart the arrow keys move between elements with data-tip, unless the chart has its own keys.
 document.addEventListener("keydown", (event) => {
   const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Enter: 0 }[event.key], drawing = event.target;
   if (move === undefined || event.defaultPrevented || !drawing.matches || !drawing.matches("svg.chart")) return;
@@ -166,7 +166,7 @@ document.addEventListener("keydown", (event) => {
 });
 document.addEventListener("focusout", (event) => { if (event.target.matches("svg.chart")) for (const mark of all(".pointed", event.target)) mark.classList.remove("pointed"); });
 
-// Tables leave the page as CSV. A text that a spreadsheet would take for a formula is quoted as text.
+// Tables are downloaded as CSV. A text that a spreadsheet would interpret as a formula is quoted.
 function csv(table) {
   const cell = (value) => {
     if (value === null || value === undefined) return "";
@@ -185,7 +185,7 @@ function download(name, table) {
 }
 const downloadButton = (name, label, table) => html("button", { type: "button", "data-table": label, onclick: () => download(name, table()) }, `${label}.csv`);
 
-// Sorting any table by a column of its records; nothing known sorts last either way.
+// Sorts any table by a column of its records; unknown values are last in both directions.
 function sorted(rows, key, descending) {
   const sign = descending ? -1 : 1;
   return [...rows].sort((a, b) => {
@@ -196,7 +196,7 @@ function sorted(rows, key, descending) {
   });
 }
 
-// Charts draw themselves again when the page changes its width.
+// Charts are redrawn when the width of the page changes.
 const redraws = [];
 let waiting = 0;
 let lastWidth = innerWidth;

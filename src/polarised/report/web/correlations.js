@@ -1,4 +1,4 @@
-// Correlation matrices of the mean and the sampled representation; arrow keys walk over the cells.
+// Correlation matrices of the mean and the sampled representation; the arrow keys move between cells.
 const corder = { byType: true };
 function tint(value) {
   if (value === null) return null;

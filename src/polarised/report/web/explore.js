@@ -1,4 +1,4 @@
-// The live page: the sliders' code goes to the decoder behind this page, one question at a time, the latest wins.
+// The live page: the code of the sliders is sent to the decoder, one request at a time, and the latest one wins.
 const here = location.pathname;
 const code = Array(DATA.latents).fill(0);
 const dials = new Map();
@@ -14,7 +14,7 @@ async function showPicture(answer) {
 }
 async function showGenes(answer) {
   const { moved, genes } = JSON.parse(await answer.text(), revive), top = most(genes.map((g) => Math.abs(g.change)), 0.01);
-  find("#genes-note").textContent = moved ? "The genes whose expression rises and falls most." : "Nothing has moved: the genes this cell expresses most.";
+  find("#genes-note").textContent = moved ? "The genes whose expression rises and falls most." : "Nothing has moved; these are the genes that this cell expresses most.";
   find("#decoded tbody").replaceChildren(...genes.map((g) => {
     const reach = (Math.abs(g.change) / top) * 38, bar = svg("svg", { viewBox: "0 0 80 10", "aria-hidden": "true" });
     bar.append(svg("line", { x1: 40, x2: 40, y1: 0, y2: 10 }), svg("rect", { x: (g.change < 0 ? 40 - reach : 40).toFixed(1), y: 2, width: reach.toFixed(1), height: 6, class: g.change < 0 ? "fall" : "rise" }));
@@ -33,7 +33,7 @@ async function decode() {
     tell("");
     shown.dataset.count = Number(shown.dataset.count || 0) + 1;
   } catch (error) {
-    tell(error instanceof TypeError ? "The server has ended." : error.message);
+    tell(error instanceof TypeError ? "The server has stopped." : error.message);
   }
   asking = false;
   if (again) { again = false; decode(); }
@@ -64,7 +64,7 @@ async function encode(index) {
     place(centre);
     drawCloud();
   } catch (error) {
-    tell(error instanceof TypeError ? "The server has ended." : error.message);
+    tell(error instanceof TypeError ? "The server has stopped." : error.message);
   }
 }
 function normal() {

@@ -1,4 +1,4 @@
-// Learning: how often the means of a run's variables are correlated over training, with whom, and what became of them.
+// Learning: how often the means of a run's variables are correlated over training, with which ones, and their final types.
 const LEARNING = DATA.learning, watching = { run: null, variable: null };
 const pairsKept = new Map();
 // The correlation of two shown variables at a moment; pairs are stored as (1, 0), (2, 0), (2, 1), ... in thousandths.
@@ -25,7 +25,7 @@ function drawCounts(run) {
   });
   find("#counts-note").textContent = `Times |correlation| with another variable was above ${LEARNING.threshold}, over ${run.moments} moments.`;
 }
-// A mean over the chosen runs, so that it is of a kind of pair and not of one model.
+// A mean over the chosen runs, so that it describes a kind of pair and not one model.
 function sharesTable() {
   const runs = watchedRuns(), kinds = unique(runs.flatMap((run) => Object.keys(run.pairs)));
   return { columns: ["pair", "pairs", "whole training", "second half", "runs"], rows: kinds.map((kind) => {
@@ -59,7 +59,7 @@ function drawSettling(run) {
   lines(find("#learning-kl"), of(run.kl), "KL of each variable to the prior over training", { yLabel: "nats", height: 270 });
   lines(find("#learning-ratio"), of(run.ratio), "Posterior variance over prior variance of each variable over training", { yLabel: "E[r]", height: 270 });
 }
-// The step from which a variable has had the type it has at the last moment.
+// The step since which a variable has had its final type.
 function settled(run, i) {
   let t = run.types.length - 1;
   while (t > 0 && run.types[t - 1][i] === run.types[run.types.length - 1][i]) t--;
@@ -79,7 +79,7 @@ function offerRuns() {
   if (watching.run !== null) find("#watched").value = watching.run;
   return runs.find((run) => run.run === watching.run);
 }
-// The variable of the paper's figure: an active one, here the one with the most information.
+// The variable of the paper's figure is active; here it is the one with the most information.
 function strongest(run) {
   const final = finalOf(run), rates = run.kl[run.kl.length - 1];
   const order = [...run.variables.keys()].sort((a, b) => (final[b] === "active") - (final[a] === "active") || rates[b] - rates[a]);
@@ -89,7 +89,7 @@ function drawLearning() {
   if (!LEARNING.runs.length) return;
   const run = offerRuns();
   find("#learning-charts").hidden = find("#learning-legend").hidden = !run;
-  find("#watched-name").textContent = run ? run.run : "No chosen run was watched while it trained.";
+  find("#watched-name").textContent = run ? run.run : "No chosen run has snapshots of its training.";
   if (!run) return;
   if (!run.variables.includes(watching.variable)) watching.variable = strongest(run);
   find("#partner").replaceChildren(...byFinal(run).map((i) => html("option", { value: run.variables[i] }, `${run.variables[i]}, ${KINDS[run.final[run.variables[i]]]}`)));
@@ -104,7 +104,7 @@ function drawLearning() {
 }
 function setUpLearning() {
   if (!LEARNING.runs.length) return;
-  const cut = [LEARNING.left_out ? `${LEARNING.left_out} further runs were watched; the page holds ${LEARNING.runs.length}.` : "", LEARNING.runs.some((run) => run.steps.length < run.moments) ? "Lines show some of the moments, evenly spaced; counts and shares are of all." : "", LEARNING.runs.some((run) => run.variables.length < run.final.length) ? "Of many variables some are shown, from the most informative to the least." : ""].filter(Boolean).join(" ");
+  const cut = [LEARNING.left_out ? `${LEARNING.left_out} further runs have snapshots; the page shows ${LEARNING.runs.length}.` : "", LEARNING.runs.some((run) => run.steps.length < run.moments) ? "Lines show evenly spaced moments; counts and shares include all." : "", LEARNING.runs.some((run) => run.variables.length < run.final.length) ? "Of many variables some are shown, from the most informative to the least." : ""].filter(Boolean).join(" ");
   find("#learning-cut").hidden = !cut;
   find("#learning-cut").textContent = cut;
   find("#watched").addEventListener("change", (event) => { watching.run = event.target.value; watching.variable = null; drawLearning(); });

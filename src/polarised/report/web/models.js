@@ -1,4 +1,4 @@
-// The page of one model or several: the picker chooses whose sections are below.
+// The page of one or several models: the picker chooses the model of the sections below.
 for (const own of DATA.models) {
   own.use = new Map(records(own.decoder_use).map((row) => [row.variable, row]));
   own.list = records(own.variables).map((v) => ({ ...v, kind: kindOf(v) }));
@@ -12,7 +12,7 @@ function leaves(value, path = []) {
   const text = value === null ? "–" : Array.isArray(value) ? value.map(say).join(", ") || "–" : typeof value === "object" ? "–" : say(value);
   return [[path.join(" › "), text]];
 }
-// A text of several lines, such as BibTeX, is kept as it is behind its name.
+// A text of several lines, such as BibTeX, is shown verbatim when its name is opened.
 function facts(value) {
   const [long, brief] = [true, false].map((lines) => leaves(value).filter(([, text]) => text.trim().includes("\n") === lines));
   return [html("dl", { class: "facts" }, brief.map(([key, text]) => html("div", {}, html("dt", {}, key), html("dd", {}, text)))),
@@ -75,14 +75,14 @@ function show(index) {
   drawOtherRules();
   navigate();
 }
-// What tells models apart: their names without the parts that all of them begin with.
+// Short names of models: without the common prefix.
 function distinct(names) {
   const parts = names.map((name) => String(name).split(/(?<=[-_ /])/));
   let shared = 0;
   while (names.length > 1 && parts.every((own) => own.length > shared + 1 && own[shared] === parts[0][shared])) shared++;
   return parts.map((own) => (shared ? "…" : "") + own.slice(shared).join(""));
 }
-// Several models at a glance.
+// Overview of several models.
 function drawComparison() {
   const host = find("#compare-table");
   if (!host) return;

@@ -1,4 +1,4 @@
-// What the decoder shows: a walk along each variable, and reconstructions.
+// Decoded images: a traversal of each variable, and reconstructions.
 const walks = new Map();
 // One image of a strip.
 function picture(uri, i, count, label = null) {
@@ -12,7 +12,7 @@ function picture(uri, i, count, label = null) {
 function frameAt(walk, i) {
   const steps = model.pictures.values.length;
   walk.frame.style.backgroundPosition = `${steps > 1 ? (i / (steps - 1)) * 100 : 0}% 0`;
-  // With a learned prior the walk is measured in its standard deviations.
+  // With a learned prior, the traversal is in units of its standard deviations.
   walk.value.textContent = model.learned_prior ? `${number(model.pictures.values[i])} sd` : `z = ${number(model.pictures.values[i])}`;
   walk.slider.value = i;
   walk.slider.setAttribute("aria-valuetext", walk.value.textContent);
@@ -26,14 +26,14 @@ function buildWalks() {
   for (const [name, uri] of Object.entries(pictures.traversals)) {
     const j = Number(name), frame = picture(uri, middle, steps, `decoder’s image along variable ${j}`);
     const walk = { j, frame, value: html("span", { class: "value note" }), label: html("span", {}),
-      film: html("div", { class: "film", role: "img", "aria-label": `walk along variable ${j}, from ${number(pictures.values[0])} to ${number(pictures.values[steps - 1])}` }, pictures.values.map((_, i) => picture(uri, i, steps))),
+      film: html("div", { class: "film", role: "img", "aria-label": `traversal of variable ${j}, from ${number(pictures.values[0])} to ${number(pictures.values[steps - 1])}` }, pictures.values.map((_, i) => picture(uri, i, steps))),
       slider: html("input", { type: "range", min: 0, max: steps - 1, step: 1, "data-variable": j, "aria-label": `value of variable ${j}` }) };
     walk.slider.addEventListener("input", () => frameAt(walk, walk.slider.valueAsNumber));
     walk.card = html("div", { class: "panel walk" }, html("div", { class: "row spread" }, walk.label, walk.value), frame, walk.film, walk.slider);
     walks.set(j, walk);
     frameAt(walk, middle);
   }
-  find("#walk-start").replaceChildren(picture(pictures.originals, 0, pictures.pairs, "the input the walks start from"), picture(pictures.reconstructions, 0, pictures.pairs, "the same, decoded"));
+  find("#walk-start").replaceChildren(picture(pictures.originals, 0, pictures.pairs, "the input at which the traversals start"), picture(pictures.reconstructions, 0, pictures.pairs, "the same, decoded"));
   const everything = find("#all-walks");
   everything.max = steps - 1;
   everything.value = middle;
@@ -49,7 +49,7 @@ function drawWalks() {
     const moved = model.pictures.movement[walk.j];
     walk.card.className = `panel walk ${types[walk.j]}`;
     walk.label.replaceChildren(badge(types[walk.j], `${walk.j} ${types[walk.j]}`));
-    walk.card.dataset.tip = `the picture moves ${percent(moved / top)} as much as along the strongest variable`;
+    walk.card.dataset.tip = `the image changes ${percent(moved / top)} as much as along the strongest variable`;
   }
   find("#walks").replaceChildren(...ranked(walks.keys()).map((j) => walks.get(j).card));
 }

@@ -1,4 +1,4 @@
-// The library has typed the variables at every place of the slider, by every rule: the page looks them up.
+// The library has computed the types at every position of the slider, for every rule; the page looks them up.
 const ruleOf = (own, name) => own.rules.find((rule) => rule.name === name);
 function typesAt(own, alpha, name) {
   const rule = ruleOf(own, name), place = Math.round(alpha / DATA.alpha.step) - 1;
@@ -10,7 +10,7 @@ function typesAt(own, alpha, name) {
 const state = { index: 0, alpha: 0.1, rule: "used" };
 let model, variables, types;
 const asMade = () => state.alpha === model.alpha && state.rule === model.rule;
-// What follows alpha itself, and what only a change of some type.
+// Parts that depend on alpha itself, and parts that change only with a type.
 const always = [], onChange = [];
 function retype() {
   const before = types;
@@ -21,7 +21,7 @@ function retype() {
 // Active first, then mixed, then passive, by information within.
 const ranked = (indices) => [...indices].sort((a, b) => TYPES.indexOf(types[a]) - TYPES.indexOf(types[b]) || variables[b].kl - variables[a].kl);
 
-// Of many variables the most informative have bars of their own.
+// Of many variables, only the most informative have their own bars.
 function spectrum(host, everyone, label) {
   const few = new Set(everyone.length > DATA.many ? [...everyone].sort((a, b) => b.kl - a.kl).slice(0, DATA.many) : everyone);
   const items = everyone.filter((v) => few.has(v)), others = everyone.filter((v) => !few.has(v));
@@ -47,11 +47,11 @@ function spectrum(host, everyone, label) {
 function drawVerdict() {
   const counts = TYPES.map((type) => types.filter((own) => own === type).length);
   find("#counts").replaceChildren(...TYPES.map((type, i) => html("li", { class: `count ${type}` }, html("b", {}, counts[i].toLocaleString("en")), badge(type))));
-  find("#count-note").textContent = asMade() ? "" : `Counted at α = ${number(state.alpha)} by the ${state.rule} rule, as set below; the text is of α = ${number(model.alpha)}, ${model.rule} rule.`;
+  find("#count-note").textContent = asMade() ? "" : `Counted at α = ${number(state.alpha)} by the ${state.rule} rule, as set below; the text is for α = ${number(model.alpha)}, ${model.rule} rule.`;
   const items = ranked(variables.keys()).map((j) => ({ ...variables[j], own: types[j] }));
   spectrum(find("#spectrum"), items, `Information of each variable: ${items.slice(0, DATA.many).map((v) => `${v.variable} ${v.own} ${number(v.kl)} nats`).join(", ")}`);
 }
-// Groups of latents, as of a hierarchy: how many of each type, and how much they carry.
+// Groups of latents, for example of a hierarchical model: the number of each type, and their information.
 const inGroup = (group) => [...variables.keys()].slice(group.first, group.last + 1);
 function drawGroups() {
   const section = find("#groups");
@@ -68,7 +68,7 @@ function drawGroups() {
   model.groups.forEach((group, g) => spectrum(hosts[g], ranked(inGroup(group)).map((j) => ({ ...variables[j], own: types[j] })), `Information of the variables of ${group.name}`));
 }
 
-// Where each variable stands among the thresholds.
+// The position of each variable relative to the thresholds.
 function drawMap() {
   const host = find("#map"), width = widthOf(host), beside = find("#clauses").parentNode, room = beside.offsetTop === host.parentNode.offsetTop && paper === 1 ? beside.clientHeight - 42 : 0;
   const height = Math.max(Math.min(420, Math.max(250, width * 0.76)), Math.min(room || 0, 620));
@@ -76,7 +76,7 @@ function drawMap() {
   const [levels, spreads] = [rule.levels, rule.spreads].map((values) => unpacked(values, variables.length));
   const right = Math.min(2.2, most(levels.map((level) => level * 1.05), 1.1)), top = Math.min(1.2, most(spreads.map((spread) => spread * 1.2), a * 1.3));
   const box = { left: 44, right: width - 10, top: 26, bottom: height - 40 };
-  // Most variables lie near 0: roots give them room.
+  // Most variables are near 0: a square root gives them more space.
   const x = rootScale(right, box.left, box.right), y = rootScale(top, box.bottom, box.top);
   const drawing = canvas(host, width, height, `Variance ratio of each variable and its spread, with the thresholds at alpha ${number(a)}`);
   axes(drawing, box, x, y, rootTicks(right, x, 27), rootTicks(top, y, 14), { xLabel: rule.level, yLabel: rule.spread });
@@ -92,7 +92,7 @@ function drawMap() {
     const v = variables[j], [px, py] = [x(Math.min(levels[j], right)), y(Math.min(spreads[j], top))];
     const text = `variable ${v.variable}: ${types[j]}\nlevel ${number(levels[j])}, variance of it ${number(spreads[j])}${state.rule === "standard" ? "" : `, shift ${number(v.shift)}`}`;
     drawing.append(svg("g", { class: types[j], "data-tip": text }, shape(types[j], px, py, 5.2)));
-    // Variables that fall together share one label.
+    // Variables at the same point share one label.
     const near = labels.find((label) => Math.hypot(label.px - px, label.py - py) < 15);
     if (near) near.names.push(v.variable); else labels.push({ px, py, names: [v.variable] });
   }
@@ -102,7 +102,7 @@ function drawMap() {
     drawing.append(svg("text", { class: "strong halo", x: px + (atEnd ? -9 : 9), y: py - 9, "text-anchor": atEnd ? "end" : "start" }, text));
   }
 }
-// Of many variables one mark stands for all of a type in a small square, the larger the more they are.
+// With many variables, one mark represents all variables of a type in a small square; its size shows their number.
 function drawCrowd(drawing, points) {
   const squares = new Map();
   for (const [px, py, type] of points) {
@@ -117,7 +117,7 @@ function setUpAlpha() {
   let pause = 0;
   slider.addEventListener("input", () => {
     state.alpha = slider.valueAsNumber;
-    // Thousands of variables are typed again when the slider rests.
+    // Thousands of variables are updated only when the slider stops.
     if (variables.length <= 10 * DATA.many) return tell();
     showAlpha();
     clearTimeout(pause);

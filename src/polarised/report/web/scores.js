@@ -1,19 +1,19 @@
-// Mean against sampled: paired bars, one small chart for each metric, one pair for each subset of variables.
+// Mean against sampled: paired bars, one small chart per metric, one pair per subset of variables.
 // Titles, units and readings come with the data, from the records of the metrics.
 const METRICS = DATA.metrics || {};
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 const metricName = (name) => capital((METRICS[name] || { title: words(name) }).title);
 const metricAxis = (name) => (METRICS[name] && METRICS[name].unit ? `${metricName(name)}, ${METRICS[name].unit}` : metricName(name));
-// Known names in their own order, then the others as they come.
+// Known names in their usual order, then the others as given.
 const inOrder = (names, known) => [...known.filter((name) => names.includes(name)), ...names.filter((name) => !known.includes(name))];
 const SUBSET_ORDER = Object.keys(DATA.subsets);
-// What fits into so many pixels of our small type.
+// The text that fits into a number of pixels in the small font.
 const clipped = (text, width) => (text.length * 6.9 > width ? `${text.slice(0, Math.max(3, Math.floor(width / 6.9) - 1))}…` : text);
 function pairedBars(host, groups, label, { text = number, top = null } = {}) {
   const width = widthOf(host, 260), row = 40, left = Math.min(150, width * 0.36), right = width - 48;
   const height = groups.length * row + 6, drawing = canvas(host, width, height, label);
   const values = groups.flatMap((group) => REPRESENTATIONS.map((r) => group[r])).filter((v) => v !== null && v !== undefined && Math.abs(v) < HUGE);
-  // Beside an infinite value the finite ones keep to their part of the width, and to a scale on which small ones are small.
+  // Next to an infinite value, the finite ones use part of the width, on a scale on which small ones look small.
   const infinite = groups.some((group) => REPRESENTATIONS.some((r) => group[r] > HUGE));
   const low = Math.min(0, ...values), high = top === null ? Math.max(infinite ? 1 : 1e-9, ...values) : top;
   const x = scale(low, high, left, infinite ? left + 0.6 * (right - left) : right);
@@ -38,8 +38,8 @@ function legend() {
 function grouped(rows, names) {
   return names.map((name) => ({ name: subset(name), ...Object.fromEntries(rows.filter((row) => row.variables === name).map((row) => [row.representation, row.value])) }));
 }
-// Bins leave something even of independent variables; of few inputs so much that no one number tells it.
-const floorNote = (floor) => (floor < 0.5 ? ` Here independent variables show about ${number(floor, 2)}.` : " Of so few inputs it is far above 0 for independent variables too.");
+// Binning gives independent variables some information; with few inputs, too much for a single number.
+const floorNote = (floor) => (floor < 0.5 ? ` Here independent variables show about ${number(floor, 2)}.` : " With so few inputs it is far above 0 even for independent variables.");
 function drawScores() {
   const rows = records(model.scores), metrics = inOrder(unique(rows.map((row) => row.metric)), Object.keys(METRICS));
   const panels = metrics.map((metric) => {

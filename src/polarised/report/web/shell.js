@@ -24,7 +24,7 @@ function navigate() {
   observer.disconnect();
   for (const section of sections) observer.observe(section);
 }
-// A table wider than its frame says so: a line above it, and an edge that fades.
+// A table larger than its frame has a hint above it and a faded edge.
 function hintScroll() {
   for (const frame of all(".scroll")) {
     const hidden = frame.scrollWidth - frame.clientWidth, below = frame.scrollHeight - frame.clientHeight;
@@ -34,7 +34,7 @@ function hintScroll() {
       frame.addEventListener("scroll", hintScroll, { passive: true });
     }
     frame.scrollHint.hidden = hidden < 4 && below < 4;
-    frame.scrollHint.textContent = hidden >= 4 ? (below >= 4 ? "The table goes on to the right and below: scroll inside it." : "The table goes on to the right: scroll inside it →") : "The table goes on below: scroll inside it ↓";
+    frame.scrollHint.textContent = hidden >= 4 ? (below >= 4 ? "The table continues to the right and below: scroll inside it." : "The table continues to the right: scroll inside it →") : "The table continues below: scroll inside it ↓";
     frame.classList.toggle("more", hidden >= 4 && frame.scrollLeft < hidden - 4);
   }
 }

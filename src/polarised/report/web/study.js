@@ -1,4 +1,4 @@
-// The page of a study: filters choose runs; every chart is of the chosen ones, a point is a mean over seeds.
+// The page of a study: filters choose runs; every chart shows the chosen ones, and a point is a mean over seeds.
 const EACH = "*";
 const FILTERS = ["method", "dataset", "seed"];
 const chosen = Object.fromEntries(FILTERS.map((name) => [name, new Set(DATA.runs.map((run) => run[name]))]));
@@ -7,12 +7,12 @@ let rule = ["used", "relative"].find((name) => rules.includes(name)) || rules[0]
 const column = (metric, representation, variables) => DATA.measurements.findIndex((m) => m.metric === metric && (m.representation || null) === representation && m.variables === variables && (m.rule === null || m.rule === rule));
 const kept = () => DATA.runs.map((run, i) => ({ ...run, i })).filter((run) => FILTERS.every((name) => chosen[name].has(run[name])));
 const byStrength = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
-// The longest method a label ends in is its own: "annealed VAE" is not "VAE".
+// The method of a label is the longest one that it ends in: "annealed VAE" is not "VAE".
 const byLength = Object.keys(DATA.strengths).sort((a, b) => b.length - a.length);
 const strengthName = (label) => DATA.strengths[byLength.find((method) => label.includes(method))] || "strength";
 const strengthText = (value) => (value === null ? "–" : typeof value === "number" ? brief(value) : String(value));
 
-// Mean, two standard errors of it and number of runs at each strength.
+// Mean, two standard errors and number of runs at each strength.
 function curve(runs, index) {
   return unique(runs.map((run) => run.strength)).sort(byStrength).map((strength) => {
     const values = runs.filter((run) => run.strength === strength).map((run) => DATA.values[run.i][index]).filter((v) => v !== null && Math.abs(v) < HUGE);
@@ -70,7 +70,7 @@ const key = (kind, colour, dash, mark, text) => {
   if (colour) item.style.setProperty("--own", colour);
   return item;
 };
-// A line for each subset of variables, a panel for each method and representation.
+// One line per subset of variables, one panel per method and representation.
 function drawSubsets(metric) {
   const names = inOrder(unique(DATA.measurements.filter((m) => m.metric === metric).map((m) => m.variables)), SUBSET_ORDER);
   find("#metrics-legend").replaceChildren(html("ul", { class: "legend" }, names.map((name, i) => key("", subsetLook(name, i).colour, look(i).dash, look(i).marker, subset(name)))));
@@ -100,7 +100,7 @@ function drawMetrics() {
   if (variables === EACH) return drawSubsets(metric);
   const passive = column("count", null, "passive");
   find("#metrics-legend").replaceChildren(html("ul", { class: "legend" }, REPRESENTATIONS.map((r) => key(`of-${r}`, null, LOOKS.representations[r].dash, LOOKS.representations[r].marker, `${r} representation`)),
-    passive >= 0 ? html("li", { class: "passive" }, svg("svg", { viewBox: "0 0 22 12", "aria-hidden": "true" }, svg("rect", { class: "lane passive", width: 22, height: 12 })), "passive variables (their number under the strength)") : null, html("li", {}, "bands: two standard errors over seeds")));
+    passive >= 0 ? html("li", { class: "passive" }, svg("svg", { viewBox: "0 0 22 12", "aria-hidden": "true" }, svg("rect", { class: "lane passive", width: 22, height: 12 })), "passive variables (their number below the strength)") : null, html("li", {}, "bands: two standard errors over seeds")));
   panels(find("#metrics-charts"), (inner, runs, name) => {
     const series = [...REPRESENTATIONS, null].map((r) => [r, column(metric, r, variables)]).filter(([, i]) => i >= 0).map(([r, i]) => [r, curve(runs, i)]);
     const finite = series.flatMap(([, c]) => c).filter((p) => p.value !== null);
@@ -162,12 +162,12 @@ function fill(table, name, { columns, rows }, draw, cell = (value) => (typeof va
 function drawTables() {
   const metric = find("#metric").value, means = meansTable(), own = { ...means, rows: means.rows.filter((row) => row[3] === metric) };
   fill(find("#means-table"), "means", own, drawTables);
-  find("#means-cut").textContent = `${metricName(metric)}, means over seeds: ${Math.min(400, own.rows.length)} of ${own.rows.length} rows. The files hold every metric.`;
+  find("#means-cut").textContent = `${metricName(metric)}, means over seeds: ${Math.min(400, own.rows.length)} of ${own.rows.length} rows. The files contain every metric.`;
   const runs = kept();
   fill(find("#runs-table"), "runs", { columns: ["run", "method", "strength", "dataset", "seed"], rows: runs.map((run) => [run.run, run.method, run.strength, run.dataset, run.seed]) }, drawTables,
     (value, i, row) => { const link = i === 0 ? (runs.find((run) => run.run === row[0]) || {}).link : null; return link ? html("a", { href: link }, String(value)) : typeof value === "number" ? brief(value) : value === null ? "–" : String(value); });
 }
-// Verdicts on one claim stand together, one for each method; their evidence opens below.
+// Verdicts on one claim are grouped, one per method; their evidence opens below.
 const verdictsShown = new Set(Object.keys(LOOKS.verdicts).filter((name) => name !== "not testable"));
 const verdictBadge = (v, text) => html("span", { class: `chip verdict-${v.verdict.split(" ")[0]}`, "data-tip": `${v.verdict}: ${v.evidence}` }, `${LOOKS.verdicts[v.verdict]} ${text}`);
 function drawClaims() {

@@ -1,5 +1,5 @@
-// Over time: lines and lanes, with their values under the pointer or by the arrow keys.
-// Heights of labels, pushed apart until none covers another.
+// Over time: lines and lanes, with their values on hover or by the arrow keys.
+// Heights of labels, moved apart until none overlaps another.
 function apart(heights, gap, top, bottom) {
   const order = heights.map((y, i) => [y, i]).sort((a, b) => a[0] - b[0]), placed = [];
   order.forEach(([y], k) => placed.push(Math.max(y, k ? placed[k - 1] + gap : top)));
@@ -13,7 +13,7 @@ function lines(host, series, label, { xLabel = "step", yLabel = "", height = 220
   if (!usable.length) return host.replaceChildren(html("p", { class: "note" }, "nothing to draw"));
   const tagged = usable.some((s) => s.tag), width = widthOf(host, 260), box = { left: 50, right: width - (tagged ? 34 : 10), top: 24, bottom: height - 38 };
   const xs = usable.flatMap((s) => s.points.map((p) => p[0])), ys = usable.flatMap((s) => s.points.map((p) => p[1])).sort((a, b) => a - b);
-  // The first steps may be hundreds of times the rest: the axis follows 99 of 100 points.
+  // Values at the first steps may be hundreds of times larger: the axis covers 99 of 100 points.
   let low = Math.min(0, ys[0]) === 0 && ys[0] < ys[ys.length - 1] * 0.5 ? 0 : ys[0];
   const [left, right] = extent(xs), cut = ys.length > 50 ? ys[Math.floor(ys.length * 0.985)] : ys[ys.length - 1];
   let high = ys[ys.length - 1] > cut + (cut - low) ? cut + 0.15 * (cut - low) : ys[ys.length - 1];
@@ -60,7 +60,7 @@ function lines(host, series, label, { xLabel = "step", yLabel = "", height = 220
   });
   drawing.append(hair, pane);
 }
-// A lane for each variable, in the order given: its type at every moment, and at the end its final one.
+// One lane per variable, in the given order: its type at every moment, and its final type at the end.
 function lanes(host, { steps, types, names, order, final }, label) {
   const width = widthOf(host), row = Math.max(6, Math.min(22, 420 / order.length));
   const box = { left: 50, right: width - 26, top: 6, bottom: 6 + row * order.length }, first = steps[0], last = steps[steps.length - 1];

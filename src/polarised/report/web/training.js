@@ -9,7 +9,7 @@ function drawHistory() {
   find("#history-charts").replaceChildren(...panels.map(([name], i) => html("div", { class: "panel" }, html("h3", {}, words(name)), hosts[i])));
   panels.forEach(([name, i], k) => lines(hosts[k], [{ name: words(name), points: table.rows.map((row) => [row[step], row[i]]), colour: look(k).colour }], `${words(name)} over training`, { height: 190 }));
 }
-// The forecast that was made before training: variables alive over beta, whose axis is logarithmic.
+// The forecast made before training: alive variables over beta, on a logarithmic axis.
 function drawForecast() {
   const section = find("#forecast"), rows = records(model.forecast);
   section.hidden = rows.length < 2;
@@ -27,7 +27,7 @@ function drawDynamics() {
   const place = new Map(data.variables.map((j, i) => [j, i])), order = ranked(data.variables).map((j) => place.get(j)), final = [...data.types[data.types.length - 1]].map((letter) => KINDS[letter]);
   lanes(find("#lanes"), { steps: data.steps, types: data.types, names: data.variables, order, final }, "Type of each variable over training");
   find("#dynamics-cut").hidden = data.variables.length === variables.length;
-  find("#dynamics-cut").textContent = `${data.variables.length} of ${variables.length.toLocaleString("en")} variables: most of them the most informative, some from the most to the least.`;
+  find("#dynamics-cut").textContent = `${data.variables.length} of ${variables.length.toLocaleString("en")} variables: mostly the most informative ones, and a sample of the others.`;
   find("#lanes-legend").replaceChildren(...laneKeys());
   lines(find("#rates"), order.map((i) => ({ name: `variable ${data.variables[i]}`, kind: types[data.variables[i]], points: data.steps.map((s, t) => [s, data.kl[t][i]]), dash: LOOKS.types[types[data.variables[i]]].dash })), "Information of each variable over training", { yLabel: "KL to the prior, nats", height: 260 });
 }

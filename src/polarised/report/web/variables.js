@@ -7,12 +7,12 @@ function spark(counts, kind, mark, text) {
   if (mark > 0 && mark < 1) drawing.append(svg("line", { class: "axis", x1: mark * width, x2: mark * width, y1: 0, y2: height, "stroke-dasharray": "2 2" }));
   return drawing;
 }
-// Columns are called as on the screen; the type is the one at this threshold.
+// Columns have the same names as in the terminal; the type is the one at this threshold.
 const SHOWN = ["variable", "type", "confidence", "kl", "ratio_mean", "ratio_variance", "shift", "noise_share", "polarity", "distance_errors"];
 const described = (name, key = name) => [key, capital(DATA.evidence[name][0]), DATA.evidence[name][1]];
 const EVIDENCE = SHOWN.map((name) => described(name, name === "type" ? "own" : name));
 const order = { key: "own", descending: false };
-// Which rows are shown: of some types, of one group of latents, with one reason; and how many of them.
+// The shown rows: of some types, of one group of latents, with one reason; and their number.
 const STEP = 100;
 const chosenRows = { types: new Set(TYPES), group: null, kind: null, limit: STEP };
 function sortKey(name) {
@@ -20,7 +20,7 @@ function sortKey(name) {
   if (name === "permuted") return (j) => (model.use.get(variables[j].variable) || {}).permuted;
   return (j) => variables[j][name];
 }
-// The reason without its type, and its kind: the same words whatever the numbers.
+// The reason without its type, and its kind: the same words without the numbers.
 const reasonOf = (v) => v.why.replace(/^[a-z]+: /, "");
 const kindOf = (v) => reasonOf(v).replace(/\d[\d.,]*( ± \d[\d.,]*)?/g, "…");
 let rows = new Map();
@@ -36,7 +36,7 @@ function buildVariables() {
   Object.assign(chosenRows, { group: null, kind: null, limit: STEP });
   find("#variables-table").replaceChildren(html("caption", { class: "screen-reader" }, "Latent variables, their types and the evidence"), html("thead", {}, html("tr", {}, heads)), html("tbody", {}));
 }
-// A row is built when it is first shown; moving alpha only changes what a type changes, and their order.
+// A row is built when it is first shown; moving alpha changes only the cells that depend on the type, and the order.
 function rowOf(j) {
   if (!rows.has(j)) rows.set(j, buildRow(j));
   return rows.get(j);
@@ -65,12 +65,12 @@ function updateRow(j, made) {
   row.tr.classList.toggle("changed", v.type !== types[j]);
   for (const cell of [row.sure, row.margin]) {
     cell.classList.toggle("muted", !made);
-    // Confidence and margin belong to the threshold they were computed at.
+    // Confidence and margin are valid only for the threshold at which they were computed.
     cell.dataset.tip = made ? "" : `computed at α = ${model.alpha}, ${model.rule} rule`;
   }
   row.sure.replaceChildren(...(made ? [html("span", { class: "meter", "aria-hidden": "true" }, meter(v.confidence)), percent(v.confidence)] : ["–"]));
   row.margin.textContent = made ? (v.distance_errors < 1000 ? number(v.distance_errors, 2) : "> 999") : "–";
-  // What is off for every input is neither on for some nor alike for all: its polarity is noise.
+  // The polarity of a variable that is off for every input is only noise.
   row.polarity.textContent = types[j] === "passive" ? "–" : number(v.polarity);
   return row;
 }
@@ -83,7 +83,7 @@ function ranges(numbers, longest = 4) {
   }
   return found.slice(0, longest).map(([from, to]) => (from === to ? String(from) : `${from}–${to}`)).join(", ") + (found.length > longest ? ", …" : "");
 }
-// Variables of one type for one reason, together.
+// Variables grouped by type and reason.
 function kinds() {
   const found = new Map(), made = asMade();
   variables.forEach((v, j) => {
@@ -100,7 +100,7 @@ function drawKinds() {
   if (host.hidden) return;
   const span = (own, key) => { const [low, high] = extent(own.map((j) => variables[j][key])); return number(low) === number(high) ? number(low) : `${number(low)} to ${number(high)}`; };
   const head = ["Type", described("why")[1], "Variables", "Which", described("kl")[1], described("ratio_mean")[1], ""];
-  find("#kinds-table").replaceChildren(html("caption", { class: "screen-reader" }, "Variables of one type for one reason, together"), html("thead", {}, html("tr", {}, head.map((label, i) => html("th", { scope: "col", class: [0, 1, 3].includes(i) ? "left" : null }, label)))),
+  find("#kinds-table").replaceChildren(html("caption", { class: "screen-reader" }, "Variables grouped by type and reason"), html("thead", {}, html("tr", {}, head.map((label, i) => html("th", { scope: "col", class: [0, 1, 3].includes(i) ? "left" : null }, label)))),
     html("tbody", {}, kinds().slice(0, 40).map(({ key, type, reason, own }) => html("tr", { class: chosenRows.kind === key ? "changed" : null }, html("td", { class: "left" }, badge(type)), html("td", { class: "left muted why" }, reason || "–"), html("td", {}, own.length.toLocaleString("en")),
       html("td", { class: "left muted" }, ranges(own.map((j) => variables[j].variable))), html("td", {}, span(own, "kl")), html("td", {}, span(own, "ratio_mean")),
       html("td", { class: "controls" }, html("button", { type: "button", "aria-pressed": String(chosenRows.kind === key), onclick: () => { chosenRows.kind = chosenRows.kind === key ? null : key; chosenRows.limit = STEP; drawVariables(); } }, "show"))))));
@@ -125,7 +125,7 @@ function meter(value) {
   inner.style.width = `${Math.round((value || 0) * 100)}%`;
   return inner;
 }
-// A variable by its number, whatever is chosen.
+// A variable by its number, independent of the filters.
 function goTo(number) {
   const j = variables.findIndex((v) => v.variable === number);
   if (j < 0) return;
@@ -133,7 +133,7 @@ function goTo(number) {
   all("#type-filter button").forEach((button) => button.setAttribute("aria-pressed", "true"));
   const place = sorted([...variables.keys()], sortKey(order.key), order.descending).indexOf(j);
   chosenRows.limit = Math.max(STEP, Math.ceil((place + 1) / STEP) * STEP);
-  // Far down a long table the row alone says as much, and at once.
+  // Far down a long table, show only the variables of the same kind, not all rows before it.
   if (chosenRows.limit > 20 * STEP) { order.key = "variable"; order.descending = false; chosenRows.kind = kinds().find(({ own }) => own.includes(j)).key; chosenRows.limit = STEP; }
   drawVariables();
   const row = updateRow(j, asMade()).tr;
