@@ -165,10 +165,12 @@ def test_what_ray_says_of_a_failure_is_kept(tmp_path: Path, given: Callable[...,
     (tmp_path / runs[0].name / "log.txt").write_text("".join(f"line {number}\n" for number in range(50)))
     *lost, first = ray(runs[:1], str(tmp_path))
     assert [event.state for event in lost] == ["lost", "lost"]
-    assert "attempt 2 of 3 goes on" in lost[0].reason
-    assert first.reason == "its worker process was lost, 3 times; is there enough memory?"
+    assert "continuing with attempt 2 of 3" in lost[0].reason
+    assert first.reason == "its worker process was lost, 3 times; check that there is enough memory"
     kept = (tmp_path / runs[0].name / "failed.txt").read_text()
-    assert kept.splitlines()[0] == "TrainingError: its worker process was lost, 3 times; is there enough memory?"
+    assert (
+        kept.splitlines()[0] == "TrainingError: its worker process was lost, 3 times; check that there is enough memory"
+    )
     assert "line 30\n" in kept
     assert kept.endswith("line 49\n")
     assert "line 29\n" not in kept
@@ -187,7 +189,7 @@ def test_memory_that_ran_out_is_named_and_counted(tmp_path: Path, given: Callabl
     given(Full()).exceptions = exceptions
     lost, failed = ray([Run.from_config({})], str(tmp_path), attempts=2)
     assert lost.state == "lost"
-    assert failed.reason.startswith("it ran over the memory of its node and was killed by Ray, 2 times")
+    assert failed.reason.startswith("it exceeded the memory of its node and was killed by Ray, 2 times")
 
 
 def test_an_environment_that_cannot_be_set_up_is_nobodys_failure(tmp_path: Path, given: Callable[..., Cluster]) -> None:
@@ -231,7 +233,7 @@ def test_ray_is_asked_for_what_was_asked_of_us(
     assert cluster.most == most
     # Losses are counted by us: Ray's own retries would be silent.
     assert cluster.options == {"num_cpus": 2, "num_gpus": 0.25, "max_retries": 0, "memory": 3 << 29}
-    with pytest.raises(ConfigError, match="num_gpus and memory from 0"):
+    with pytest.raises(ConfigError, match="num_gpus and memory of at least 0"):
         list(ray(runs, str(tmp_path), num_gpus=-1))
 
 

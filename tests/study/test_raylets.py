@@ -90,7 +90,7 @@ def test_a_node_lost_at_work_costs_only_steps_since_a_checkpoint(tmp_path: Path,
         node.kill()
     said = finish(process, file)
     assert "4 of 4 runs done, 0 failed" in said
-    assert "was lost; attempt 2 of 3 goes on" in " ".join(said.split())
+    assert "was lost; continuing with attempt 2 of 3" in " ".join(said.split())
     assert ", attempt 2" in said
     assert not list(root.glob("*/failed.txt"))
     taken = Counter(notes(log))
@@ -152,7 +152,7 @@ def test_memory_that_runs_out_is_named_counted_and_kept_apart(tmp_path: Path) ->
         said = finish(on(small, file, tmp_path / "runs", "--attempts", "2"), file, code=1)
     words = " ".join(said.split())
     assert "0 of 1 run done, 1 failed" in words
-    assert "it ran over the memory of its node and was killed by Ray; attempt 2 of 2 goes on" in words
+    assert "it exceeded the memory of its node and was killed by Ray; continuing with attempt 2 of 2" in words
     failed = load_study(file).runs[0].name
     kept = (tmp_path / "runs" / failed / "failed.txt").read_text()
     assert kept.startswith("TrainingError: it ran over the memory of its node and was killed by Ray, 2 times")

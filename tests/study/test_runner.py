@@ -65,7 +65,7 @@ def test_a_folder_holds_one_study_at_one_scale(tmp_path: Path) -> None:
     file, root = write_study(tmp_path / "tiny.yaml", config), tmp_path / "runs"
     enrol(load_study(file, scale="small"), root)
     before = (root / "study.json").read_text()
-    with pytest.raises(ConfigError, match=r"of tiny, scale large, it holds tiny, scale small; give another --out"):
+    with pytest.raises(ConfigError, match=r"of tiny, scale large, but it holds tiny, scale small; give another --out"):
         enrol(load_study(file, scale="large"), root)
     assert (root / "study.json").read_text() == before
 
@@ -189,7 +189,7 @@ def test_what_is_no_study_is_said_so(tmp_path: Path) -> None:
         read_study(tmp_path / "runs")
     with pytest.raises(DataError, match=r"bucket has no study.json"):
         read_study(f"file://{tmp_path}/bucket")
-    with pytest.raises(ConfigError, match="an address fsspec can open"):
+    with pytest.raises(ConfigError, match="an address that fsspec can open"):
         read_study("nosuch://bucket/study")
     (tmp_path / "table.parquet").write_text("words")
     (tmp_path / "study.json").write_text(json.dumps([1]))

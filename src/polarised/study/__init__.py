@@ -1,6 +1,6 @@
 """Runs and studies: from a config to results, resumable at every level.
 
-``polarised.study.run("be_more_active", scale="laptop")`` does a whole study; `stages` is one run, a statement a stage.
+``polarised.study.run("be_more_active", scale="laptop")`` runs a whole study; `stages` runs one model, stage by stage.
 """
 
 from polarised.study.claims.verify import verify

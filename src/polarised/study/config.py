@@ -1,4 +1,4 @@
-"""What a run is, as a config says it: every default written out, every key and value checked."""
+"""A run as described by a config: all defaults filled in, all keys and values checked."""
 
 import functools
 import hashlib
@@ -27,11 +27,11 @@ __all__ = [
 
 S = TypeVar("S")
 
-# The schedule of every run that names none, written out.
+# The schedule of every run that names none, with all its settings.
 CONSTANT = {"name": "constant", "warm_up": 0}
 LARGEST_CONFIG = 1 << 20
 
-# What does not change the weights of a run.
+# Settings that do not change the weights of a run.
 NOT_IN_NAMES = ("device", "checkpoint_every", "log_every")
 
 
@@ -39,9 +39,9 @@ NOT_IN_NAMES = ("device", "checkpoint_every", "log_every")
 class Training:
     """How long and how fast to train; `device`, `checkpoint_every` and `log_every` do not change the result.
 
-    `schedule` names how the learning rate goes, `settling` has the settings of `polarised.training.Settling` where a
-    run is to end when it has settled (`steps` are then the most it takes), `split` is the share of the images trained
-    on, where the others are kept to measure on, and `compiled` lets torch.compile make one kernel of many.
+    `schedule` is the schedule of the learning rate. `settling` has the settings of `polarised.training.Settling` if a
+    run ends when it has settled (`steps` is then the maximum). `split` is the share of the images used for training,
+    if the others are used for measuring. `compiled` enables torch.compile.
     """
 
     steps: int = 300_000
@@ -61,7 +61,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotSettings:
-    """Looks at the regime while training: every `every` steps (0: never) on `examples` fixed inputs."""
+    """Snapshots of the regime during training: every `every` steps (0: never) on `examples` fixed inputs."""
 
     every: int = 0
     examples: int = 1000
@@ -70,12 +70,12 @@ class SnapshotSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What to measure on the trained model, on how many inputs.
+    """What to measure on the trained model, and on how many inputs.
 
     `downstream` predicts the factors from the codes by logistic regression with the best of `downstream_strengths` (C)
-    by cross-validation; one alone is taken as it is. It is trained on the inputs and tested on `downstream_test` more,
-    drawn on their own; where that is 0, it is trained on the first two thirds of the inputs and tested on the rest.
-    `further` names measures of the catalogue, as a config names an objective.
+    by cross-validation; a single strength is used directly. It is trained on the inputs and tested on `downstream_test`
+    additional ones; if that is 0, it is trained on the first two thirds of the inputs and tested on the rest.
+    `further` names measures of the catalogue, in the same way as a config names an objective.
     """
 
     examples: int = 10_000
@@ -87,7 +87,7 @@ class Evaluation:
 
     @property
     def unseen(self) -> int:
-        """How many inputs of their own predicted factors are tested on; none where none are predicted."""
+        """The number of additional inputs for testing the prediction of factors; 0 if no factors are predicted."""
         return self.downstream_test if self.downstream else 0
 
 
@@ -99,9 +99,9 @@ class Run:
         dataset: The dataset, with its settings.
         model: Architecture, latents, prior and likelihood.
         objective: The objective, with its settings.
-        auxiliary: The factors an iVAE is told as u: names, "all" (or an empty list) for all, or None for no u.
+        auxiliary: The factors that an iVAE receives as u: names, "all" (or an empty list) for all, or None for no u.
         training: How long and how fast to train.
-        snapshots: Looks at the regime while training.
+        snapshots: Snapshots of the regime during training.
         evaluation: What to measure.
         seed: Seed of weights, batches and noise.
 
@@ -121,13 +121,13 @@ class Run:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Check a mapping of settings and write out every default; an unknown key names its nearest neighbour.
+        """Check a mapping of settings and fill in all defaults; the error for an unknown key suggests the nearest one.
 
         Args:
             config: A mapping of settings.
 
         Returns:
-            The run, every default written out.
+            The run with all defaults filled in.
         """
         keys = [f.name for f in fields(cls)]
         _check_keys(config, keys, "a run")
@@ -135,10 +135,10 @@ class Run:
         _check_keys(model, ["architecture", "latents", "prior", "likelihood"], "model")
         seed = config.get("seed", 0)
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-            raise ConfigError(f"expected seed as a whole number from 0, got {seed!r}")
+            raise ConfigError(f"expected seed as a whole number of at least 0, got {seed!r}")
         latents = model.get("latents", 10)
         if not isinstance(latents, int) or isinstance(latents, bool) or latents < 1:
-            raise ConfigError(f"expected model.latents as a whole number from 1, got {latents!r}")
+            raise ConfigError(f"expected model.latents as a whole number of at least 1, got {latents!r}")
         auxiliary = config.get("auxiliary")
         if isinstance(auxiliary, str):
             auxiliary = [] if auxiliary == "all" else [auxiliary]
@@ -167,7 +167,7 @@ class Run:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides the trained weights: not the device, nor how often to save, nor what to measure later."""
+        """The settings that determine the weights: without the device, the checkpoint interval and the measures."""
         config = self.to_config()
         del config["evaluation"]
         for key in NOT_IN_NAMES:
@@ -176,22 +176,22 @@ class Run:
 
     @functools.cached_property
     def name(self) -> str:
-        """Method, strength, dataset, seed and a hash of all that differs from the defaults: the directory's name.
+        """The name of the directory: method, strength, dataset, seed and a hash of all that differs from the defaults.
 
-        Defaults are left out, so that a setting added to the library later does not rename the runs made before.
+        Defaults are left out, so that a setting added later does not rename existing runs.
         """
         chosen, words = self._unseeded
         digest = hashlib.sha256(json.dumps({**chosen, "seed": self.seed}, sort_keys=True).encode()).hexdigest()[:10]
         return re.sub(r"[^A-Za-z0-9.-]+", "_", "-".join([*words, f"seed{self.seed}"])) + f"-{digest}"
 
     def with_seed(self, seed: int) -> Self:
-        """Return the same run with another seed; what its name rests on beside the seed is not worked out again.
+        """Return the same run with another seed; the parts of its name that do not depend on the seed are reused.
 
         Args:
-            seed: A whole number from 0.
+            seed: A whole number of at least 0.
 
         Returns:
-            A run of its own.
+            The new run.
 
         >>> run = Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}})
         >>> run.with_seed(3) == Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}, "seed": 3})
@@ -203,7 +203,7 @@ class Run:
 
     @functools.cached_property
     def _unseeded(self) -> tuple[dict[str, Any], list[str]]:
-        """What differs from the defaults, and the words of the name, both without the seed."""
+        """The settings that differ from the defaults, and the words of the name, both without the seed."""
         chosen: dict[str, Any] = {
             "dataset": _chosen("dataset", self.dataset),
             "model": {
@@ -221,7 +221,7 @@ class Run:
 
     @property
     def _training(self) -> dict[str, Any]:
-        """The settings of the training that differ from the defaults, within its schedule and settling too."""
+        """The settings of the training that differ from the defaults, including those of its schedule and settling."""
         chosen = _differing(self.training, Training(), NOT_IN_NAMES)
         if "schedule" in chosen:
             chosen["schedule"] = _chosen("schedule", chosen["schedule"])
@@ -233,13 +233,13 @@ class Run:
 
 
 def check_devices(devices: Iterable[str]) -> None:
-    """Refuse devices that this machine does not have: one sentence instead of one failure for each run.
+    """Refuse devices that this machine does not have, with one error instead of one failure per run.
 
     Args:
         devices: Devices as torch names them, such as cpu, cuda or cuda:1.
 
     Raises:
-        ConfigError: A device is not here.
+        ConfigError: If a device is not available.
 
     >>> check_devices(["cpu"])
     """
@@ -255,8 +255,8 @@ def check_devices(devices: Iterable[str]) -> None:
             raise ConfigError(f"expected training.device as cpu, cuda, cuda:N or mps, got {device!r}")
         if not backend.is_available():
             raise ConfigError(
-                f"expected a device {device} for training.device, this machine has none; train on cpu, or on a cluster "
-                "that has one (executor ray)"
+                f"expected a device {device} for training.device, but this machine has none; train on cpu, or on a "
+                "cluster that has one (executor ray)"
             )
         count = torch.cuda.device_count() if kind == "cuda" else 1
         if number and not (number.isdigit() and int(number) < count):
@@ -268,11 +268,11 @@ def read_config(path: str | Path) -> dict[str, Any]:
     try:
         config = parse_yaml(read_small(path, largest=LARGEST_CONFIG), where=path)
     except FileNotFoundError:
-        raise ConfigError(f"expected a config file, {path} does not exist") from None
+        raise ConfigError(f"expected a config file, but {path} does not exist") from None
     except IsADirectoryError:
-        raise ConfigError(f"expected a file of settings, {path} is a folder; name a YAML file in it") from None
+        raise ConfigError(f"expected a file of settings, but {path} is a folder; name a YAML file in it") from None
     except OSError as error:
-        raise ConfigError(f"expected a config file, could not read {path}: {error.strerror}") from error
+        raise ConfigError(f"expected a config file, but could not read {path}: {error.strerror}") from error
     except DataError as error:
         raise ConfigError(str(error)) from error
     if config is None:
@@ -283,7 +283,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
 
 def read_training(settings: Any) -> Training:
-    """Check the settings of a training, its schedule and settling included, and write out every default.
+    """Check the settings of a training, including its schedule and settling, and fill in all defaults.
 
     Args:
         settings: A mapping of settings.
@@ -292,14 +292,14 @@ def read_training(settings: Any) -> Training:
         The training.
 
     Raises:
-        ConfigError: If a setting does not exist or makes no sense.
+        ConfigError: If a setting does not exist or has an invalid value.
 
     >>> read_training({"schedule": "cosine"}).schedule
     {'name': 'cosine', 'warm_up': 0, 'hold': 0, 'end': 0.0}
     """
     training = _section(Training, settings, "training", TRAINING)
     if training.split is not None and not 0 < training.split < 1:
-        raise ConfigError(f"expected training.split above 0 and below 1, got {training.split}; 0.9 is customary")
+        raise ConfigError(f"expected training.split above 0 and below 1, got {training.split}; a common value is 0.9")
     if training.schedule != CONSTANT:
         training = replace(training, schedule=_completed("schedule", training.schedule))
         registry.build("schedule", training.schedule, training.steps)
@@ -313,7 +313,7 @@ def read_training(settings: Any) -> Training:
 
 
 def read_evaluation(settings: Any) -> Evaluation:
-    """Check the settings of an evaluation and write out every default.
+    """Check the settings of an evaluation and fill in all defaults.
 
     >>> read_evaluation({"examples": 100}).alpha
     0.1
@@ -347,7 +347,7 @@ def overridden(config: Mapping[str, Any], assignments: Sequence[str]) -> dict[st
         except DataError as error:
             raise ConfigError(str(error)) from error
         if last == "name" and parents and section.get("name") != value:
-            section.clear()  # the settings of another entry mean nothing to this one
+            section.clear()  # the settings belong to another entry
         section[last] = value
     return changed
 
@@ -361,7 +361,7 @@ def _check_keys(given: Any, known: Sequence[str], where: str) -> None:
             raise ConfigError(f"{where} has no setting {key!r}{hint}; its settings are: {', '.join(known)}")
 
 
-# The smallest value of a setting that makes sense, so that a study of a thousand runs says so before the first.
+# The smallest valid value of each setting, so that an invalid one is reported before the first run of a study.
 TRAINING = {"steps": 1, "batch_size": 2, "learning_rate": 0.0, "checkpoint_every": 1, "log_every": 1}
 SNAPSHOTS = {"every": 0, "examples": 2}
 EVALUATION = {"examples": 2, "alpha": 0.0}
@@ -393,7 +393,7 @@ def _section_of(kind: type[S], given: Any, where: str, least: Mapping[str, float
         raise ConfigError(f"{place}: {problem['msg'].lower()}, got {problem['input']!r}") from error
     for name, smallest in least.items():
         value = getattr(section, name)
-        # Not the other way round: a rate that is no number is not above zero either.
+        # Not inverted, so that nan, which is not above zero either, is refused.
         if not (value > smallest if isinstance(value, float) else value >= smallest):
             words = f"above {smallest:g}" if isinstance(value, float) else f"of at least {smallest:g}"
             raise ConfigError(f"expected {where}.{name} {words}, got {value!r}")
@@ -408,7 +408,7 @@ def _adapter(kind: Any) -> Any:
 
 
 def _completed(kind: str, spec: Any) -> dict[str, Any]:
-    """Complete a spec; a study asks for the same few ones thousands of times."""
+    """Complete a spec; cached, because a study has the same few specs thousands of times."""
     try:
         return dict(_completed_text(kind, json.dumps(spec)))
     except TypeError:
@@ -439,13 +439,13 @@ def _chosen_of(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _required(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a spec that have no default to compare with."""
+    """Return the settings of a spec that have no default."""
     parameters = registry.settings(registry.entry(kind, spec["name"]))
     return {name: spec[name] for name, parameter in parameters.items() if parameter.default is parameter.empty}
 
 
 def _differing(given: Any, default: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the settings, of a section or a mapping, that are not the defaults."""
+    """Return the settings of a section or a mapping that differ from the defaults."""
     own = json.loads(json.dumps(given if isinstance(given, Mapping) else asdict(given)))
     usual = json.loads(json.dumps(asdict(default)))
     return {key: value for key, value in own.items() if key not in left_out and value != usual[key]}
@@ -456,7 +456,7 @@ def _is_text(value: Any) -> bool:
 
 
 def labels_of(run: Run) -> dict[str, Any]:
-    """Return the labels of a run for which no study has names: method, strength, dataset, seed.
+    """Return the labels of a run without a study: method, strength, dataset, seed.
 
     >>> from polarised.study import Run
     >>> labels_of(Run.from_config({"objective": {"name": "AnnealedVAE", "c_max": 5}}))
@@ -484,12 +484,12 @@ def words_of(run: Run, prior: Mapping[str, Any]) -> list[str]:
 
 
 def _method(run: Run) -> tuple[str, tuple[str, ...]]:
-    """Return the method as the studies name it, and the settings that tell its models apart, the strength first."""
+    """Return the method as named in the studies, and the settings that distinguish its models, the strength first."""
     record = registry.record("objective", run.objective["name"])
     method, completed_by = record.title, record.facts.get("titled_by")
     if completed_by:
         method += f"-{run.objective[completed_by]}"
-    # What makes an iVAE is a prior that knows u, whatever the weights of its bound.
+    # An iVAE is defined by a prior that depends on u, whatever the weights of its bound.
     if "u" in registry.record("prior", run.model["prior"]["name"]).needs:
         method = record.facts.get("title_given_u", method)
     return method, record.strength
@@ -504,7 +504,7 @@ def _word(name: str, value: Any) -> str:
 
 
 def _short(name: str) -> str:
-    """The name of somebody's own code without its module."""
+    """Return the name of user code without its module."""
     return name.rpartition(":")[2]
 
 

@@ -1,4 +1,4 @@
-"""Check every file of a study's folder against what it should be, and repair what can be computed again."""
+"""Check every file of a study's folder, and repair what can be recomputed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ LEFTOVERS = (".*.tmp*", ".tmp*")
 
 @dataclass(frozen=True)
 class Finding:
-    """A file that is not what it should be: whose it is, what is wrong, what mends it, and whether that was done."""
+    """A damaged file: its run, the problem, the remedy, and whether it was repaired."""
 
     run: str
     file: str
@@ -34,36 +34,36 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """What a person should read."""
+        """The finding as a sentence."""
         place = f"{self.run}/{self.file}" if self.run else self.file
         words = {
-            "measured again": "its numbers can be measured again from the model",
+            "measured again": "it can be measured again from the model",
             "trained again": "the same study command trains this run again",
             "listed again": "the same study command writes it again",
-            "removed": "it is a leftover of a process that was killed",
-            "by hand": "nothing can be done about it here",
+            "removed": "it was left behind by a killed process",
+            "by hand": "it cannot be repaired automatically",
         }
         return f"{place}: {self.wrong}; {'repaired: ' if self.repaired else ''}{words[self.remedy]}"
 
 
 def examine_folder(root: str | Path, *, repair: bool = False) -> Iterator[Finding]:
-    """Look at every file of a study's folder and yield those that are damaged.
+    """Check every file of a study's folder and yield the damaged ones.
 
-    A finished run keeps the size and SHA-256 of its files in ``done.json``; files of a run that version one of the
-    program finished, which has none, are read instead. With `repair`, a damaged file is put aside under its name with
-    ``.damaged`` behind it; what follows from the trained model is measured again at once, all else is left to the
-    command that made the study. Runs another process works on are left alone.
+    The size and SHA-256 of the files of a finished run are in ``done.json``; files of a run of version one of the
+    program, which did not record them, are read instead. With `repair`, a damaged file is renamed with the suffix
+    ``.damaged``; measurements of the trained model are repeated at once, everything else is left to the
+    command of the study. Runs in use by another process are skipped.
 
     Args:
         root: The folder of a study.
-        repair: Whether to mend what can be mended.
+        repair: Whether to repair what can be repaired.
 
     Yields:
-        A finding for each file that is not what it should be.
+        A finding for each damaged file.
 
     Raises:
-        ConfigError: `root` is an address; files are looked at where they are.
-        DataError: There is no such folder.
+        ConfigError: If `root` is an address; only local files can be checked.
+        DataError: If there is no such folder.
 
     >>> import tempfile
     >>> home = Path(tempfile.mkdtemp())
@@ -71,10 +71,10 @@ def examine_folder(root: str | Path, *, repair: bool = False) -> Iterator[Findin
     ['study.json']
     """
     if is_address(root):
-        raise ConfigError(f"expected a folder of this machine to look at, got {root}; copy it here first")
+        raise ConfigError(f"expected a folder on this machine, got {root}; copy it here first")
     root = Path(root)
     if not root.is_dir():
-        raise MissingFileError(f"expected the folder of a study, {root} is none; check the path")
+        raise MissingFileError(f"expected the folder of a study, but {root} is not one; check the path")
     yield from _study_file(root, repair)
     for directory in sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink()):
         if any((directory / name).exists() for name in ("config.yaml", "done.json", "model.safetensors")):
@@ -86,7 +86,7 @@ def _study_file(root: Path, repair: bool) -> Iterator[Finding]:
         read_study(root)
     except (PolarisedError, OSError) as error:
         if repair and (root / FILE).exists():
-            _put_aside(root / FILE)
+            _move_aside(root / FILE)
         yield Finding("", FILE, str(error), "listed again", repair)
 
 
@@ -97,33 +97,33 @@ def _run(directory: Path, repair: bool) -> Iterator[Finding]:
     for leftover in (path for pattern in LEFTOVERS for path in directory.glob(pattern)):
         if repair:
             leftover.unlink(missing_ok=True)
-        yield Finding(name, leftover.name, "it was never finished", "removed", repair)
+        yield Finding(name, leftover.name, "it is incomplete", "removed", repair)
     try:
         run = load_run(directory)
     except (PolarisedError, OSError) as error:
         if repair and (directory / "config.yaml").exists():
             for file in ("config.yaml", "done.json"):
-                _put_aside(directory / file)
+                _move_aside(directory / file)
         yield Finding(name, "config.yaml", str(error), "trained again", repair)
         return
     if run.name != name:
-        yield Finding(name, "config.yaml", f"it is of the run {run.name}", "by hand")
+        yield Finding(name, "config.yaml", f"it belongs to the run {run.name}", "by hand")
         return
     wrong = dict(_damaged(directory))
     if not wrong:
         return
     trained_again = set(wrong) - {*MEASURED, TIME}
-    repaired = repair and _mend(directory, set(wrong), bool(trained_again))
+    repaired = repair and _repair(directory, set(wrong), bool(trained_again))
     for file, words in wrong.items():
         yield Finding(name, file, words, "trained again" if trained_again else "measured again", repaired)
 
 
-def _mend(directory: Path, wrong: set[str], train: bool) -> bool:
-    """Put damaged files aside; where the model is sound, measure again what followed from it."""
-    # In this order a kill in between leaves a run that is not done, and knows it.
+def _repair(directory: Path, wrong: set[str], train: bool) -> bool:
+    """Move damaged files aside; if the model is intact, measure again what depends on it."""
+    # In this order, a kill in between leaves a run that is marked as not done.
     for file in ("done.json", *sorted(wrong - {"done.json"})):
         if file in wrong:
-            _put_aside(directory / file)
+            _move_aside(directory / file)
         else:
             (directory / file).unlink(missing_ok=True)
     if train:
@@ -137,13 +137,13 @@ def _mend(directory: Path, wrong: set[str], train: bool) -> bool:
     return True
 
 
-def _put_aside(path: Path) -> None:
+def _move_aside(path: Path) -> None:
     if path.exists():
         path.replace(path.with_name(path.name + ASIDE))
 
 
 def _damaged(directory: Path) -> Iterator[tuple[str, str]]:
-    """Yield the files of a run that are damaged, with what is wrong."""
+    """Yield the damaged files of a run, with the problem."""
     done = read_done(directory)
     if done is None and (directory / "done.json").exists():
         yield "done.json", "it cannot be read"
@@ -157,11 +157,11 @@ def _damaged(directory: Path) -> Iterator[tuple[str, str]]:
         elif path.stat().st_size != size:
             yield name, f"it has {path.stat().st_size:,} bytes instead of {size:,}"
         elif digest_of(path) != digest:
-            yield name, "its digest is another than when the run was finished"
+            yield name, "its digest differs from that of the finished run"
 
 
 def _unreadable(directory: Path) -> Iterator[tuple[str, str]]:
-    """Yield the files of a run without digests that cannot be read as what they are."""
+    """Yield the unreadable files of a run without digests."""
     for path in sorted(directory.iterdir()):
         try:
             if path.name in ("scores.parquet", "reconstruction.parquet", "downstream.parquet", "further.parquet"):

@@ -1,7 +1,7 @@
-"""Where the runs of a study are done.
+"""Executors: where the runs of a study are executed.
 
-Every executor is a generator of events over runs that are idempotent by themselves: a run that is lost is simply
-started again and continues from its checkpoint. There is no scheduler here, only "the next run to the next free core".
+Every executor is a generator of events over runs, which are idempotent: a lost run is simply
+started again and resumes from its checkpoint. There is no scheduler: the next run goes to the next free core.
 """
 
 import heapq
@@ -31,21 +31,21 @@ from polarised.study.worker import Outcome, State, give_up, showing, work
 __all__ = ["local", "ray"]
 
 SECONDS_TO_SAVE = 15.0
-# How long a run that somebody else works on is left alone before it is looked at again.
+# Seconds before a run that another process works on is checked again.
 PAUSE = 3.0
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a run.
+    """An event of a run.
 
     Args:
-        state: What happened.
+        state: The new state.
         run: The run.
-        reason: Why it failed, where it did.
-        seconds: How long it took, where it is done.
-        host: The machine it happened on, where that is another one.
-        attempt: Which of its attempts it is, from 1.
+        reason: Why it failed, if it did.
+        seconds: The duration, if it is done.
+        host: The machine, if it is another one.
+        attempt: The number of the attempt, from 1.
     """
 
     state: State
@@ -57,7 +57,7 @@ class Event:
 
 
 class _Waiting:
-    """Runs that are to be done: at once, or after a pause where somebody else works on them."""
+    """Runs to do: at once, or after a pause if another process works on them."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._now, self._later = deque(runs), list[tuple[float, int, Run]]()
@@ -67,13 +67,13 @@ class _Waiting:
         return bool(self._now or self._later)
 
     def take(self) -> Run | None:
-        """Return the next run whose time has come, or None."""
+        """Return the next run that is due, or None."""
         if not self._now and self._later and self._later[0][0] <= time.monotonic():
             self._now.append(heapq.heappop(self._later)[2])
         return self._now.popleft() if self._now else None
 
     def add(self, run: Run, *, pause: float = 0.0) -> None:
-        """Put a run back, for later."""
+        """Put a run back for later."""
         if not pause:
             self._now.append(run)
             return
@@ -81,32 +81,34 @@ class _Waiting:
         heapq.heappush(self._later, (time.monotonic() + pause, self._count, run))
 
 
-@register("executor", title="this machine", summary="one process for each core", example={"jobs": 1})
+@register("executor", title="this machine", summary="one process per core", example={"jobs": 1})
 def local(
     runs: Sequence[Run], root: str, command: str = "", *, jobs: int = 0, attempts: int = 3, patient: bool = True
 ) -> Iterator[Event]:
-    """Do the runs on this machine, in single-threaded processes.
+    """Execute the runs on this machine, in single-threaded processes.
 
-    A worker that is killed is replaced and its run continued; workers end with their parent.
+    A killed worker is replaced and its run resumed; workers end with their parent.
 
     Args:
         runs: The runs to do.
         root: The folder of the study, in which every run has its own.
-        command: The command that asked for them, written down with every run.
-        jobs: How many run at a time; 0 for as many as there are cores.
-        attempts: How often a run is started before it counts as failed.
-        patient: Whether to wait for a run that another command works on, in case that command ends; otherwise only
-            until it is clear that the other one is alive.
+        command: The command, recorded with every run.
+        jobs: The number of parallel runs; 0: one per core.
+        attempts: How often a run is started before it is marked as failed.
+        patient: Whether to wait for a run that another command works on, in case that command ends; otherwise wait only
+            until it is clear that the other command is alive.
 
     Yields:
-        What happens to the runs, as it happens.
+        The events of the runs, as they happen.
 
     Raises:
         ConfigError: If jobs is negative, or attempts is below 1.
         DiskFullError: If the disk is full.
     """
     if jobs < 0 or attempts < 1:
-        raise ConfigError(f"expected jobs from 0 (every core) and attempts from 1, got {jobs} and {attempts}")
+        raise ConfigError(
+            f"expected jobs of at least 0 (0: one per core) and attempts of at least 1, got {jobs} and {attempts}"
+        )
     check_devices(run.training.device for run in runs)
     waiting, losses, seen = _Waiting(runs), Counter[str](), dict[str, Lease | None]()
     free = deque(_Worker() for _ in range(min(jobs or os.cpu_count() or 1, len(runs))))
@@ -120,7 +122,7 @@ def local(
             if not at_work:
                 time.sleep(0.2)
                 continue
-            # In short waits, so that a run whose pause is over is begun, and Ctrl-C is heard everywhere.
+            # Wait in short intervals, to start runs whose pause is over and to react to Ctrl-C on every system.
             for future in wait(at_work, timeout=1.0, return_when=FIRST_COMPLETED).done:
                 worker, run = at_work.pop(future)
                 try:
@@ -145,7 +147,7 @@ def local(
 
 
 def _is_renewed(run: Run, root: str, seen: dict[str, Lease | None]) -> bool:
-    """Return whether the owner of a run is alive: its lease has changed since it was first looked at, or is gone."""
+    """Return whether the owner of a run is alive: its lease has changed since it was first read, or is gone."""
     lease = read_lease(root, run.name)
     before = seen.setdefault(run.name, lease)
     return lease is not None and before is not None and lease.heartbeat != before.heartbeat
@@ -166,7 +168,7 @@ def ray(
     mixed: bool = False,
     runtime_env: Mapping[str, Any] | None = None,
 ) -> Iterator[Event]:
-    """Do the runs as plain Ray tasks, on the cluster at `address` or on one started here.
+    """Execute the runs as plain Ray tasks, on the cluster at `address` or on one started here.
 
     Ray does as many at a time as it has room for; a task whose worker or node was lost is handed to it again. Before
     the first run every node is asked for its versions and its code, whether it sees the results, and its devices. A
@@ -174,19 +176,19 @@ def ray(
 
     Args:
         runs: The runs to do.
-        root: A folder every node sees, or an fsspec address such as ``s3://bucket/study``.
-        command: The command that asked for them, written down with every run.
-        address: The cluster's address; without one a cluster is started on this machine.
-        jobs: How many run at a time at most; 0 for no limit.
-        num_cpus: Cores that a run takes.
-        num_gpus: Graphics cards that a run takes.
-        memory: Gigabytes that a run takes; 0 where that is not said.
-        attempts: How often a run is started before it counts as failed.
-        mixed: Whether nodes with other code get runs too; otherwise they are named and get none.
-        runtime_env: What Ray sets up for every task (``pip``, ``env_vars``, ...), as its documentation has it.
+        root: A folder shared by all nodes, or an fsspec address such as ``s3://bucket/study``.
+        command: The command, recorded with every run.
+        address: The address of the cluster; default: start a cluster on this machine.
+        jobs: The largest number of parallel runs; 0: no limit.
+        num_cpus: CPUs per run.
+        num_gpus: GPUs per run.
+        memory: Gigabytes per run; 0: no request.
+        attempts: How often a run is started before it is marked as failed.
+        mixed: Whether to use nodes with different code; otherwise a warning names them and they get no runs.
+        runtime_env: Ray's runtime environment of every task (``pip``, ``env_vars``, ...), see its documentation.
 
     Yields:
-        What happens to the runs, as it happens.
+        The events of the runs, as they happen.
 
     Raises:
         ConfigError: If a number is out of range, no node can do a run, or the cluster does not answer.
@@ -194,11 +196,11 @@ def ray(
     """
     if jobs < 0 or attempts < 1 or num_cpus < 0 or num_gpus < 0 or memory < 0:
         raise ConfigError(
-            "expected jobs, num_cpus, num_gpus and memory from 0 and attempts from 1, got "
+            "expected jobs, num_cpus, num_gpus and memory of at least 0 and attempts of at least 1, got "
             f"{jobs}, {num_cpus:g}, {num_gpus:g}, {memory:g} and {attempts}"
         )
     device = _check_devices(runs, num_gpus)
-    # Losses are counted here, so that each is told: Ray itself would try again without a word.
+    # Losses are counted here, so that each is reported: Ray itself would retry silently.
     options: dict[str, Any] = {"num_cpus": num_cpus, "num_gpus": num_gpus, "max_retries": 0}
     if memory:
         options["memory"] = int(memory * (1 << 30))
@@ -206,14 +208,15 @@ def ray(
         options["runtime_env"] = dict(runtime_env)
     with ray_cluster(address) as cluster:
         check_request(cluster, num_cpus=num_cpus, num_gpus=num_gpus, memory=memory)
-        nodes = _asked(cluster, root, device, runtime_env, None if mixed else code_here())
+        nodes = _probe_nodes(cluster, root, device, runtime_env, None if mixed else code_here())
         unfit = _named_unfit(nodes)
         if len(unfit) == len(nodes):
             first = nodes[0].problem if nodes else "nothing"
             raise ConfigError(
-                f"expected at least one node that can do the runs, none of {len(nodes)} can; the first says: {first}"
+                f"expected at least one node that can execute the runs, but none of {len(nodes)} can; the first "
+                f"reports: {first}"
             )
-        flight = _Flight(cluster, options, unfit, root, command, None if mixed else code_here())
+        flight = _Tasks(cluster, options, unfit, root, command, None if mixed else code_here())
         waiting, losses = _Waiting(runs), Counter[str]()
         try:
             while waiting or flight:
@@ -225,7 +228,7 @@ def ray(
                     lease = flight.owner_of(run)
                     host = "" if lease is None else lease.host
                     if isinstance(answer, Exception):
-                        outcome = _fallen(cluster, run, root, losses, attempts, answer, lease)
+                        outcome = _outcome_of_error(cluster, run, root, losses, attempts, answer, lease)
                     else:
                         *told, node, host = answer
                         outcome = Outcome(*told)
@@ -241,10 +244,10 @@ def ray(
             flight.stop()
 
 
-def _asked(
+def _probe_nodes(
     cluster: Any, root: str, device: str, runtime_env: Mapping[str, Any] | None, own: dict[str, str] | None
 ) -> list[Node]:
-    """Ask every node for its code, its view of the results and, where it has GPUs, whether they can be used."""
+    """Return for every node its code, its view of the results and, if it has GPUs, whether they work."""
     with showing(root) as token:
         return check_nodes(
             cluster,
@@ -255,8 +258,8 @@ def _asked(
         )
 
 
-class _Flight:
-    """The tasks that a cluster has been given: who they are, which have begun, which have ended."""
+class _Tasks:
+    """The tasks submitted to a cluster: which have started, and which have ended."""
 
     def __init__(
         self,
@@ -279,8 +282,8 @@ class _Flight:
         return len(self._runs)
 
     def start(self, run: Run) -> None:
-        """Hand a run to the cluster, which decides where and when."""
-        # Nodes that join later are not on the list: a task looks at its own node first.
+        """Submit a run to the cluster, which decides where and when to execute it."""
+        # Nodes that join later are not in the list, so a task checks its own node first.
         places = {"label_selector": {"ray.io/node-id": f"!in({','.join(sorted(self._unfit))})"}} if self._unfit else {}
         root, command, code = self._arguments
         task = self._task.options(**places) if places else self._task
@@ -288,11 +291,11 @@ class _Flight:
         self._since[run.name] = time.time()
 
     def begun(self) -> Iterator[tuple[Run, Lease]]:
-        """Yield the runs whose owner has shown up since the last look; only Ray knows when it starts a task."""
+        """Yield the runs whose lease has appeared since the last call; Ray does not report when it starts a task."""
         if time.monotonic() - self._looked < 2.0:
             return
         self._looked = time.monotonic()
-        # Ray takes them in their order, so only the first can have begun: an address is dear to ask.
+        # Ray starts tasks in order, so only the first can have started: requests to an address are expensive.
         silent = [run for run in self._runs.values() if run.name not in self._leases]
         slots = int(self._cluster.cluster_resources().get("CPU", 1) / max(self._options["num_cpus"], 0.1)) + 1
         for run in silent[:slots]:
@@ -302,18 +305,18 @@ class _Flight:
                 yield run, lease
 
     def owner_of(self, run: Run) -> Lease | None:
-        """Return who worked on a run that has ended, where that is known."""
+        """Return the last owner of a run that has ended, if known."""
         known = self._leases.pop(run.name, None)
         if known is None and (found := read_lease(self._arguments[0], run.name)) is not None:
             return found if found.started >= self._since[run.name] else None
         return known
 
     def landed(self) -> Iterator[tuple[Run, Any]]:
-        """Yield what ended within a second, with its answer or what Ray raised."""
+        """Yield the tasks that end within a second, with the result or the error of Ray."""
         if not self._runs:
             time.sleep(0.2)
             return
-        # In short waits, between which Ctrl-C is heard.
+        # Wait in short intervals, to react to Ctrl-C.
         finished, _ = self._cluster.wait(list(self._runs), num_returns=1, timeout=1.0)
         for reference in finished:
             run = self._runs.pop(reference)
@@ -323,12 +326,12 @@ class _Flight:
                 yield run, error
 
     def exclude(self, node: Node) -> None:
-        """Give a node no more runs, and say so once."""
+        """Exclude a node from further runs, with one warning."""
         if node.id not in self._unfit:
             self._unfit |= _named_unfit([node])
 
     def stop(self) -> None:
-        """Ask tasks to save and end, as Ctrl-C does; those that have not after a while are ended."""
+        """Ask tasks to save and stop, like Ctrl-C; those that do not stop in time are killed."""
         references = list(self._runs)
         for reference in references:
             self._cluster.cancel(reference, force=False)
@@ -346,7 +349,7 @@ def probe(root, token, device):
     except Exception as error:
         return {"problem": f"it cannot load polarised: {type(error).__name__}: {error}"}
 """
-# By value, so that a node without the package can say so; on one with other code nothing of it is run.
+# Sent as source, so that a node without the package can report that; on a node with other code, that code is not run.
 _TASK = """
 def task(config, root, command, code):
     import socket
@@ -364,42 +367,42 @@ def task(config, root, command, code):
 """
 
 
-def _fallen(
+def _outcome_of_error(
     cluster: Any, run: Run, root: str, losses: Counter[str], attempts: int, error: Exception, lease: Lease | None
 ) -> Outcome:
-    """Return what becomes of a run whose task Ray could not bring to its end."""
+    """Return the outcome of a run whose task Ray could not finish."""
     raised = cluster.exceptions
     if isinstance(error, raised.RuntimeEnvSetupError):
-        raise ConfigError(f"expected a runtime_env that Ray can set up, it could not: {_told(error)}") from error
+        raise ConfigError(f"expected a runtime_env that Ray can set up, but it could not: {_told(error)}") from error
     if isinstance(error, raised.OutOfMemoryError):
-        how = "it ran over the memory of its node and was killed by Ray"
+        how = "it exceeded the memory of its node and was killed by Ray"
     elif isinstance(error, raised.NodeDiedError):
         return _lost(run, root, losses, attempts, "its node was lost")
     elif isinstance(error, raised.WorkerCrashedError):
         how = "its worker process was lost"
     else:
-        return give_up(run, root, f"Ray could not do it: {_told(error)}")
-    # Of a process that is certainly gone nobody needs to wait for the lease to run out.
+        return give_up(run, root, f"Ray could not execute it: {_told(error)}")
+    # The process is gone for certain, so nobody needs to wait until its lease expires.
     if lease is not None:
         release(root, run.name, lease)
     return _lost(run, root, losses, attempts, how)
 
 
 def _check_devices(runs: Sequence[Run], num_gpus: float) -> str:
-    """Refuse GPUs that nobody would use, and devices that nobody would get; return the device of the runs."""
+    """Refuse GPUs that no run uses and devices that no run gets; return the device of the runs."""
     devices = {run.training.device.partition(":")[0] for run in runs}
     if "cuda" in devices and not num_gpus:
-        raise ConfigError("expected GPUs for runs that train on cuda, got num_gpus 0; ask for one, or train on cpu")
+        raise ConfigError("expected GPUs for runs that train on cuda, got num_gpus 0; request one, or train on cpu")
     if num_gpus and "cuda" not in devices:
         raise ConfigError(
             f"expected runs that train on cuda with {num_gpus:g} GPUs each, got {', '.join(sorted(devices))}; set "
-            "training.device to cuda, or ask for none"
+            "training.device to cuda, or request no GPU"
         )
     return "cuda" if "cuda" in devices else "cpu"
 
 
 def _named_unfit(nodes: Sequence[Node]) -> set[str]:
-    """Return the nodes that get no runs, each named with its reason."""
+    """Return the nodes that get no runs, with a warning for each."""
     unfit = [node for node in nodes if node.problem]
     for node in unfit:
         warnings.warn(f"the node {node.host} ({node.id[:8]}) gets no runs: {node.problem}", stacklevel=2)
@@ -407,7 +410,7 @@ def _named_unfit(nodes: Sequence[Node]) -> set[str]:
 
 
 class _Worker:
-    """One process that does run after run, so that torch is imported once."""
+    """A process that executes one run after another, so that torch is imported once."""
 
     def __init__(self) -> None:
         self._start()
@@ -418,7 +421,7 @@ class _Worker:
         self._process: Any = None
 
     def submit(self, run: Run, root: str, command: str) -> Future[Outcome]:
-        """Hand a run to the process, starting it where there is none or it died between two runs."""
+        """Send a run to the process; start it if there is none or it died between two runs."""
         before = set(multiprocessing.active_children())
         with _single_threaded():
             try:
@@ -431,25 +434,25 @@ class _Worker:
         return future
 
     def interrupt(self) -> None:
-        """Ask the worker to save a checkpoint and end: an interrupt is what training listens to."""
+        """Interrupt the worker, so that training saves a checkpoint and stops."""
         if self._process is not None and self._process.is_alive():
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGINT)
 
     def death(self) -> str:
-        """Return in words how the process ended."""
+        """Return a description of how the process ended."""
         process = self._process
         if process is None:
             return "its worker process ended"
         process.join(timeout=5)
         if process.exitcode == -signal.SIGKILL:
-            return "its worker process was killed, as the system does when memory runs out"
+            return "its worker process was killed, as happens when memory runs out"
         if process.exitcode is not None and process.exitcode < 0:
             return f"its worker process was ended by {signal.Signals(-process.exitcode).name}"
         return f"its worker process ended with code {process.exitcode}"
 
     def join(self, deadline: float) -> None:
-        """Wait until the worker has ended; one that has not by then, deep in a library, is ended: nothing is lost."""
+        """Wait until the worker has ended; one that is stuck in a library is killed, without loss of results."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._process is not None:
             self._process.join(timeout=max(0.1, deadline - time.monotonic()))
@@ -460,7 +463,7 @@ class _Worker:
 
 
 def _start_tracker() -> None:
-    """Start Python's own helper of worker processes deaf to SIGUSR1, which a queue sends to every process of a job."""
+    """Start Python's resource tracker with SIGUSR1 ignored, which a queue sends to every process of a job."""
     if hasattr(signal, "pthread_sigmask"):
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
         try:
@@ -470,13 +473,13 @@ def _start_tracker() -> None:
 
 
 def _prepare() -> None:
-    # Between two runs there is nothing to save; training itself listens while it trains.
+    # Between two runs there is nothing to save; training has its own handler.
     for number in (getattr(signal, name) for name in ("SIGINT", "SIGUSR1") if hasattr(signal, name)):
         signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        # A thread of its own, so that a worker deep in a matrix product ends with its parent all the same; before
-        # torch is loaded, which takes seconds in which the parent may go.
+        # A separate thread, so that a worker inside a matrix product also ends with its parent; started before
+        # torch is loaded, which takes seconds in which the parent may end.
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     from polarised.training import keep_freed_memory
 
@@ -490,7 +493,7 @@ def _end_with(parent: Any) -> None:
 
 @contextmanager
 def _single_threaded() -> Iterator[None]:
-    """Hand one thread each to processes started here: libraries read it when they are loaded, not later."""
+    """Limit processes started in the block to one thread; libraries read the limit only when they are loaded."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
@@ -507,12 +510,12 @@ def _single_threaded() -> Iterator[None]:
 def _lost(run: Run, root: str, losses: Counter[str], attempts: int, how: str) -> Outcome:
     losses[run.name] += 1
     if losses[run.name] < attempts:
-        return Outcome("lost", f"{how}; attempt {losses[run.name] + 1} of {attempts} goes on")
-    return give_up(run, root, f"{how}, {attempts} times; is there enough memory?")
+        return Outcome("lost", f"{how}; continuing with attempt {losses[run.name] + 1} of {attempts}")
+    return give_up(run, root, f"{how}, {attempts} times; check that there is enough memory")
 
 
 def _told(error: Exception) -> str:
-    """Return what an error of Ray says in a line: all of it, or what stands below a traceback of the worker."""
+    """Return the message of a Ray error in one line: all of it, or the part after the traceback of the worker."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     words = lines[-1:] if hasattr(error, "cause") else lines
     return " ".join(words)[:500] or type(error).__name__

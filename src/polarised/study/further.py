@@ -1,4 +1,4 @@
-"""Measures a run can ask for in `evaluation.further`: what they score, and how it joins the tables of a run."""
+"""Additional measures that a run can request in `evaluation.further`, and how they are added to its tables."""
 
 import inspect
 from collections.abc import Iterator
@@ -56,20 +56,20 @@ Measured = list[tuple[str, str | None, str, float]]
 def further_scores(
     run: Run, vae: "VAE", dataset: Dataset, encodings: Encodings, decoder: "DecoderUse | None" = None
 ) -> polars.DataFrame:
-    """Return what the run asks for in `evaluation.further`, one row a number, in the columns of every other table.
+    """Return the measures requested in `evaluation.further`, one row per number, with the columns of the other tables.
 
     Args:
         run: The run, whose `evaluation.further` names the measures.
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        decoder: What the decoder makes of the variables, for measures whose fifth argument it is.
+        decoder: The measured use of the decoder, for measures that take it as fifth argument.
 
     Returns:
-        One row for each number: rule, metric, representation, variables, value.
+        One row per number: rule, metric, representation, variables, value.
 
     Raises:
-        DataError: A measure needs what the dataset does not have.
+        DataError: If a measure needs data that the dataset does not have.
     """
     tables = [polars.DataFrame(schema=SCORES)]
     for spec in run.evaluation.further:
@@ -77,14 +77,14 @@ def further_scores(
         supplied = inspect.signature(call).parameters.keys() - registry.settings(call).keys()
         known = (decoder,) if "decoder" in supplied else ()
         found = registry.build("measure", spec, vae, dataset, encodings, run.seed, *known)
-        # One that tells variables or rules apart returns a table with those columns.
+        # A measure that distinguishes variables or rules returns a table with these columns.
         rows = found if isinstance(found, polars.DataFrame) else [(None, *row) for row in found]
         tables.append(rows if isinstance(rows, polars.DataFrame) else polars.DataFrame(rows, SCORES, orient="row"))
     return polars.concat(tables, how="diagonal")
 
 
 def representations(encodings: Encodings, seed: int) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the mean and the sampled codes under their names.
+    """Yield the mean and the sampled codes with their names.
 
     Args:
         encodings: The encodings of the model.
@@ -118,7 +118,7 @@ BLOCK = 500
         Output(
             "overlap",
             "overlap of encoders",
-            reading="0 if no two encoders meet, 1 if all are the same: 1 - information about the input / log n.",
+            reading="0 if no two posteriors overlap, 1 if all are the same: 1 - information about the input / log n.",
         ),
     ),
     references=("Mathieu2019",),
@@ -127,17 +127,17 @@ def encoder_overlap(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: in
     """Measure how wide encoders are and how much they overlap [Mathieu2019, section 3.1].
 
     encoder_entropy = E[H(q(z|x))] in nats; index_information = E[log q(z|x) - log mean_k q(z|x_k)] over `inputs`
-    inputs: log n when no two encoders meet, 0 when all are one; overlap = 1 - index_information / log n.
+    inputs: log n if no two encoders overlap, 0 if all are the same; overlap = 1 - index_information / log n.
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
-        inputs: How many inputs to compare with each other.
+        seed: Random seed.
+        inputs: The number of inputs to compare with each other.
 
     Returns:
-        A row for each number: metric, representation, variables, value.
+        One row per number: metric, representation, variables, value.
     """
     variance = encodings.variance.astype(np.float64)
     entropy = 0.5 * (np.log(2 * np.pi * np.e * variance)).sum(axis=1).mean()
@@ -160,7 +160,7 @@ def encoder_overlap(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: in
         Output(
             "mmd",
             "MMD",
-            reading="Maximum mean discrepancy of codes and draws of the prior: 0 where both have one distribution.",
+            reading="Maximum mean discrepancy of codes and samples of the prior: 0 if both have the same distribution.",
         ),
         Output("inclusive_kl", "KL(p ‖ q)", unit="nats", reading="Large where the codes miss a part of the prior."),
         Output("exclusive_kl", "KL(q ‖ p)", unit="nats", reading="Large where codes lie outside the prior."),
@@ -177,33 +177,33 @@ def prior_match(
     per_variable: bool = False,
     divergences: bool = False,
 ) -> Measured:
-    """Measure the distance of the aggregate posterior from the prior: MMD, and both KL divergences if asked for.
+    """Measure the distance of the aggregate posterior from the prior: MMD, and both KL divergences if requested.
 
-    MMD is the mean over blocks of 500 draws, see `objectives.terms.mmd`. inclusive_kl = KL(p(z) || q(z)), large where
+    MMD is the mean over blocks of 500 samples, see `objectives.terms.mmd`. inclusive_kl = KL(p(z) || q(z)), large where
     q misses a part of p, and exclusive_kl = KL(q(z) || p(z)) take q(z) as the mixture of up to 2,000 encoders, which
     is exact for small data and meaningless in many dimensions [Mathieu2019, appendix B].
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
-        draws: How many draws of the prior.
-        per_variable: Whether the MMD is that of each variable, averaged.
+        seed: Random seed.
+        draws: The number of samples of the prior.
+        per_variable: Whether the MMD is computed for each variable and averaged.
         divergences: Whether to measure both divergences.
 
     Returns:
-        A row for each number: metric, representation, variables, value.
+        One row per number: metric, representation, variables, value.
 
     Raises:
-        DataError: The prior depends on u.
+        DataError: If the prior depends on u.
     """
     import torch
 
     from polarised.objectives.terms import mmd
 
     if vae.prior.conditional:
-        raise DataError("prior_match needs one prior for all inputs, this one depends on u; leave it out")
+        raise DataError("prior_match needs one prior for all inputs, but this one depends on u; leave it out")
     generator = torch.Generator().manual_seed(seed_for(seed, "prior match"))
     codes = torch.from_numpy(encodings.sample(seed=seed).astype(np.float32))
     with torch.inference_mode():
@@ -234,45 +234,45 @@ def _log_mean(log_each: NDArray[np.float64]) -> NDArray[np.float64]:
             "pair_information",
             "mutual information of pairs",
             unit="nats",
-            reading="What two variables share on average, less what shuffled ones show: zero means zero.",
+            reading="Mutual information of two variables on average, minus that of shuffled variables.",
         ),
         Output(
             "largest_pair_information",
             "largest mutual information of a pair",
             unit="nats",
-            reading="What the two variables that share most have in common, less what shuffled ones show.",
+            reading="Mutual information of the pair that shares most, minus that of shuffled variables.",
         ),
         Output(
             "excess_information",
             "information beyond correlation",
             unit="nats",
-            reading="What two variables share beyond what Gaussian ones of their correlation do.",
+            reading="Information that two variables share beyond that of Gaussian variables with the same correlation.",
         ),
         Output(
             "largest_excess_information",
             "largest information beyond correlation",
             unit="nats",
-            reading="What two variables share beyond their correlation, of the pair in which it is most.",
+            reading="Information beyond correlation of the pair in which it is largest.",
         ),
     ),
     references=("Cheng2021",),
 )
 def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, bins: int = 20) -> Measured:
-    """Measure dependence of pairs that correlation, and so the Gaussian total correlation, cannot see [Cheng2021].
+    """Measure dependence of pairs that correlation, and so the Gaussian total correlation, cannot detect [Cheng2021].
 
-    pair_information is the mutual information of two variables in nats, less what shuffled variables give;
-    excess_information is that minus the -log(1 - r^2) / 2 of Gaussian variables of their correlation r. Averages over
+    pair_information is the mutual information of two variables in nats, minus that of shuffled variables;
+    excess_information is that minus the -log(1 - r^2) / 2 of Gaussian variables with correlation r. Averages over
     pairs, and the largest pair.
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
+        seed: Random seed.
         bins: Number of equal-width bins of each variable.
 
     Returns:
-        A row for each number: metric, representation, variables, value.
+        One row per number: metric, representation, variables, value.
     """
     rows: Measured = []
     for representation, codes in representations(encodings, seed):
@@ -301,18 +301,18 @@ def pairwise_dependence(vae: "VAE", dataset: Dataset, encodings: Encodings, seed
     references=("Hoyer2004", "Mathieu2019"),
 )
 def sparsity(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Measured:
-    """Measure the Hoyer sparsity of the means, with variables scaled to one deviation and as they are [Mathieu2019].
+    """Measure the Hoyer sparsity of the means, with variables scaled to unit deviation and unscaled [Mathieu2019].
 
-    Without the division a collapsed variable counts as sparse.
+    Without the scaling, a collapsed variable counts as sparse.
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
+        seed: Random seed.
 
     Returns:
-        A row for each number: metric, representation, variables, value.
+        One row per number: metric, representation, variables, value.
     """
     return [
         ("hoyer", "mean", "full", hoyer(encodings.mean)),
@@ -331,7 +331,7 @@ CHUNK = 4096
         Output(
             "factor_vae_score_transported",
             "FactorVAE score of transported codes",
-            reading="FactorVAE score with the codes of a Student-t prior mapped to a normal one first.",
+            reading="FactorVAE score after mapping the codes of a Student-t prior to a normal distribution.",
         ),
     ),
     needs=("factors",),
@@ -349,33 +349,33 @@ def axis_alignment(
     threshold: float = 0.05,
     pruned_by: Literal["prior", "reference"] = "prior",
 ) -> Measured:
-    """Score how well one variable stands for one factor [Kim2018, section 4], on the means and on transported means.
+    """Score how well single variables represent single factors [Kim2018, section 4], on means and transported means.
 
-    factor_vae_score takes the means as they are; factor_vae_score_transported first maps the codes of a Student-t
+    factor_vae_score uses the means directly; factor_vae_score_transported first maps the codes of a Student-t
     prior to a normal one, z -> Phi^-1(F_t(z)), since heavy tails mislead variances [Mathieu2019, section 6.1]. Under
     other priors the two are the same. Every image is encoded once. Variables whose means vary by less than `threshold`
-    of the prior's standard deviation do not vote; `pruned_by="reference"` takes the threshold as it stands, as the
-    reference code does, which favours priors of large scale.
+    of the prior's standard deviation do not vote; `pruned_by="reference"` uses the threshold unscaled, as the
+    reference code does, which favours priors with a large scale.
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
-        votes: Votes that choose the rule.
-        test_votes: Votes that test it.
-        batch_size: Images of a batch.
+        seed: Random seed.
+        votes: Votes for training the rule.
+        test_votes: Votes for testing it.
+        batch_size: Images per batch.
         threshold: Share of the scale below which a variable does not vote.
-        pruned_by: Whose scale: "prior" or "reference", see above.
+        pruned_by: The scale of the threshold: "prior" or "reference", see above.
 
     Returns:
-        A row for each number: metric, representation, variables, value.
+        One row per number: metric, representation, variables, value.
 
     Raises:
-        DataError: The dataset has no factors.
+        DataError: If the dataset has no factors.
     """
     if dataset.factor_space is None:
-        raise DataError(f"axis_alignment needs a dataset with factors, {dataset.name} has none; leave it out")
+        raise DataError(f"axis_alignment needs a dataset with factors, but {dataset.name} has none; leave it out")
     codes = MeanCodes(vae, dataset)
     settings: dict[str, Any] = {
         "train_votes": votes,
@@ -391,7 +391,7 @@ def axis_alignment(
     moved = plain
     degrees, width = getattr(vae.prior, "df", None), getattr(vae.prior, "scale", 1.0)
     if degrees is not None:
-        # Transported codes are held against a standard normal, whatever the scale they came from.
+        # Transported codes are compared with a standard normal, whatever their original scale.
         moved = factor_vae_score(
             lambda rows: transported(codes(rows) / width, degrees), sizes, scale=1.0, **settings
         ).score
@@ -430,27 +430,27 @@ def factor_information(
     threshold: float = 0.1,
     kind: Literal["discrete", "continuous"] = "continuous",
 ) -> Measured:
-    """Score what single variables know of single factors: SAP, MIG, disintegration [Kumar2018; Chen2018; Cheng2021].
+    """Score what single variables tell about single factors: SAP, MIG, disintegration [Kumar2018; Chen2018; Cheng2021].
 
     A factor is disintegrated if several mutually independent variables that are not passive each have R^2 (or
     normalised mutual information) above `threshold` with it [Cheng2021, section 6.3].
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
-        threshold: R^2 or information from which a variable carries a factor.
-        kind: How SAP predicts.
+        seed: Random seed.
+        threshold: Smallest R^2 or information of a variable that represents a factor.
+        kind: The predictor of SAP.
 
     Returns:
-        A row for each number: metric, representation, variables, value.
+        One row per number: metric, representation, variables, value.
 
     Raises:
-        DataError: The dataset has no factors.
+        DataError: If the dataset has no factors.
     """
     if encodings.factors is None:
-        raise DataError(f"factor_information needs a dataset with factors, {dataset.name} has none; leave it out")
+        raise DataError(f"factor_information needs a dataset with factors, but {dataset.name} has none; leave it out")
     rows: Measured = []
     for representation, codes in representations(encodings, seed):
         rows.append(("sap", representation, "full", sap(codes, encodings.factors, kind=kind).score))
@@ -475,37 +475,39 @@ def factor_information(
         Output(
             "linear_r2",
             "R² of a linear map",
-            reading="How much of the sources a linear map of the codes explains; with a low MCC only axes are lost.",
+            reading="Share of the sources that a linear map of the codes explains; with a low MCC only the axes are lost.",
         ),
         Output(
             "random_rotation",
             "MCC of a random rotation",
-            reading="The MCC of randomly rotated true sources: the floor of a model that finds all but the axes.",
+            reading="The MCC of randomly rotated true sources: that of a model which finds everything but the axes.",
         ),
     ),
     needs=("sources",),
     references=("Khemakhem2020",),
 )
 def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Measured:
-    """Score how well the true sources are found up to order and scale, MCC by Pearson and by Spearman correlation.
+    """Score how well the true sources are recovered up to order and scale, MCC by Pearson and Spearman correlation.
 
-    On the mean, the sample, and the mean without passive variables [Khemakhem2020, section 5]. Beside them stand the
+    On the mean, the sample, and the mean without passive variables [Khemakhem2020, section 5]. In addition, the
     share of the sources that a linear map of the codes explains, and the MCC of a random rotation of the sources.
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
+        seed: Random seed.
 
     Returns:
-        A row for each number: metric, representation, variables, value.
+        One row per number: metric, representation, variables, value.
 
     Raises:
-        DataError: The dataset has no known sources.
+        DataError: If the dataset has no known sources.
     """
     if dataset.sources is None:
-        raise DataError(f"source_recovery needs a dataset with known sources, {dataset.name} has none; leave it out")
+        raise DataError(
+            f"source_recovery needs a dataset with known sources, but {dataset.name} has none; leave it out"
+        )
     true = dataset.sources[dataset.sample(len(encodings), seed).indices]
     rows: Measured = []
     for representation, codes in representations(encodings, seed):
@@ -519,11 +521,11 @@ def source_recovery(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: in
 
 
 def transported(codes: NDArray[Any], degrees: float) -> NDArray[np.float64]:
-    """Map codes of a Student-t law to a normal one by their distribution functions, tails included.
+    """Map codes of a Student-t distribution to a normal one by their distribution functions, accurate in the tails.
 
     Args:
         codes: Codes (n, d).
-        degrees: Degrees of freedom of the Student-t law.
+        degrees: Degrees of freedom of the Student-t distribution.
 
     Returns:
         The mapped codes.
@@ -538,11 +540,11 @@ def transported(codes: NDArray[Any], degrees: float) -> NDArray[np.float64]:
 
 
 class MeanCodes:
-    """The mean code of any combination of factors; an image is encoded when it is first asked for.
+    """The mean code of any combination of factors; an image is encoded when it is first needed.
 
     Args:
         vae: The trained model.
-        dataset: A dataset with a picture for every combination of factors.
+        dataset: A dataset with an image for every combination of factors.
     """
 
     def __init__(self, vae: "VAE", dataset: Dataset) -> None:
@@ -575,26 +577,26 @@ KINDS = ("active", "mixed", "passive", "prior_driven")
         Output(
             "count_relative",
             "variables, relative rule",
-            reading="How many variables of each type there are by the relative rule.",
+            reading="Number of variables of each type by the relative rule.",
         ),
         Output(
             "count_standard",
             "variables, standard rule",
-            reading="How many variables of each type there are by the standard rule.",
+            reading="Number of variables of each type by the standard rule.",
         ),
         Output(
             "retyped",
             "variables retyped by the standard rule",
-            reading="How many variables the standard rule types otherwise than the relative one.",
+            reading="Number of variables with different types by the standard and the relative rule.",
         ),
         Output(
             "prior_driven",
             "prior-driven variables",
-            reading="How many variables follow a prior that itself follows the input.",
+            reading="Number of variables that follow a prior which itself depends on the input.",
         ),
         Output(
             "miscalibration",
-            reading="Mean over variables of |E[r] + E[shift] - 1|: 0 where the prior variance is learned well.",
+            reading="Mean over variables of |E[r] + E[shift] - 1|: 0 if the prior variance is learned well.",
         ),
         Output("prior_variance", reading="Median over the variables of a type of the prior variance."),
         Output("posterior_variance", reading="Median over the variables of a type of the posterior variance."),
@@ -602,13 +604,13 @@ KINDS = ("active", "mixed", "passive", "prior_driven")
             "permuting",
             "cost of permuting a variable",
             unit="nats",
-            reading="How much reconstruction loses when a variable is shuffled over inputs.",
+            reading="Loss of reconstruction if a variable is shuffled over inputs.",
         ),
         Output(
             "redrawing",
             "cost of redrawing a variable",
             unit="nats",
-            reading="How much reconstruction loses when a variable is drawn from its prior.",
+            reading="Loss of reconstruction if a variable is drawn from its prior.",
         ),
     ),
     references=("Bonheme2023iVAE",),
@@ -621,18 +623,18 @@ def prior_relation(
     count_relative and count_standard are the types by both rules; retyped counts the variables on which they differ;
     prior_driven those that seem passive but follow u. miscalibration = mean_j |E[r_j] + E[s_j] - 1|, 0 when the prior
     variance is learned well. prior_variance and posterior_variance are medians over variables of a type; permuting and
-    redrawing say what replacing such a variable costs the decoder, in nats (`decoder_examples` 0: not measured).
+    redrawing are the cost of replacing such a variable for the decoder, in nats (`decoder_examples` 0: not measured).
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
+        seed: Random seed.
         alpha: Threshold of the types.
-        decoder_examples: Inputs on which the decoder is asked; 0 for not at all.
+        decoder_examples: Inputs on which the decoder is measured; 0: not measured.
 
     Returns:
-        A row for each number: metric, representation, variables, value.
+        One row per number: metric, representation, variables, value.
     """
     relative = classify(encodings, alpha=alpha, seed=seed)
     standard = relative.at(alpha, rule="standard")

@@ -5,16 +5,16 @@
     axes:
       seed: 3                                      # 0, 1, 2
       model.latents: [5, 10]                       # values of one setting
-      method:                                      # labelled blocks of settings, each with axes of its own
+      method:                                      # labelled blocks of settings, each with its own axes
         beta-VAE: {objective: {name: BetaVAE}, axes: {strength: {objective.beta: [1, 4]}}}
         DIP-VAE: {objective: {name: DIPVAE}, axes: {strength: {objective.lambda_od: [1], objective.lambda_d: [10]}}}
     scales:
       smoke: {base: {training: {steps: 10}}, axes: {seed: 1}}
 
 The first axis is the slowest, so with `seed` first a part of the runs is a whole grid with fewer seeds. Lists under
-one axis name go hand in hand; a block that a scale sets to null is left out there. The axis `compatibility` sets what a
-paper says beside what its released code does: its label joins that of the dataset, so that tables, figures and verdicts
-keep the two apart.
+one axis name vary together; a block that a scale sets to null is left out there. The axis `compatibility` compares a
+paper with its released code: its label is added to that of the dataset, so that tables, figures and verdicts
+distinguish the two.
 """
 
 import json
@@ -37,7 +37,7 @@ KEYS = ("name", "about", "references", "base", "axes", "scales", "default_scale"
 
 @dataclass(frozen=True)
 class Point:
-    """A run and its place in the study: the label of every axis."""
+    """A run and its position in the study: the label of every axis."""
 
     labels: Mapping[str, Any]
     run: Run
@@ -45,7 +45,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Study:
-    """A named set of runs, with the rule that tells their types and the claims to check on their results."""
+    """A named set of runs, with the rule of their types and the claims to check on their results."""
 
     name: str
     scale: str | None
@@ -62,12 +62,12 @@ class Study:
 
     @property
     def runs(self) -> list[Run]:
-        """The runs, in the order they are to be done."""
+        """The runs, in the order of execution."""
         return [point.run for point in self.points]
 
 
 def titled(name: str, scale: str | None) -> str:
-    """Return what a study at a scale is called.
+    """Return the title of a study at a scale.
 
     >>> titled("be_more_active", "small"), titled("mine", None)
     ('be_more_active, scale small', 'mine')
@@ -76,7 +76,7 @@ def titled(name: str, scale: str | None) -> str:
 
 
 def study_names() -> tuple[str, ...]:
-    """Return the studies that come with the library.
+    """Return the studies of the library.
 
     >>> "be_more_active" in study_names()
     True
@@ -86,9 +86,9 @@ def study_names() -> tuple[str, ...]:
 
 
 def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence[str] = ()) -> Study:
-    """Read a study by name or file, at a scale, with ``key=value`` settings on top.
+    """Read a study by name or file, at a scale, with additional ``key=value`` settings.
 
-    A setting of a run (``training.steps=100``) holds for every run; ``axes.seed=2`` changes an axis.
+    A setting of a run (``training.steps=100``) applies to every run; ``axes.seed=2`` changes an axis.
 
     >>> study = load_study("be_more_active", scale="smoke", settings=["axes.seed=1"])
     >>> sorted({point.labels["method"] for point in study.points})
@@ -115,12 +115,12 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
     points, names = [], set()
     for count, (labels, changes) in enumerate(_expanded(config.get("axes", {}))):
         if count >= MOST_RUNS:
-            raise ConfigError(f"expected at most {MOST_RUNS:,} runs in {name}, its axes give more; split the study")
+            raise ConfigError(f"expected at most {MOST_RUNS:,} runs in {name}, but its axes give more; split the study")
         made = base
         for change in changes:
             made = _merged(made, change)
         run = Run.from_config(overridden(made, of_runs))
-        # Settings given by hand can make two points of the grid the same run; it is done once.
+        # Additional settings can make two points of the grid the same run, which is then done once.
         if run.name not in names:
             names.add(run.name)
             points.append(Point(_labelled(run, labels), run))
@@ -138,7 +138,7 @@ def load_study(name: str | Path, *, scale: str | None = None, settings: Sequence
 
 
 def study_claims(name: str | Path) -> tuple[Any, ...]:
-    """Return the claims of a study without making its runs.
+    """Return the claims of a study without creating its runs.
 
     >>> "be_more_active" in study_claims("be_more_active")
     True
@@ -149,10 +149,10 @@ def study_claims(name: str | Path) -> tuple[Any, ...]:
 
 
 def study_scales(name: str | Path) -> tuple[str, ...]:
-    """Return the scales a study has.
+    """Return the scales of a study.
 
     Args:
-        name: A study that comes with the library, or a YAML file.
+        name: A study of the library, or a YAML file.
 
     Returns:
         The names of its scales.
@@ -178,7 +178,7 @@ def _read(name: str | Path) -> dict[str, Any]:
 
 
 def _check_sections(config: Mapping[str, Any], name: str | Path) -> None:
-    """Refuse sections of a study that are not of their kind, before anything is made of them."""
+    """Check the types of the sections of a study before they are used."""
     wanted: dict[str, tuple[Any, str]] = {
         "base": (Mapping, "a mapping of settings"),
         "axes": (Mapping, "a mapping of what varies"),
@@ -232,7 +232,7 @@ def _values(name: str, values: Any) -> Iterator[tuple[dict[str, Any], list[dict[
     elif isinstance(values, Mapping) and values and all(isinstance(many, list) for many in values.values()):
         lengths = {len(many) for many in values.values()}
         if len(lengths) != 1:
-            raise ConfigError(f"expected lists of one length under the axis {name!r}, got {sorted(lengths)} values")
+            raise ConfigError(f"expected lists of equal length under the axis {name!r}, got {sorted(lengths)} values")
         for together in zip(*values.values(), strict=True):
             paths = [f"{path}={json.dumps(value)}" for path, value in zip(values, together, strict=True)]
             first = together[0]
@@ -251,11 +251,11 @@ def _labelled(run: Run, labels: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merged(base: Any, change: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one mapping over another, mappings inside included; a new ``name`` starts its spec afresh."""
+    """Merge one mapping into another, recursively; a new ``name`` replaces the whole spec."""
     if isinstance(base, str):
         base = {"name": base}
     if not isinstance(base, Mapping):
-        raise ConfigError(f"expected a mapping to change {', '.join(map(str, change))} of, got {base!r}")
+        raise ConfigError(f"expected a mapping in which to change {', '.join(map(str, change))}, got {base!r}")
     if "name" in change and base.get("name") not in (None, change["name"]) and "axes" not in base:
         return dict(change)
     merged = dict(base)

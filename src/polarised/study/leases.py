@@ -1,23 +1,23 @@
-"""Who works on a run, where and how far: the lock of its folder, and small files beside it that say so.
+"""Ownership of a run: the lock of its folder, and small files that record the owner, its host and its progress.
 
-On one machine, and on file systems that share locks, the lock of the folder decides. Between machines that share none,
-and at an address, these files do:
+On one machine, and on file systems with shared locks, the lock of the folder decides. Between machines without shared
+locks, and at an address, these files decide:
 
-- ``.term-N``: somebody owned the run for the N-th time. Whoever has the highest term is the owner. A term is taken by
-  creating its file, which only one can do, and is never overwritten; the highest is never deleted before the run is
-  done, so that no number is given twice.
-- ``.free-N``: the owner of that term has left, and the next may be taken at once.
-- ``.lease.json``: what the owner last said of itself, every `HEARTBEAT` seconds. It only tells whether the owner lives.
+- ``.term-N``: the run was owned for the N-th time. The process with the highest term is the owner. A term is taken by
+  creating its file, which only one process can do, and is never overwritten; the highest is not deleted before the run
+  is done, so that no number is used twice.
+- ``.free-N``: the owner of that term has released it, and the next one may be taken at once.
+- ``.lease.json``: the state of the owner, renewed every `HEARTBEAT` seconds. It only shows whether the owner is alive.
 
-The next term of an owner that has not left is taken when its lease is older than `WINDOW` seconds *and* did not change
-while it was watched for `WATCH` seconds of one's own clock: clocks that disagree or jump make others wait longer, never
-less. Of several who do so at once, one creates the file. An owner that slept through this sees the higher term when it
-next looks, which it does before everything it puts at an address (`Tenure.check`): a run has one owner at a time up to
-a single upload that was under way, whose bytes are the same, since a run is a function of its settings and the code.
+If an owner has not released its term, the next one is taken when its lease is older than `WINDOW` seconds *and* did not
+change while it was watched for `WATCH` seconds of the local clock: clocks that disagree or jump only make others wait
+longer. If several processes do this at once, one creates the file. An owner that was suspended meanwhile sees the
+higher term at its next check, which it makes before every write to an address (`Tenure.check`): a run has one owner at
+a time, except for one upload in progress, whose bytes are the same, since a run depends only on settings and code.
 
-Where a store cannot create a file only if there is none, everybody who wants a term writes one with its own name, waits
-`SETTLING` seconds and looks: the first by name has it. Whoever took longer than half of that from its look to its
-write withdraws, so that all who write see each other, provided that the store shows what it has confirmed by then.
+If a store cannot create a file exclusively, every process that wants a term writes a file with its own name, waits
+`SETTLING` seconds and lists the files: the first by name wins. A process that took longer than half of that between
+listing and writing withdraws, so that all writers see each other, if the store lists confirmed files by then.
 """
 
 import _thread
@@ -66,43 +66,43 @@ __all__ = [
 LOCK = ".lock"
 LEASE = ".lease.json"
 TERM, FREE = ".term-", ".free-"
-# Where the claim on a study's list of runs lies at an address.
+# The name of the lease of a study's list of runs at an address.
 LIST = ".list"
 HEARTBEAT = 10.0
 WINDOW = 120.0
-# How long a lease that looks old is watched before it is taken: clocks of two machines may disagree, or jump.
+# Seconds to watch a lease that looks expired before it is taken: clocks of two machines may disagree, or jump.
 WATCH = 2.5 * HEARTBEAT
-# Where a store cannot create a file only if there is none: how long those who want it wait for each other.
+# Seconds that processes wait for each other if a store cannot create a file exclusively.
 SETTLING = 2.0
-# Packages that ask their store to create a file only if there is none; fsspec itself looks first, and writes then.
+# Packages that let their store create a file exclusively; fsspec itself checks first and writes later.
 CONDITIONAL = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 
 
 class BusyError(PolarisedError):
-    """A run directory another process is working in."""
+    """A run directory in which another process is working."""
 
 
 @contextmanager
 def locked(directory: Path, *, patience: float = 0.5) -> Iterator[None]:
-    """Hold a directory for this block alone; the system lets go with the process, however that ends.
+    """Lock a directory for this block; the system releases the lock with the process, however that ends.
 
     >>> import tempfile
     >>> with locked(Path(tempfile.mkdtemp())) as nothing:
     ...     print("mine")
     mine
     """
-    # A look by `held` lasts no time at all, so a short wait tells it from a worker.
+    # `held` takes the lock only for an instant, so a short wait distinguishes it from a worker.
     lock = FileLock(directory / LOCK, timeout=patience, poll_interval=0.05, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
-        raise BusyError(f"another process works in {directory}; wait for it or use another folder") from None
+        raise BusyError(f"another process is working in {directory}; wait for it or use another folder") from None
     except (NotImplementedError, OSError) as error:
         if isinstance(error, OSError) and error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
             raise
         raise ConfigError(
-            f"the file system of {directory} has no locks, so that two commands could train the same run; use a folder "
-            "on another one, or an address such as s3://bucket/study"
+            f"the file system of {directory} has no locks, so two commands could train the same run; use a folder "
+            "on another file system, or an address such as s3://bucket/study"
         ) from error
     try:
         yield
@@ -111,7 +111,7 @@ def locked(directory: Path, *, patience: float = 0.5) -> Iterator[None]:
 
 
 def held(directory: Path) -> bool:
-    """Return whether a living process holds a directory.
+    """Return whether a running process has locked a directory.
 
     >>> import tempfile
     >>> held(Path(tempfile.mkdtemp()))
@@ -121,7 +121,7 @@ def held(directory: Path) -> bool:
     if fcntl is None or not path.exists():
         return False
     try:
-        # For reading: the folder may be another user's, or on a mount that cannot be written.
+        # Read-only, because the folder may belong to another user or be on a read-only mount.
         with path.open("rb") as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -133,7 +133,7 @@ def held(directory: Path) -> bool:
 
 @dataclass(frozen=True)
 class Lease:
-    """A claim on a run: its owner, on which host, in which process, of which version, since when and how far."""
+    """The lease of a run: its owner, host, process, version, start and progress."""
 
     owner: str
     host: str
@@ -150,29 +150,29 @@ class Lease:
         """Return whether it was renewed within `WINDOW` seconds.
 
         Args:
-            now: Seconds since 1970; this moment by default.
+            now: Seconds since 1970; default: now.
 
         Returns:
-            True while somebody works on the run; a lease from far ahead of our clock says nothing and is none.
+            True while a process works on the run; a lease from the far future of our clock is ignored.
         """
         return abs((time.time() if now is None else now) - self.heartbeat) < WINDOW
 
     @property
     def pace(self) -> float:
-        """Training steps a second since this owner began."""
+        """Training steps per second since this owner started."""
         seconds = self.heartbeat - self.started
         return max(0, self.step - self.begun) / seconds if seconds > 0 else 0.0
 
 
 def read_lease(root: str | Path, name: str) -> Lease | None:
-    """Return the lease of a run at a folder or address, or None where there is none that can be read.
+    """Return the lease of a run in a folder or at an address, or None if there is none that can be read.
 
     Args:
         root: The folder or address of a study.
         name: The run's name.
 
     Returns:
-        What its owner last wrote.
+        The last lease written by its owner.
     """
     try:
         text = read_text(root, _beside(name, LEASE))
@@ -201,12 +201,12 @@ def _parsed(text: str) -> Lease | None:
 
 
 class Tenure:
-    """One's own time as the owner of a run.
+    """The ownership of a run by this process.
 
     Args:
         root: The folder or address of a study.
         name: The run's name.
-        lease: What is said of oneself, with the term.
+        lease: Its own lease, with the term.
     """
 
     def __init__(self, root: str | Path, name: str, lease: Lease) -> None:
@@ -215,10 +215,10 @@ class Tenure:
         self.lost = False
 
     def check(self) -> None:
-        """Look whether the run is still ours; to be called before anything is put where others see it.
+        """Check that this process still owns the run; call it before writing anything that others can see.
 
         Raises:
-            BusyError: Somebody took it over while this process slept or did not reach the store.
+            BusyError: If another process took it over while this one was suspended or could not reach the store.
         """
         if not self.lost and _highest(_terms(self._root, self._name)) > self._lease.term:
             self.lost = True
@@ -226,16 +226,16 @@ class Tenure:
             raise _busy(self._root, self._name, read_lease(self._root, self._name))
 
     def renew(self, step: int) -> None:
-        """Say that we live and how far we are.
+        """Renew the lease with the progress.
 
         Args:
-            step: The training step that is saved.
+            step: The saved training step.
         """
         lease = replace(self._lease, heartbeat=time.time(), step=step)
         _write(self._root, _beside(self._name, LEASE), json.dumps(asdict(lease)))
 
     def forget(self) -> None:
-        """Leave no trace: the run is done, and whoever comes later sees that."""
+        """Delete the files of the lease, because the run is done."""
         self.check()
         self._over = True
         for file in _terms(self._root, self._name):
@@ -243,7 +243,7 @@ class Tenure:
         remove(self._root, _beside(self._name, LEASE))
 
     def leave(self) -> None:
-        """Let the next one have the run at once."""
+        """Release the run, so that another process can take it at once."""
         if not self._over and not self.lost:
             self._over = True
             release(self._root, self._name, self._lease)
@@ -253,21 +253,21 @@ class Tenure:
 def leased(
     root: str | Path, name: str, *, step: Callable[[], int], renewed: Callable[[], None] | None = None
 ) -> Iterator[Tenure]:
-    """Hold the lease of a run while the block runs, renewing it every `HEARTBEAT` seconds.
+    """Hold the lease of a run during the block, renewing it every `HEARTBEAT` seconds.
 
-    A process that slept for longer than `WINDOW` may find that another has taken its run: the block is interrupted.
+    If the process was suspended for longer than `WINDOW` and another one took its run, the block is interrupted.
 
     Args:
-        root: The folder or address of a study; a run's folder must be there.
+        root: The folder or address of a study; the folder of a run must exist.
         name: The run's name.
-        step: Gives the training step that is saved.
+        step: Returns the saved training step.
         renewed: Called after every renewal, in the thread that renews.
 
     Yields:
-        The tenure, to be checked before anything is put at an address.
+        The tenure, to be checked before every write to an address.
 
     Raises:
-        BusyError: Somebody else holds it, or took it over while this process slept.
+        BusyError: If another process holds it, or took it over while this one was suspended.
     """
     tenure = _take(root, name, _own(step()))
     ended = threading.Event()
@@ -275,7 +275,7 @@ def leased(
 
     def renew() -> None:
         while not ended.wait(HEARTBEAT):
-            # A store that cannot be reached for a while costs no run: the next renewal may succeed.
+            # A store that is unreachable for a while does not fail the run: the next renewal may succeed.
             with suppress(Exception):
                 tenure.check()
                 tenure.renew(step())
@@ -303,27 +303,27 @@ def leased(
 
 
 def _interrupt() -> None:
-    """Ask this process to end what it does, as training understands it: after its step."""
+    """Interrupt this process; training stops after the current step."""
     if callable(signal.getsignal(signal.SIGINT)):
         os.kill(os.getpid(), signal.SIGINT)
     else:
-        # In the background of a script Ctrl-C is ignored; where nobody listens to this one either, nothing happens.
+        # In the background of a script SIGINT is ignored; without a handler for this signal either, nothing happens.
         _thread.interrupt_main(signal.SIGTERM)
 
 
 @contextmanager
 def claimed(root: str, *, patience: float = 60.0) -> Iterator[Tenure]:
-    """Hold an address for a short block, as a lock of a folder would, so that its list can be read and written.
+    """Lock an address for a short block, so that its list of runs can be read and written.
 
     Args:
         root: The address.
-        patience: Seconds to wait for others who hold it.
+        patience: Seconds to wait for another owner.
 
     Yields:
         The tenure, to be checked before the list is written.
 
     Raises:
-        BusyError: Others held it for all that time.
+        BusyError: If others held it for all that time.
     """
     deadline = time.monotonic() + patience
     while True:
@@ -341,12 +341,12 @@ def claimed(root: str, *, patience: float = 60.0) -> Iterator[Tenure]:
 
 
 def release(root: str | Path, name: str, lease: Lease) -> None:
-    """End the term of an owner who is known to be gone, so that nobody waits for its lease to run out.
+    """End the term of an owner that is known to be gone, so that nobody waits until its lease expires.
 
     Args:
         root: The folder or address of a study.
         name: The run's name.
-        lease: The owner's lease; that of anybody else is left alone.
+        lease: The owner's lease; a lease of another owner is not changed.
     """
     with suppress(Exception):
         if lease.term and _highest(_terms(root, name)) == lease.term:
@@ -365,7 +365,7 @@ def _own(step: int) -> Lease:
 
 @functools.cache
 def _machine() -> str:
-    """Return what tells this running system from others, also of its name: all processes on it share locks of files."""
+    """Return an identifier of this running system, whose processes share file locks; host names may repeat."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text(encoding="ascii").strip() if path.exists() else socket.gethostname()
 
@@ -375,7 +375,7 @@ def _beside(name: str, file: str) -> str:
 
 
 def _terms(root: str | Path, name: str) -> list[str]:
-    """Return the names of the files that say which terms of a run there were, and which have ended."""
+    """Return the names of the files that record the terms of a run and which of them were released."""
     try:
         if is_address(root):
             system, base = open_filesystem(str(root))
@@ -388,7 +388,7 @@ def _terms(root: str | Path, name: str) -> list[str]:
 
 
 def _number(file: str) -> int:
-    """Return the term a file is about, 0 for a name that is none of ours."""
+    """Return the term in the name of a file; 0 if it is not one of our files."""
     number = file.split("-")[1]
     return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else 0
 
@@ -398,7 +398,7 @@ def _highest(files: Collection[str]) -> int:
 
 
 def _take(root: str | Path, name: str, mine: Lease) -> Tenure:
-    """Become the owner of a run that is nobody's."""
+    """Become the owner of a run that has none."""
     files = _terms(root, name)
     last = _highest(files)
     if f"{FREE}{last}" not in files and _is_held(root, name, last, mine):
@@ -409,7 +409,7 @@ def _take(root: str | Path, name: str, mine: Lease) -> Tenure:
         raise _busy(root, name, read_lease(root, name))
     files = _terms(root, name)
     if _highest(files) > mine.term:
-        # The number of a term whose file was cleared away meanwhile: it was ours for no moment.
+        # The file of this term was deleted meanwhile, so the run was never ours.
         remove(root, _beside(name, taken))
         raise _busy(root, name, read_lease(root, name))
     tenure = Tenure(root, name, mine)
@@ -421,13 +421,13 @@ def _take(root: str | Path, name: str, mine: Lease) -> Tenure:
 
 
 def _is_held(root: str | Path, name: str, last: int, mine: Lease) -> bool:
-    """Return whether the owner of the last term lives, as far as its lease tells; earlier versions wrote that alone."""
-    before = _said(root, name)
+    """Return whether the owner of the last term is alive, by its lease; earlier versions wrote only the lease."""
+    before = _lease_text(root, name)
     if not last and before is None:
         return False
     lease = None if before is None else _parsed(before)
     if lease is not None:
-        # Of processes of this machine the lock of the folder tells, which is ours by now.
+        # For processes on this machine the lock of the folder decides, and we hold it.
         if not is_address(root) and (lease.machine or lease.host) in (mine.machine, mine.host):
             return False
         if lease.term == last and lease.is_fresh(mine.started):
@@ -438,13 +438,13 @@ def _is_held(root: str | Path, name: str, last: int, mine: Lease) -> bool:
         files = _terms(root, name)
         if f"{FREE}{last}" in files:
             return False
-        if _highest(files) != last or _said(root, name) != before:
+        if _highest(files) != last or _lease_text(root, name) != before:
             return True
     return False
 
 
-def _said(root: str | Path, name: str) -> str | None:
-    """Return what stands in a lease, whatever it is; nothing where it cannot be read at all."""
+def _lease_text(root: str | Path, name: str) -> str | None:
+    """Return the text of a lease, valid or not; None if it cannot be read."""
     try:
         return read_text(root, _beside(name, LEASE))
     except PolarisedError:
@@ -452,7 +452,7 @@ def _said(root: str | Path, name: str) -> str | None:
 
 
 def _create(root: str | Path, name: str, mine: Lease) -> str | None:
-    """Take a term if nobody has; return the name of its file."""
+    """Take a term if nobody has it; return the name of its file."""
     file = f"{TERM}{mine.term}"
     path = _beside(name, file)
     if not creates_exclusively(str(root)):
@@ -467,7 +467,7 @@ def _create(root: str | Path, name: str, mine: Lease) -> str | None:
             system, base = open_filesystem(str(root))
             system.pipe_file(f"{base}/{path}", mine.owner.encode(), mode="create")
     except OSError as error:
-        # A request that was sent again after it had succeeded meets its own file.
+        # A request that is repeated after it has succeeded finds its own file.
         found = read_text(root, path)
         if found is None and not isinstance(error, FileExistsError):
             raise
@@ -476,7 +476,7 @@ def _create(root: str | Path, name: str, mine: Lease) -> str | None:
 
 
 def _settle(root: str | Path, name: str, mine: Lease) -> str | None:
-    """Take a term where a store overwrites: write, wait, and see who else did."""
+    """Take a term in a store without exclusive creation: write, wait, and check who else did."""
     looked = time.monotonic()
     if _highest(_terms(root, name)) >= mine.term:
         return None
@@ -492,7 +492,7 @@ def _settle(root: str | Path, name: str, mine: Lease) -> str | None:
 
 
 def _folder(root: str | Path) -> Path | None:
-    """Return the folder of this machine that a place is, or None for a store."""
+    """Return a place as a folder on this machine, or None for a store."""
     if not is_address(root):
         return Path(root)
     return Path(open_filesystem(str(root))[1]) if str(root).startswith(("file://", "local://")) else None
@@ -500,13 +500,13 @@ def _folder(root: str | Path) -> Path | None:
 
 @functools.lru_cache(maxsize=16)
 def creates_exclusively(root: str) -> bool:
-    """Return whether of two who create the same file at a place only one succeeds: a store is tried once in a process.
+    """Return whether files can be created exclusively at a place; each store is tested once per process.
 
     Args:
         root: The folder or address.
 
     Returns:
-        True for folders, and for stores that are known to be asked for it and that refuse what is there.
+        True for folders, and for stores whose package supports it and that refuse an existing file.
     """
     if _folder(root) is not None:
         return True
@@ -538,6 +538,6 @@ def _write(root: str | Path, path: str, text: str) -> None:
 
 
 def _busy(root: str | Path, name: str, holder: Lease | None) -> BusyError:
-    who = "somebody else" if holder is None else f"process {holder.process} of {holder.host}"
+    who = "another process" if holder is None else f"process {holder.process} of {holder.host}"
     what = "the list of runs" if name == LIST else name
-    return BusyError(f"{who} works on {what} at {root}; its lease ends {WINDOW:.0f} s after its last renewal")
+    return BusyError(f"{who} is working on {what} at {root}; its lease expires {WINDOW:.0f} s after its last renewal")

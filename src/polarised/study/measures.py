@@ -83,7 +83,7 @@ def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
     Args:
         run: The run.
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
 
     Returns:
         The encodings.
@@ -104,7 +104,7 @@ def decoder_of(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
     Args:
         run: The run.
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
 
     Returns:
         One row for each variable.
@@ -120,7 +120,7 @@ def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
     Args:
         run: The run.
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
 
     Returns:
         The encodings.
@@ -136,7 +136,7 @@ def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
 
     Args:
         run: The run.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
 
     Returns:
         Hooks for `train`, none if the run does not ask for them.
@@ -168,7 +168,7 @@ def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
     Args:
         run: The run.
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
 
     Returns:
         One row for each number: rule, metric, representation, variables, value.
@@ -523,7 +523,7 @@ def images_of_prior(vae: "VAE", *, count: int = 16, seed: int = 0) -> NDArray[np
     Args:
         vae: The model.
         count: How many images.
-        seed: Seed of what is drawn.
+        seed: Random seed.
 
     Returns:
         The images.

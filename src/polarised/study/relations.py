@@ -64,9 +64,9 @@ def critic_dependence(
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
+        seed: Random seed.
         inputs: Inputs to look at.
 
     Returns:
@@ -122,9 +122,9 @@ def factor_carriers(
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
+        seed: Random seed.
         threshold: R^2 or information from which a variable carries a factor.
         inputs: The most inputs to look at.
 
@@ -132,10 +132,10 @@ def factor_carriers(
         Rows of the tidy table; modes have a row for each variable in use.
 
     Raises:
-        DataError: The dataset has no factors.
+        DataError: If the dataset has no factors.
     """
     if encodings.factors is None:
-        raise DataError(f"factor_carriers needs a dataset with factors, {dataset.name} has none; leave it out")
+        raise DataError(f"factor_carriers needs a dataset with factors, but {dataset.name} has none; leave it out")
     codes, factors = encodings.mean[:inputs].astype(np.float64), encodings.factors[:inputs]
     used = classify(encodings, seed=seed).alive
     by_r2 = disintegration(codes, factors, measure="r2", threshold=threshold, used=used, seed=seed)
@@ -241,21 +241,21 @@ def disentanglement(
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
+        seed: Random seed.
         inputs: Inputs from which DCI learns and on which it is tested.
         points: Pairs of batches that train the classifier of the BetaVAE score.
         test_points: Pairs of batches that test it.
 
     Returns:
-        A row for each number: metric, representation, variables, value.
+        One row per number: metric, representation, variables, value.
 
     Raises:
-        DataError: The dataset has no factors.
+        DataError: If the dataset has no factors.
     """
     if dataset.factor_space is None or encodings.factors is None:
-        raise DataError(f"disentanglement needs a dataset with factors, {dataset.name} has none; leave it out")
+        raise DataError(f"disentanglement needs a dataset with factors, but {dataset.name} has none; leave it out")
     trees = dci(encodings.mean[:inputs], encodings.factors[:inputs], seed=seed)
     told = beta_vae_score(
         MeanCodes(vae, dataset),
@@ -291,9 +291,9 @@ def posterior_optimum(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: 
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
+        seed: Random seed.
         inputs: Inputs at whose means the decoder is differentiated.
 
     Returns:
@@ -354,9 +354,9 @@ def component_mass(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
+        seed: Random seed.
 
     Returns:
         One row.
@@ -398,9 +398,9 @@ def entropy_estimates(
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
+        seed: Random seed.
         batch_size: Inputs of a batch.
         batches: The most batches to look at.
 

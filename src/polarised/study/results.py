@@ -102,7 +102,7 @@ def results_of(
         )
     if not done:
         place = named or root
-        raise DataError(f"expected finished runs in {place}, there is none yet; see polarised study status {place}")
+        raise DataError(f"expected finished runs in {place}, but there is none yet; see polarised study status {place}")
     parts = [_scores_of(done[start : start + AT_ONCE], Path(root), rule) for start in range(0, len(done), AT_ONCE)]
     joined = polars.concat(parts, how="diagonal_relaxed").join(
         _labels(done), on="run", how="left", maintain_order="left"

@@ -320,7 +320,7 @@ def _at_work_or_waiting(point: Point, directory: Path) -> RunState:
 def _record(study: Study, known: Mapping[str, Any], root: str | Path, executor: Any, models: Any) -> dict[str, Any]:
     if known and (known["name"], known["scale"]) != (study.name, study.scale):
         raise ConfigError(
-            f"expected {root} to be new or of {study.title}, it holds {titled(known['name'], known['scale'])}; "
+            f"expected {root} to be new or of {study.title}, but it holds {titled(known['name'], known['scale'])}; "
             "give another --out"
         )
     own = {point.run.name: {"labels": dict(point.labels), "config": point.run.to_config()} for point in study.points}
@@ -374,11 +374,12 @@ def _parsed(text: str, root: str | Path) -> dict[str, Any]:
     where = f"{FILE} of {root}"
     known = parse_json(text, where=where)
     if not isinstance(known, dict) or not isinstance(known.get("runs"), dict):
-        raise DataError(f"expected a study's list of runs in {where}, it has none")
+        raise DataError(f"expected a study's list of runs in {where}, but it has none")
     version = known.get("version", 1)
     if version not in (1, VERSION):
         raise DataError(
-            f"expected a study of version 1 to {VERSION} in {where}, it is of version {version!r}; upgrade polarised"
+            f"expected a study of version 1 to {VERSION} in {where}, but it is of version {version!r}; upgrade "
+            "polarised"
         )
     wanted: dict[str, tuple[Any, str, Any]] = {
         "name": (str, "a name", None),

@@ -326,7 +326,8 @@ def write_config(run: Run, directory: Path, command: str | None = None) -> None:
         # Names leave out defaults, so a default that has changed since would go unnoticed otherwise.
         if before.identity != run.identity:
             raise ConfigError(
-                f"expected {directory} to hold the run of its name, it was made with other defaults; use another folder"
+                f"expected {directory} to hold the run of its name, but it was made with other defaults; use another "
+                "folder"
             )
         if before.evaluation != run.evaluation:
             # In this order a kill in between leaves a run that is not done, and knows it.

@@ -85,9 +85,9 @@ def variable_statements(
 
     Args:
         vae: The trained model.
-        dataset: What it was trained on.
+        dataset: The dataset it was trained on.
         encodings: The encodings of the run.
-        seed: Seed of what is drawn.
+        seed: Random seed.
         decoder: What `decoder_use` found with this seed on as many inputs as is usual; measured here if None.
         alpha: Threshold of the types.
         decoder_examples: Inputs on which the decoder is asked; 0 for not at all.

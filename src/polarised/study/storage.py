@@ -177,7 +177,9 @@ def read_text(root: str | Path, name: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if len(data) > LARGEST:
-        raise DataError(f"expected at most {LARGEST >> 20} MiB as {name} of {root}, it is larger; check the address")
+        raise DataError(
+            f"expected at most {LARGEST >> 20} MiB as {name} of {root}, but it is larger; check the address"
+        )
     try:
         return str(data.decode())
     except UnicodeDecodeError as error:

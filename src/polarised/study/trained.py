@@ -182,7 +182,7 @@ def read_archives(models: str | Path, evaluation: Evaluation) -> tuple[Archive, 
         )
     if not path.is_file():
         raise MissingFileError(
-            f"expected a folder of trained models or a list of them, {path} does not exist; check the path"
+            f"expected a folder of trained models or a list of them, but {path} does not exist; check the path"
         )
     if path.suffix == ".zip":
         return (Archive(str(path.resolve()), evaluation),)
@@ -231,7 +231,7 @@ def measure_models(
         DataError: There is nothing to measure, or nothing that can be read.
     """
     if not study.points:
-        raise DataError(f"expected a study with runs to take the evaluation from, {study.name} has none")
+        raise DataError(f"expected a study with runs to take the evaluation from, but {study.name} has none")
     archives = read_archives(models, study.points[0].run.evaluation)
     if not archives:
         raise DataError(f"expected archives of disentanglement_lib or runs of ours in {models}, found none")
@@ -470,7 +470,9 @@ def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
     objective, settings = PUBLISHED[str(name)]
     strength = next(iter(settings))
     if strength not in values:
-        raise DataError(f"expected the strength of {name} as {strength} in the model's configuration, it is not there")
+        raise DataError(
+            f"expected the strength of {name} as {strength} in the model's configuration, but it is not there"
+        )
     chosen = {ours: values[theirs] for theirs, ours in settings.items() if theirs in values}
     if objective == "DIPVAE":
         variant = "I" if name == "dip_vae_i" else "II"
@@ -500,13 +502,13 @@ def _at_hand(archive: Archive) -> Iterator[tuple[Path, str | None]]:
     if not is_address(archive.address):
         path = Path(archive.address)
         if not path.exists():
-            raise MissingFileError(f"expected a trained model at {path}, there is nothing; check the list")
+            raise MissingFileError(f"expected a trained model at {path}, but there is nothing; check the list")
         digest = None
         if path.is_file():
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         if archive.sha256 is not None and digest != archive.sha256:
-            raise DataError(f"expected {path} to have the SHA-256 {archive.sha256}, it has {digest}")
+            raise DataError(f"expected {path} to have the SHA-256 {archive.sha256}, but it has {digest}")
         yield path, digest
         return
     target = private_folder("archives") / f"{archive.name.rpartition('/')[2].removesuffix('.zip')}.zip"
@@ -528,7 +530,7 @@ def _point(path: Path, archive: Archive) -> tuple[Point, dict[str, Any]]:
         settings = {key: config[key] for key in ("dataset", "model", "objective", "training", "seed")}
         return Point(dict(archive.labels or labels_of(run)), run), settings
     if target.kind != "disentanglement_lib":
-        raise DataError(f"expected a run of disentanglement_lib or of ours, {archive.address} is {target.kind}")
+        raise DataError(f"expected a run of disentanglement_lib or of ours, but {archive.address} is {target.kind}")
     own = read_config(Folder(path), ["model/results/json/train_config.json"])
     return published_point(own, archive.evaluation), {str(key): str(value) for key, value in own.items()}
 
@@ -560,8 +562,8 @@ def _claim(place: Path, vae: "VAE", archive: Archive) -> None:
         first = parse_json(read_small(file), where=file)
         if first.get("weights") != own["weights"]:
             raise DataError(
-                f"expected one model for each setting and seed, {archive.address} has those of {first.get('address')} "
-                "and other weights; leave one of them out"
+                f"expected one model for each setting and seed, but {archive.address} has those of "
+                f"{first.get('address')} and other weights; leave one of them out"
             )
         return
     with replacing(file) as temporary:

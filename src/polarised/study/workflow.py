@@ -374,7 +374,7 @@ def cite(target: str | Path) -> Citations:
         runs = [load_run(path.parent) for path in found]
     elif folder.is_dir() or (folder.is_file() and folder.suffix not in (".yaml", ".yml")):
         raise ConfigError(
-            f"expected a run directory, a folder of runs, or the name or .yaml file of a study, {target} is none: "
+            f"expected a run directory, a folder of runs, or the name or .yaml file of a study, but {target} is none: "
             "a run has a config.yaml"
         )
     else:

@@ -224,11 +224,13 @@ def ledger_of(claims: Iterable[Claim]) -> dict[str, Claim]:
     found: dict[str, Claim] = {}
     for claim in claims:
         if claim.id in found:
-            raise ConfigError(f"expected one claim of each id, {claim.id} is there twice")
+            raise ConfigError(f"expected one claim of each id, but {claim.id} is there twice")
         found[claim.id] = claim
     for claim in found.values():
         if missing := [name for name in claim.follows if name not in found]:
-            raise ConfigError(f"expected the claims that {claim.id} follows from, {', '.join(missing)} is not there")
+            raise ConfigError(
+                f"expected the claims that {claim.id} follows from, but {', '.join(missing)} is not there"
+            )
     return found
 
 

@@ -55,10 +55,10 @@ def verify(results: str | Path, *, study: str | None = None, mixed: bool = False
     path = Path(results)
     whole = is_address(results) or path.is_dir()
     if not whole and not path.exists():
-        raise MissingFileError(f"expected a study's folder or table of results, {results} does not exist")
+        raise MissingFileError(f"expected a study's folder or table of results, but {results} does not exist")
     if study is None and not whole and not (path.parent / FILE).exists():
         raise DataError(
-            f"expected to know whose claims to check on {path}, there is no {FILE} beside it; "
+            f"expected to know whose claims to check on {path}, but there is no {FILE} beside it; "
             "name the study, such as be_more_active"
         )
     claims = chosen_claims(study_claims(study)) if study else claims_of(read_study(results if whole else path.parent))
