@@ -475,7 +475,7 @@ def factor_information(
         Output(
             "linear_r2",
             "R² of a linear map",
-            reading="Share of the sources that a linear map of the codes explains; with a low MCC only the axes are lost.",
+            reading="Share of the sources that a linear map of the codes explains; with a low MCC, the axes are lost.",
         ),
         Output(
             "random_rotation",
