@@ -1,4 +1,4 @@
-"""A Ray cluster to work on: the one that is connected, the one at an address, or one started here for a while."""
+"""Connections to a Ray cluster: the one that is connected already, one at an address, or one started here."""
 
 import functools
 import hashlib
@@ -25,16 +25,16 @@ SECONDS_TO_PROBE = 120.0
 
 @contextmanager
 def ray_cluster(address: str | None = None) -> Iterator[Any]:
-    """Give the module `ray`, connected; afterwards a cluster started here is ended, any other is left running.
+    """Yield the connected module `ray`; afterwards a cluster started here is stopped, any other keeps running.
 
     Args:
-        address: ``host:port``, ``ray://host:port`` or ``auto``; without one a cluster is started on this machine.
+        address: ``host:port``, ``ray://host:port`` or ``auto``; default: start a cluster on this machine.
 
     Yields:
         The module `ray`, connected.
 
     Raises:
-        ConfigError: If Ray is not installed, the address is none, or nobody answers there.
+        ConfigError: If Ray is not installed, the address is invalid, or there is no answer.
 
     >>> with ray_cluster("nobody") as ray:
     ...     pass
@@ -52,19 +52,19 @@ def ray_cluster(address: str | None = None) -> Iterator[Any]:
             return
         if address is not None:
             _check_answers(address)
-        # Ray warns of a change in how it hides GPUs from tasks that ask for none; this takes the new way.
+        # Ray warns about a change in how it hides GPUs from tasks that request none; this selects the new behaviour.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         own: dict[str, Any] = {} if address else {"include_dashboard": False}
         before = _handlers()
         try:
-            # Without an address Ray would join a cluster it finds on this machine or in its environment.
+            # Without an address Ray would join a cluster that it finds on this machine or in its environment.
             ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
         except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(
-                f"expected a Ray cluster at {address or 'this machine'}, could not connect: {reason}; does it run the "
-                f"same Ray ({ray.__version__}), and if it asks for a token, are RAY_AUTH_MODE=token and the token set "
-                "here?"
+                f"expected a Ray cluster at {address or 'this machine'}, but could not connect: {reason}; check that "
+                f"it runs the same Ray ({ray.__version__}), and if it requires a token, set RAY_AUTH_MODE=token and "
+                "the token here"
             ) from error
         try:
             with _keeping_signals(before):
@@ -73,15 +73,15 @@ def ray_cluster(address: str | None = None) -> Iterator[Any]:
             ray.shutdown()
 
 
-# What Ray reads, on any system, to serve this machine alone instead of every network it is on.
+# With this variable, Ray serves only this machine instead of all its networks, on any system.
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 @contextmanager
 def _on_loopback(address: str | None) -> Iterator[None]:
-    """Keep a cluster that is started here off the network, since whoever reaches it may run anything; find one that is.
+    """Restrict a cluster started here to this machine, since anyone who reaches it can run code; also find such one.
 
-    Ray would look for it at this machine's address on its network, and wait there without a word.
+    Ray would look for it at this machine's network address, and wait there silently.
     """
     alone = address is None or _serves_loopback_alone(address)
     if not alone or _LOOPBACK in os.environ or "ray" in sys.modules:
@@ -95,7 +95,7 @@ def _on_loopback(address: str | None) -> Iterator[None]:
 
 
 def _handlers() -> dict[int, Any]:
-    """Return what this process does when it is asked to end; nothing where another thread would be asked."""
+    """Return the signal handlers of this process for termination; none outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
@@ -104,9 +104,9 @@ def _handlers() -> dict[int, Any]:
 
 @contextmanager
 def _keeping_signals(handlers: Mapping[int, Any]) -> Iterator[None]:
-    """Keep our own ways of ending: Ray takes SIGTERM for itself and prints a stack of C++ when it comes.
+    """Keep our own signal handlers: Ray replaces that of SIGTERM and prints a C++ stack trace.
 
-    Ray also forgets which interrupt it was that came while it waited; the one that was heard is raised again.
+    Ray also loses the type of an interrupt that comes while it waits; the original one is raised again.
     """
     heard: list[KeyboardInterrupt] = []
 
@@ -135,10 +135,10 @@ def _keeping_signals(handlers: Mapping[int, Any]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of a cluster as it answered: who it is, what it has, and why it cannot be used, if so.
+    """A node of a cluster: its identity, and why it cannot be used, if so.
 
     Args:
-        id: What Ray calls it.
+        id: Its identifier in Ray.
         host: The name of the machine.
         problem: Why it cannot be used; empty if it can.
     """
@@ -149,16 +149,16 @@ class Node:
 
 
 def check_request(ray: Any, *, num_cpus: float, num_gpus: float, memory: float = 0.0) -> None:
-    """Refuse at once what no node of a cluster could ever do.
+    """Refuse tasks that are too large for every node of a cluster.
 
     Args:
         ray: The connected module.
-        num_cpus: Processors a task takes.
-        num_gpus: GPUs a task takes.
-        memory: Gigabytes a task takes; 0 where that is not said.
+        num_cpus: CPUs per task.
+        num_gpus: GPUs per task.
+        memory: Gigabytes per task; 0: no request.
 
     Raises:
-        ConfigError: Every node is smaller; Ray would wait for a larger one without end.
+        ConfigError: If every node is smaller; Ray would wait forever for a larger one.
     """
     sizes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     asked = {"CPU": num_cpus, "GPU": num_gpus, "memory": memory * (1 << 30)}
@@ -167,8 +167,8 @@ def check_request(ray: Any, *, num_cpus: float, num_gpus: float, memory: float =
     most = {kind: max((size.get(kind, 0) for size in sizes), default=0) for kind in asked}
     room = (f", {memory:g} GB of memory", f" and {most['memory'] / (1 << 30):.1f} GB") if memory else ("", "")
     raise ConfigError(
-        f"expected a node with {num_cpus:g} processors and {num_gpus:g} GPUs{room[0]}, the largest of {len(sizes)} has "
-        f"{most['CPU']:g} and {most['GPU']:g}{room[1]}; ask for less (num_cpus, num_gpus, memory) or add a node"
+        f"expected a node with {num_cpus:g} CPUs and {num_gpus:g} GPUs{room[0]}, but the largest of {len(sizes)} has "
+        f"{most['CPU']:g} and {most['GPU']:g}{room[1]}; request less (num_cpus, num_gpus, memory) or add a node"
     )
 
 
@@ -181,18 +181,18 @@ def check_nodes(
     runtime_env: Mapping[str, Any] | None = None,
     seconds: float = SECONDS_TO_PROBE,
 ) -> list[Node]:
-    """Ask every node what it has, and say why it cannot be used, if so.
+    """Probe every node, and return why it cannot be used, if so.
 
     Args:
         ray: The connected module.
-        probe: A function made by `shipped` that returns what `code_here` does, and ``problem`` where there is one.
-        arguments: Gives what the probe is called with on a node, as Ray describes it.
-        own: What a node must have; nothing where it may have other code.
-        runtime_env: What Ray sets up for a task.
-        seconds: How long a node may take to answer.
+        probe: A function made by `shipped` that returns the result of `code_here`, and ``problem`` if there is one.
+        arguments: Returns the arguments of the probe on a node, given Ray's description of it.
+        own: The required code of a node; empty if it may have other code.
+        runtime_env: Ray's runtime environment of a task.
+        seconds: The time limit for an answer.
 
     Returns:
-        Every living node.
+        Every live node.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -224,10 +224,10 @@ def check_nodes(
 
 
 def shipped(source: str, name: str) -> Callable[..., Any]:
-    """Return a function that travels by value, so that a node without the package can still answer.
+    """Return a function that is pickled by value, so that a node without the package can still answer.
 
     Args:
-        source: The definition; it imports what it needs itself.
+        source: The definition, with its own imports.
         name: Its name.
 
     Returns:
@@ -243,14 +243,14 @@ def shipped(source: str, name: str) -> Callable[..., Any]:
 
 
 def difference(own: Mapping[str, str], told: Mapping[str, str]) -> str:
-    """Return in words what another machine has otherwise than this one.
+    """Describe how the code of another machine differs from that of this one.
 
     Args:
-        own: What is here, as `code_here` says.
-        told: What is there.
+        own: The result of `code_here` on this machine.
+        told: The result on the other machine.
 
     Returns:
-        The differences; nothing where there are none.
+        The differences; empty if there are none.
 
     >>> difference({"torch": "2.13.0"}, {"torch": "2.12.0"})
     'its torch is 2.12.0, here it is 2.13.0'
@@ -259,16 +259,16 @@ def difference(own: Mapping[str, str], told: Mapping[str, str]) -> str:
     return "; ".join(f"its {name} is {told.get(name, 'none')}, here it is {own[name]}" for name in differing)
 
 
-# What neither trains nor measures.
+# Parts of the package that neither train nor measure.
 _BESIDE = ("cli", "report", "cluster.py")
 
 
 @functools.cache
 def code_here() -> dict[str, str]:
-    """Return what decides the results of a run on this machine: versions, and a digest of the code that trains.
+    """Return what determines the results of a run on this machine: versions, and a digest of the code.
 
     Returns:
-        The versions of polarised and torch, and 12 letters of a SHA-256 over the package.
+        The versions of polarised and torch, and 12 digits of a SHA-256 over the package.
     """
     from importlib import metadata
 
@@ -287,13 +287,13 @@ def code_here() -> dict[str, str]:
 
 
 def _serves_loopback_alone(address: str) -> bool:
-    """Return whether a cluster of this machine answers on loopback, and not on the network the machine is on."""
+    """Return whether a cluster on this machine answers on the loopback address but not on the network address."""
     host, port = _place(address)
     if host not in ("localhost", "127.0.0.1", "::1") or port is None:
         return False
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         try:
-            # Nothing is sent: the system only says from where it would be.
+            # Nothing is sent: the system only returns the source address.
             one.connect(("192.0.2.1", 80))
             socket.create_connection((one.getsockname()[0], port), timeout=SECONDS_TO_ANSWER).close()
         except OSError:
@@ -310,7 +310,7 @@ def _place(address: str) -> tuple[str | None, int | None]:
 
 
 def _check_answers(address: str) -> None:
-    """Ask once whether anybody is there: Ray itself would try for minutes."""
+    """Test the connection once: Ray itself would retry for minutes."""
     if address == "auto":
         return
     host, port = _place(address)
@@ -320,6 +320,6 @@ def _check_answers(address: str) -> None:
         socket.create_connection((host, port), timeout=SECONDS_TO_ANSWER).close()
     except OSError as error:
         raise ConfigError(
-            f"expected a Ray cluster at {address}, nobody answers there ({error}); check the address "
+            f"expected a Ray cluster at {address}, but there is no answer ({error}); check the address "
             "(ray start --head prints it), or leave it out to start one on this machine"
         ) from error

@@ -1,7 +1,7 @@
 """Diagnosis of encodings that do not fit in memory, in one pass over files, here or on a Ray cluster.
 
-Each file is read in chunks into accumulators: the evidence for the types with the covariance of the means, their range,
-and a uniform sample of inputs. Those of many files, workers or machines merge into the result of a single pass.
+Each file is read in chunks into accumulators: the evidence of the types with the covariance of the means, their range,
+and a uniform sample of inputs. The accumulators of many files, workers or machines are merged exactly.
 """
 
 from collections import deque
@@ -28,15 +28,15 @@ __all__ = ["Totals", "totals_of"]
 
 Array = NDArray[Any]
 
-# The sample has at most so many rows, and so many numbers in each of its arrays.
+# The largest number of rows of the sample, and of numbers in each of its arrays.
 SAMPLE, SAMPLE_NUMBERS = 10_000, 1 << 26
-# Up to so many variables all are compared with each other; of more a sample of them.
+# The largest number of variables that are all compared with each other; of more, a sample is compared.
 WHOLE, COMPARED = 2_048, 512
 
 
 @dataclass(eq=False)
 class Totals:
-    """What is kept of any number of inputs: evidence, covariance, range of the means, and a sample of inputs.
+    """Accumulators for any number of inputs: evidence, covariance, range of the means, and a sample of inputs.
 
     >>> totals = Totals()
     >>> totals.update(Chunk(np.eye(3), np.full((3, 3), 0.1), 0.0, 1.0, None), np.arange(3.0))
@@ -54,12 +54,12 @@ class Totals:
     _repeats: set[int] = field(default_factory=set)
 
     def update(self, chunk: Chunk, order: Array | None, *, places: int | None = None) -> None:
-        """Take in a chunk; the rows with the smallest `order` numbers, one each, make up the sample.
+        """Add a chunk; the rows with the smallest `order` numbers are the sample.
 
         Args:
             chunk: Consecutive inputs.
-            order: A number for each row (for each of `places` positions of an input); None keeps no sample.
-            places: How many positions of an input the sample is drawn from; default: all.
+            order: A number for each row (for each of `places` positions of an input); None: no sample.
+            places: The number of positions of an input from which the sample is drawn; default: all.
         """
         if self.evidence.latents is None and chunk.mean.shape[1] > WHOLE:
             self.evidence = Evidence()
@@ -90,14 +90,14 @@ class Totals:
 
     @property
     def compared(self) -> NDArray[np.int64]:
-        """The variables whose redundancy is measured: all, or of very many a sample spread evenly over them."""
+        """The variables whose redundancy is measured: all, or an evenly spaced sample if there are very many."""
         latents = self.evidence.latents or 0
         if latents <= WHOLE:
             return np.arange(latents)
         return np.unique(np.linspace(0, latents - 1, COMPARED).astype(np.int64))
 
     def merge(self, other: Self) -> Self:
-        """Add what another process saw; returns itself."""
+        """Merge the accumulators of another process; return itself."""
         if self.evidence.latents is None and (other.evidence.latents or 0) > WHOLE:
             self.evidence = Evidence()
         self.evidence.merge(other.evidence)
@@ -110,9 +110,9 @@ class Totals:
         return self
 
     def sample(self) -> Encodings:
-        """Return up to 10,000 inputs, drawn uniformly from all, the same whatever the chunks and workers."""
+        """Return up to 10,000 inputs, drawn uniformly from all, independent of chunks and workers."""
         rows = {**self._prior, **self._rows}
-        # Where nothing was left out, the positions of an input still stand together.
+        # If no row was left out, the positions of an input are still consecutive.
         whole = len(self._order) == self.evidence.rows and len(self._repeats) == 1
         return Encodings(
             rows["mean"],
@@ -126,15 +126,15 @@ class Totals:
 
     @property
     def cutoff(self) -> float:
-        """The largest number of a row in a sample that is full: rows above it can never be part of it."""
+        """The largest number in a full sample: rows with larger numbers can never be part of it."""
         full = bool(self._rows) and len(self._order) >= _room(self._rows["mean"].shape[1])
         return float(self._order.max()) if full else np.inf
 
     def drop(self, cutoff: float) -> None:
-        """Leave rows out of the sample that cannot be part of a larger one.
+        """Remove rows from the sample that cannot be part of the merged sample.
 
         Args:
-            cutoff: That of the larger one, now or before.
+            cutoff: The cutoff of the merged sample, current or earlier.
         """
         kept = self._order <= cutoff
         self._order, self._rows = self._order[kept], {name: value[kept] for name, value in self._rows.items()}
@@ -147,9 +147,9 @@ class Totals:
         return largest
 
     def covariances(self, regime: Regime) -> dict[str, Array]:
-        """Return the covariance of mean and sampled codes over every input, of the variables that are compared.
+        """Return the covariance of mean and sampled codes over all inputs, for the compared variables.
 
-        Cov(z) = Cov(mean) + diag(E[variance]), exactly, so nothing needs to be drawn.
+        Cov(z) = Cov(mean) + diag(E[variance]), exactly, so no sampling is needed.
         """
         mean = self.moments.covariance if self.moments.rows else self.evidence.covariance
         return {"mean": mean, "sampled": mean + np.diag(regime.statistics.variance_mean[self.compared])}
@@ -159,14 +159,14 @@ class Totals:
             return
         if self._rows and self._rows.keys() != rows.keys():
             raise DataError(
-                "expected factors (or the prior of each input) in every part or in none, got them in some only"
+                "expected factors (or the prior of each input) in every part or in none, got them only in some"
             )
         together = np.concatenate([self._order, order])
         most = _room(rows["mean"].shape[1])
         kept = np.sort(np.argsort(together, kind="stable")[:most])
         first, second = kept[kept < len(self._order)], kept[kept >= len(self._order)] - len(self._order)
         before = self._rows or {name: value[:0] for name, value in rows.items()}
-        # Until the sample is full all rows stay, and need not be picked one by one.
+        # Until the sample is full, all rows are kept without selection.
         old, new = (
             slice(None) if len(part) == size else part
             for part, size in ((first, len(self._order)), (second, len(order)))
@@ -216,7 +216,7 @@ def totals_of(
 
 @contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """Say of which of many files an error is, where it does not say so itself."""
+    """Add the name of the file to an error that does not contain it."""
     try:
         yield
     except DataError as error:
@@ -226,7 +226,7 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def _room(variables: int) -> int:
-    """Return how many rows the sample has at most."""
+    """Return the largest number of rows of the sample."""
     return min(SAMPLE, max(64, SAMPLE_NUMBERS // max(variables, 1)))
 
 
@@ -250,7 +250,7 @@ def _totals_of_file(
 
 
 def _thinned(rows: Array, repeats: int, places: int) -> Array:
-    """Return some positions of every input, spread evenly."""
+    """Return evenly spaced positions of every input."""
     if repeats == places:
         return rows
     chosen = np.linspace(0, repeats - 1, places).astype(np.int64)
@@ -258,18 +258,18 @@ def _thinned(rows: Array, repeats: int, places: int) -> Array:
 
 
 def _with_ray(arguments: list[tuple[Any, ...]], address: str | None, cutoff: Callable[[], float]) -> Iterator[Totals]:
-    """Yield what is kept of each file, in their order.
+    """Yield the accumulators of each file, in order.
 
-    Ray gives memory back a second later, or a hundred results: what comes back is kept small by `cutoff`.
+    Ray frees memory a second later, or after a hundred results, so `cutoff` keeps the results small.
     """
     with ray_cluster(address) as ray:
         task = ray.remote(_totals_of_file)
-        # So many at a time that every processor has work and the results of few wait to be merged.
+        # Enough tasks in flight that every CPU has work, and few results wait to be merged.
         most = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
         waiting, left = deque[Any](), iter(arguments)
         waiting.extend(task.remote(*each) for each in islice(left, most))
         while waiting:
-            # Taken in the order of the files, so that merging is the same whoever is first.
+            # Merged in the order of the files, so that the result does not depend on timing.
             reference = waiting.popleft()
             try:
                 yield ray.get(reference)

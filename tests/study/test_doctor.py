@@ -112,7 +112,7 @@ def test_a_folder_of_a_later_version_is_refused_in_a_sentence(study: Path) -> No
 
 
 def test_an_address_is_not_looked_at() -> None:
-    with pytest.raises(ConfigError, match="folder of this machine"):
+    with pytest.raises(ConfigError, match="folder on this machine"):
         list(examine_folder("s3://bucket/study"))
 
 

@@ -252,9 +252,9 @@ def test_nodes_with_other_code_get_no_runs_and_are_named(tmp_path: Path, given: 
 @pytest.mark.parametrize(
     ("asked", "device", "words"),
     [
-        ({"num_cpus": 9}, "cpu", "9 processors and 0 GPUs, the largest of 1 has 8 and 8"),
-        ({"num_gpus": 9}, "cuda", "1 processors and 9 GPUs"),
-        ({"memory": 9}, "cpu", "9 GB of memory, the largest of 1 has 8 and 8 and 2.0 GB"),
+        ({"num_cpus": 9}, "cpu", "9 CPUs and 0 GPUs, but the largest of 1 has 8 and 8"),
+        ({"num_gpus": 9}, "cuda", "1 CPUs and 9 GPUs"),
+        ({"memory": 9}, "cpu", "9 GB of memory, but the largest of 1 has 8 and 8 and 2.0 GB"),
         ({"num_gpus": 1}, "cpu", "set training.device to cuda"),
         ({}, "cuda", "expected GPUs for runs that train on cuda"),
     ],

@@ -28,7 +28,7 @@ def progress(**numbers: Any) -> Progress:
 def test_the_line_says_what_is_left() -> None:
     said = _line(progress(steps_wanted=4_500_000, failed=2, running={Path("a"): 0, Path("b"): 0}), 4200.0, 200)
     assert Text.from_markup(said).plain == (
-        "700 of 1500 done · 2 running · 2 failed · 13 s a run · 600 runs an hour · 500 steps/s · 1 h 20 min left · "
+        "700 of 1500 done · 2 running · 2 failed · 13 s per run · 600 runs per hour · 500 steps/s · 1 h 20 min left · "
         "1 h 10 min so far"
     )
 

@@ -29,7 +29,7 @@ def test_looks_while_training_are_counted(tmp_path: Path) -> None:
     config["base"]["snapshots"] = {"every": 1, "examples": 2000}
     often = plan(load_study(write_study(tmp_path / "b.yaml", config)), calibration_steps=20)
     assert often.costs[0].seconds_per_step > 2 * rare.costs[0].seconds_per_step
-    assert "a look every 1 steps" in often.common
+    assert "a snapshot every 1 steps" in often.common
 
 
 def test_networks_of_different_sizes_are_different_kinds(tmp_path: Path) -> None:

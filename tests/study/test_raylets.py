@@ -105,8 +105,8 @@ def test_a_node_lost_at_work_costs_only_steps_since_a_checkpoint(tmp_path: Path,
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (("--cpus", "8"), "expected a node with 8 processors and 0 GPUs, the largest of 1 has 1 and 0"),
-        (("--gpus", "1", "training.device=cuda"), "expected a node with 1 processors and 1 GPUs"),
+        (("--cpus", "8"), "expected a node with 8 CPUs and 0 GPUs, but the largest of 1 has 1 and 0"),
+        (("--gpus", "1", "training.device=cuda"), "expected a node with 1 CPUs and 1 GPUs"),
         (("--gpus", "1"), "set training.device to cuda"),
         (("--memory", "5000"), "5000 GB of memory"),
     ],

@@ -170,9 +170,9 @@ def ray(
 ) -> Iterator[Event]:
     """Execute the runs as plain Ray tasks, on the cluster at `address` or on one started here.
 
-    Ray does as many at a time as it has room for; a task whose worker or node was lost is handed to it again. Before
-    the first run every node is asked for its versions and its code, whether it sees the results, and its devices. A
-    node that cannot do the runs gets none, also one that joins later, and its runs stay waiting.
+    Ray executes as many at a time as fit; a task whose worker or node is lost is submitted again. Before
+    the first run, every node is checked for its versions, its code, its devices and its access to the results. A
+    node that cannot execute the runs gets none, even if it joins later, and its runs keep waiting.
 
     Args:
         runs: The runs to do.

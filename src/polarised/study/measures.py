@@ -1,4 +1,4 @@
-"""What a run measures on its trained model: types by both rules, scores by subset, histograms, factors predicted."""
+"""Measurements of a run on its trained model: types by all rules, scores by subset, histograms, predicted factors."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -67,13 +67,13 @@ registry.describe(
         reading="E[-log p(x|z)], summed over pixels and averaged over inputs: smaller is closer.",
     ),
     Output("rate", unit="nats", reading="E[KL(q(z|x) ‖ p(z))], summed over variables and averaged over inputs."),
-    Output("count", "variables", reading="How many variables of each type there are."),
+    Output("count", "variables", reading="Number of variables of each type."),
     Output(
         "accuracy",
-        reading="Test accuracy of predicting the factors, averaged over them; compare with that of guessing at random.",
+        reading="Test accuracy of predicting the factors, averaged over them; compare it with random guessing.",
     ),
 )
-# What a file of scores must have to be one.
+# The required columns of a file of scores.
 SCORE_COLUMNS = dict.fromkeys(("rule", "metric", "representation", "variables"), "text") | {"value": "number"}
 
 
@@ -99,7 +99,7 @@ def encode(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
 
 
 def decoder_of(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
-    """Return what the decoder of a run loses when a variable is exchanged or redrawn, see `decoder_use`.
+    """Return the loss of the decoder of a run when a variable is exchanged or redrawn, see `decoder_use`.
 
     Args:
         run: The run.
@@ -107,7 +107,7 @@ def decoder_of(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
         dataset: The dataset it was trained on.
 
     Returns:
-        One row for each variable.
+        One row per variable.
     """
     from polarised.adapters import decoder_use
 
@@ -115,7 +115,7 @@ def decoder_of(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
 
 
 def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
-    """Encode the inputs that predicted factors are tested on, of a draw of their own.
+    """Encode additional inputs for testing the prediction of factors.
 
     Args:
         run: The run.
@@ -132,14 +132,14 @@ def encode_unseen(run: Run, vae: "VAE", dataset: Dataset) -> Encodings:
 
 
 def snapshot_hooks(run: Run, dataset: Dataset) -> Sequence[Any]:
-    """Return what looks at the regime while a run trains, if it asks for that.
+    """Return the hooks that record the regime while a run trains, if it requests snapshots.
 
     Args:
         run: The run.
         dataset: The dataset it was trained on.
 
     Returns:
-        Hooks for `train`, none if the run does not ask for them.
+        Hooks for `train`; none if the run does not request them.
     """
     if not run.snapshots.every:
         return ()
@@ -160,10 +160,10 @@ def settling(history: "History") -> polars.DataFrame:
 
 
 def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
-    """Return E[-log p(x|z)] with z the mean and z sampled, and the rate E[KL(q(z|x) || p(z))], in nats an image.
+    """Return E[-log p(x|z)] with z the mean and z sampled, and the rate E[KL(q(z|x) || p(z))], in nats per image.
 
-    Every value of x counts once here, also where training counted it more often (`weight` of the likelihood).
-    The rate is that to the model's own prior; where that has no closed form, it is estimated from the sample.
+    Every value of x counts once here, even if training gave it another weight (`weight` of the likelihood).
+    The rate is relative to the model's own prior; if it has no closed form, it is estimated from the sample.
 
     Args:
         run: The run.
@@ -171,7 +171,7 @@ def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
         dataset: The dataset it was trained on.
 
     Returns:
-        One row for each number: rule, metric, representation, variables, value.
+        One row per number: rule, metric, representation, variables, value.
     """
     import torch
 
@@ -199,28 +199,28 @@ def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
 
 
 def types(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> polars.DataFrame:
-    """Return a row for each variable: its type and why, with all evidence, and its types by the other two rules.
+    """Return one row per variable: its type and the reason, with all evidence, and its types by the other two rules.
 
     Args:
         run: The run.
         encodings: The encodings of the run.
-        decoder: What its decoder makes of the variables.
+        decoder: The measured use of its decoder.
 
     Returns:
-        One row for each variable.
+        One row per variable.
     """
     first, *others = _regimes(run, encodings, decoder).values()
     return first.table().with_columns(polars.Series(f"{other.rule}_type", other.types) for other in others)
 
 
 def regime_of(directory: str | Path, run: Run, *, rule: Rule = "used", alpha: float | None = None) -> Regime:
-    """Return the types of a measured run's variables on all that is kept of it: encodings, and the decoder's use.
+    """Return the types of a measured run's variables from its saved encodings and decoder use.
 
     Args:
         directory: The directory of the run.
         run: The run.
         rule: The rule of the types.
-        alpha: Their threshold; that of the run if not given.
+        alpha: Their threshold; default: that of the run.
 
     Returns:
         The types with their evidence.
@@ -236,16 +236,16 @@ def regime_of(directory: str | Path, run: Run, *, rule: Rule = "used", alpha: fl
 def scores(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> polars.DataFrame:
     """Return the number of variables of each type, the rate by type, and the scores of both representations by subset.
 
-    Columns: rule (none where the whole code is scored), metric, representation, variables, value; the subset ``alive``
-    is what is left without passive variables, in every run.
+    Columns: rule (none if the whole code is scored), metric, representation, variables, value; the subset ``alive``
+    has all variables that are not passive, in every run.
 
     Args:
         run: The run.
         encodings: The encodings of the run.
-        decoder: What its decoder makes of the variables.
+        decoder: The measured use of its decoder.
 
     Returns:
-        One row for each number: rule, metric, representation, variables, value.
+        One row per number: rule, metric, representation, variables, value.
     """
     tables, counts = [], []
     for rule, regime in _regimes(run, encodings, decoder).items():
@@ -277,19 +277,19 @@ def save_histograms(run: Run, encodings: Encodings, path: Path) -> None:
 def downstream(
     run: Run, encodings: Encodings, unseen: Encodings | None = None, decoder: DecoderUse | None = None
 ) -> polars.DataFrame:
-    """Return the accuracy with which each subset of variables predicts the factors, on inputs it was not fitted to.
+    """Return the accuracy with which each subset of variables predicts the factors, on inputs not used for fitting.
 
-    Those are `unseen`, or the last third where there is none. Metrics: accuracy (mean over factors) and
+    These are `unseen`, or the last third if there are none. Metrics: accuracy (mean over factors) and
     accuracy_<factor>; variables ``random`` is guessing uniformly [Bonheme2023BeMoreActive, section 4.2].
 
     Args:
         run: The run.
         encodings: The encodings of the run.
         unseen: Encodings of inputs to test on.
-        decoder: What its decoder makes of the variables.
+        decoder: The measured use of its decoder.
 
     Returns:
-        One row for each number: rule, metric, representation, variables, value.
+        One row per number: rule, metric, representation, variables, value.
     """
     from polarised.metrics.downstream import logistic_regression
 
@@ -334,7 +334,7 @@ def _accuracy_rows(
 
 
 def _without_rule_of_whole(table: polars.DataFrame) -> polars.DataFrame:
-    """Score the whole code once: it is the same by every rule."""
+    """Keep the scores of the whole code once, since they are the same for every rule."""
     whole = polars.when(polars.col("variables") == "full").then(None).otherwise(polars.col("rule"))
     return table.with_columns(whole.alias("rule")).unique(maintain_order=True)
 
@@ -345,7 +345,7 @@ def _regimes(run: Run, encodings: Encodings, decoder: DecoderUse | None) -> dict
     return {RULES[0]: first} | {rule: first.at(alpha, rule=rule) for rule in RULES[1:]}
 
 
-# Of each variable, over its partners and the moments of training; "with" names the type of the partners.
+# For each variable, over its partners and the moments of training; "with" names the type of the partners.
 OVER_TRAINING = (
     Output(
         "correlated_share",
@@ -395,21 +395,21 @@ OVER_TRAINING = (
     Output(
         "passive_over_active_correlation",
         "least |correlation| with passive minus largest with active variables",
-        reading="Averages over training; above 0 where every passive variable follows more than any active one.",
+        reading="Averages over training; above 0 if every passive variable correlates more than any active one.",
     ),
 )
 registry.describe(*OVER_TRAINING)
 
 
 def timeline_of(directory: str | Path, *, rule: Rule = "used") -> Timeline | None:
-    """Return what was seen of a run's variables while it trained, with the types of the trained model by a rule.
+    """Return the timeline of a run's training, with the types of the trained model by a rule.
 
     Args:
         directory: The directory of the run.
         rule: The rule of the final types.
 
     Returns:
-        The moments of training, or None if the run was not watched.
+        The timeline, or None if the run has no snapshots.
     """
     directory = Path(directory)
     if not (directory / "snapshots.npz").exists():
@@ -424,7 +424,7 @@ def timeline_of(directory: str | Path, *, rule: Rule = "used") -> Timeline | Non
 def type_column(table: polars.DataFrame, rule: Rule) -> str:
     """Return the column of a run's ``regime.parquet`` with the types by a rule.
 
-    Runs measured before there was the rule "used" have the relative types in its place.
+    Runs measured before the rule "used" existed have the relative types instead.
 
     Args:
         table: The types of a run.
@@ -437,7 +437,7 @@ def type_column(table: polars.DataFrame, rule: Rule) -> str:
 
 
 def dynamics_of(directory: str | Path) -> Iterator[polars.DataFrame]:
-    """Yield the numbers `OVER_TRAINING` of each variable of a run by either rule; nothing if it was not watched.
+    """Yield the numbers `OVER_TRAINING` of each variable of a run by each rule; nothing if it has no snapshots.
 
     correlated_share is how often |correlation| > 0.2, correlation its average size, spread its standard deviation
     over the moments, late the second half of training, strongest the largest at the end.
@@ -446,7 +446,7 @@ def dynamics_of(directory: str | Path) -> Iterator[polars.DataFrame]:
         directory: The directory of the run.
 
     Yields:
-        One table for each rule.
+        One table per rule.
     """
     for rule in RULES:
         timeline = timeline_of(directory, rule=rule)
@@ -485,7 +485,7 @@ def _numbers(timeline: Timeline) -> dict[str, NDArray[Any]]:
 
 
 def _over(values: NDArray[Any], partners: NDArray[np.bool_]) -> NDArray[Any]:
-    """Average over the partners of each variable; NaN where it has none."""
+    """Average over the partners of each variable; NaN if it has none."""
     counts = partners.sum(axis=1)
     sums: NDArray[Any] = np.where(partners, values, 0.0).sum(axis=1)
     means: NDArray[Any] = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
@@ -497,7 +497,7 @@ def plane_density(prior: Any, *, extent: float = 3.0, resolution: int = 200) -> 
 
     Args:
         prior: A prior of the catalogue, by name or with settings.
-        extent: Half the side of the square.
+        extent: Half the side length of the square.
         resolution: Points along a side.
 
     Returns:
@@ -518,11 +518,11 @@ def plane_density(prior: Any, *, extent: float = 3.0, resolution: int = 200) -> 
 
 
 def images_of_prior(vae: "VAE", *, count: int = 16, seed: int = 0) -> NDArray[np.float32]:
-    """Return images decoded from draws of an unconditional prior, (count, C, H, W) in [0, 1].
+    """Return images decoded from samples of an unconditional prior, (count, C, H, W) in [0, 1].
 
     Args:
         vae: The model.
-        count: How many images.
+        count: The number of images.
         seed: Random seed.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What can be known before a long training: the forecast of a run from its config and some images, and how many latents
+"""Estimates before a long training: the forecast of a run from its config and some images, and how many latents
 a dataset needs, from short trainings at chosen sizes (the one-shot count, and FONDUE).
 """
 
@@ -23,7 +23,7 @@ from polarised.study.stages import build_parts, dataset_of
 
 __all__ = ["Trainer", "data_dimension", "forecast_run", "forecast_settings", "outlook", "outlook_of_runs"]
 
-# Objectives whose rate has one constant weight, and the setting it is; their further terms are not in the forecast.
+# Objectives with a constant weight of the rate, and the setting of that weight; other terms are not in the forecast.
 WEIGHTS: dict[str, str | None] = {
     "ELBO": None,
     "BetaVAE": "beta",
@@ -32,25 +32,25 @@ WEIGHTS: dict[str, str | None] = {
     "DIPVAE": None,
     "SigmaVAE": None,
 }
-# Images that the forecast of a run reads: the leading eigenvalues are then good to a few percent.
+# Number of images for the forecast of a run: the leading eigenvalues are then accurate to a few percent.
 EXAMPLES = 2000
 
 
 def forecast_run(run: Run, *, examples: int = EXAMPLES) -> Forecast:
     """Return the forecast of a run from its dataset, likelihood, objective and number of latents.
 
-    A decoder variance that is learned, or that of `SigmaVAE`, is taken at its optimum for a linear model.
+    A learned decoder variance, or that of `SigmaVAE`, is set to its optimum for a linear model.
 
     Args:
         run: The run, trained or not.
-        examples: The most images to read.
+        examples: The largest number of images to read.
 
     Returns:
         The forecast at the run's own setting.
 
     Raises:
-        ConfigError: Where there is no forecast for the run's objective, prior or likelihood, with the reason.
-        DataError: Where the data do not fit.
+        ConfigError: If there is no forecast for the run's objective, prior or likelihood; the message gives the reason.
+        DataError: If the data have a wrong shape.
 
     >>> model = {"likelihood": {"name": "Gaussian", "variance": 0.3}, "latents": 8}
     >>> run = Run.from_config({"dataset": "linear_gaussian", "model": model, "objective": "ELBO"})
@@ -66,12 +66,12 @@ def forecast_run(run: Run, *, examples: int = EXAMPLES) -> Forecast:
 
 
 def outlook(run: Run, *, examples: int = EXAMPLES, directory: str | Path | None = None) -> str:
-    """Return what is to be expected of a run in one line, or why that cannot be said.
+    """Return the forecast of a run in one line, or why there is none.
 
     Args:
         run: The run, trained or not.
-        examples: The most images to read.
-        directory: Where to keep the curve as ``forecast.parquet``, for the run's page; nowhere if not given.
+        examples: The largest number of images to read.
+        directory: The folder for the curve, ``forecast.parquet``, for the run's page; default: not written.
 
     Returns:
         One sentence.
@@ -102,11 +102,11 @@ def _keep(found: Forecast, directory: Path) -> None:
 
 
 def outlook_of_runs(runs: Iterable[Run], *, examples: int = EXAMPLES) -> str:
-    """Return in one line how many of some runs are to be expected to collapse; each dataset is read once.
+    """Return in one line how many of some runs will probably collapse; each dataset is read once.
 
     Args:
         runs: The runs, such as those of a study.
-        examples: The most images to read of a dataset.
+        examples: The largest number of images to read from a dataset.
 
     Returns:
         One sentence.
@@ -126,7 +126,7 @@ def outlook_of_runs(runs: Iterable[Run], *, examples: int = EXAMPLES) -> str:
     for run in runs:
         try:
             settings = forecast_settings(run)
-            # All seeds and strengths of a model see the same spectrum.
+            # All seeds and strengths of a model have the same spectrum.
             key = json.dumps([run.dataset, run.model["likelihood"], run.model["latents"]], sort_keys=True)
             if key not in known:
                 known[key] = forecast_run(run, examples=examples)
@@ -139,7 +139,7 @@ def outlook_of_runs(runs: Iterable[Run], *, examples: int = EXAMPLES) -> str:
 
 
 def forecast_settings(run: Run) -> dict[str, Any]:
-    """Return what `forecast` is to be told of a run, and whether its decoder variance is `learned`.
+    """Return the arguments of `forecast` for a run, and whether its decoder variance is `learned`.
 
     Args:
         run: The run, trained or not.
@@ -148,7 +148,7 @@ def forecast_settings(run: Run) -> dict[str, Any]:
         The settings `beta`, `variance` or `likelihood`, and `learned`.
 
     Raises:
-        ConfigError: Where there is no forecast for the run's objective, prior or likelihood, with the reason.
+        ConfigError: If there is no forecast for the run's objective, prior or likelihood; the message gives the reason.
 
     >>> forecast_settings(Run.from_config({"objective": {"name": "BetaVAE", "beta": 4}}))
     {'likelihood': 'bernoulli', 'beta': 4.0, 'learned': False}
@@ -173,7 +173,7 @@ def forecast_settings(run: Run) -> dict[str, Any]:
 
 @dataclass
 class Trainer:
-    """Train a fresh VAE with a given number of latents and encode evaluation images, once for each size and seed.
+    """Train a fresh VAE with a given number of latents and encode evaluation images, once per size and seed.
 
     >>> from polarised.data import dsprites
     >>> model = {"architecture": {"name": "mlp", "widths": [16]}}
@@ -194,7 +194,7 @@ class Trainer:
     _known: dict[tuple[int, int], Encodings] = field(default_factory=dict)
 
     def encodings(self, latents: int, *, seed: int | None = None) -> Encodings:
-        """Return the encodings of a model with so many latents."""
+        """Return the encodings of a model with this number of latents."""
         from polarised.adapters import from_vae
         from polarised.training import train
 
@@ -218,12 +218,12 @@ class Trainer:
         return self._known[latents, own]
 
     def regime(self, latents: int, *, seed: int | None = None) -> Regime:
-        """Return the types of the variables of a model with so many latents."""
+        """Return the types of the variables of a model with this number of latents."""
         return classify(self.encodings(latents, seed=seed))
 
 
 def data_dimension(dataset: Dataset, *, points: int = 2000, estimator: str = "mle", seed: int = 0) -> float:
-    """Return the intrinsic dimension of the images themselves, where FONDUE begins its search [Bonheme2023FONDUE].
+    """Return the intrinsic dimension of the images, at which FONDUE starts its search [Bonheme2023FONDUE].
 
     >>> from polarised.data import dsprites
     >>> 1 < data_dimension(dsprites(size=32), points=200) < 40

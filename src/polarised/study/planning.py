@@ -1,4 +1,4 @@
-"""What a study will cost and can decide before anything starts: a short calibration, and the power of its seeds."""
+"""The cost of a study from a short calibration, and what its seeds can decide, before anything starts."""
 
 import functools
 import time
@@ -22,7 +22,7 @@ __all__ = ["Cost", "Plan", "Power", "decidable", "plan", "plan_models"]
 
 @dataclass(frozen=True)
 class Cost:
-    """What runs of one kind cost on one core, or the one GPU, of this machine; `longest` is the most steps of one."""
+    """The cost of runs of one kind on one core, or the GPU, of this machine; `longest` is the largest step count."""
 
     kind: str
     runs: int
@@ -45,10 +45,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Power:
-    """What the planned seeds can decide about one statistic of a claim, in four studies of five.
+    """What the planned seeds can decide about one statistic of a claim, in four of five studies.
 
     `effect` is the distance from the margin in standard deviations between seeds for a mean or a median, and the share
-    of seeds on one side for a sign or a share; `size` the same in the statistic's unit where that is known.
+    of seeds on one side for a sign or a share; `size` is the same in the unit of the statistic, if known.
     """
 
     claim: str
@@ -60,7 +60,7 @@ class Power:
 
     @property
     def words(self) -> str:
-        """The effect in words.
+        """The effect as text.
 
         >>> Power("RTC-F3L", "gap", "mean", 3, None, None).words
         'nothing: 6 seeds are the fewest'
@@ -76,7 +76,7 @@ class Power:
 
     @property
     def short(self) -> str:
-        """The effect in a few letters, for a table that says what they mean.
+        """The effect in short form, for a table with an explanation.
 
         >>> Power("DD-F2iso", "score", "mean", 34, 0.5, 0.05).short
         '0.5 sd (0.05)'
@@ -94,9 +94,9 @@ class Power:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a study by kind of run, what to expect of its runs, and what its seeds can decide.
+    """The cost of a study by kind of run, the forecast of its runs, and what its seeds can decide.
 
-    `common` says what all kinds share; the name of each kind is what tells it from the others.
+    `common` describes what all kinds have in common; the name of a kind distinguishes it from the others.
     """
 
     costs: tuple[Cost, ...]
@@ -107,26 +107,26 @@ class Plan:
 
     @property
     def runs(self) -> int:
-        """How many runs there are."""
+        """The number of runs."""
         return sum(cost.runs for cost in self.costs)
 
     @property
     def steps(self) -> int:
-        """How many training steps all runs have together."""
+        """The number of training steps of all runs."""
         return sum(cost.steps for cost in self.costs)
 
     @property
     def core_hours(self) -> float:
-        """How long one core of this machine would need for the runs that train on one."""
+        """The hours that one core of this machine needs for the runs on CPUs."""
         return sum(cost.core_seconds for cost in self.costs if cost.device == "cpu") / 3600
 
     @property
     def gpu_hours(self) -> float:
-        """How long one GPU of this machine would need for the runs that train on one, a run at a time."""
+        """The hours that one GPU of this machine needs for the runs on GPUs, one run at a time."""
         return sum(cost.core_seconds for cost in self.costs if cost.device != "cpu") / 3600
 
     def days(self, workers: int) -> float:
-        """Return the days that `workers` cores or GPUs like this one would need: at least those of the longest run.
+        """Return the days that `workers` such cores or GPUs need: at least those of the longest run.
 
         >>> cost = Cost("mlp", runs=2, steps=86_400, longest=43_200, seconds_per_step=1, evaluation_seconds=0)
         >>> two = Plan((cost,))
@@ -138,11 +138,11 @@ class Plan:
 
 
 def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
-    """Count the runs and steps of a study and time a few steps and a small evaluation of every kind of run.
+    """Count the runs and steps of a study, and time a few steps and a small evaluation of every kind of run.
 
-    Kinds differ in dataset, network, objective, batch, device or how often they are looked at. They are timed on the
-    device that they will train on, on a processor with one thread, as the workers of a study do. A device that is not
-    here is refused first.
+    Kinds differ in dataset, network, objective, batch, device or snapshot interval. They are timed on the
+    device that they will use, on a CPU with one thread, as in the workers of a study. A device that is not
+    available is refused first.
     """
     import torch
 
@@ -168,14 +168,14 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
 
 
 def plan_models(study: Study, count: int) -> Plan:
-    """Say what it costs to measure trained models as a study does, from the evaluation of an untrained one.
+    """Return the cost of measuring trained models in a study, from the evaluation of an untrained one.
 
     Args:
-        study: The study, whose first run stands for the models.
-        count: How many models there are.
+        study: The study, whose first run represents the models.
+        count: The number of models.
 
     Returns:
-        The plan, without training; downloads are not in it.
+        The plan, without training and downloads.
     """
     run = study.points[0].run
     check_devices([run.training.device])
@@ -190,10 +190,10 @@ def decidable(claims: Iterable[Claim], points: Iterable[Point]) -> tuple[Power, 
 
     Args:
         claims: The claims of the study.
-        points: Its runs, as they are planned.
+        points: Its planned runs.
 
     Returns:
-        One entry for each statistic of a claim that some method of the study is about; of several methods and datasets
+        One entry per statistic of a claim about some method of the study; of several methods and datasets,
         the one with the fewest seeds counts.
     """
     seeds: dict[tuple[str, str], set[int]] = {}
@@ -214,11 +214,11 @@ def decidable(claims: Iterable[Claim], points: Iterable[Point]) -> tuple[Power, 
 
 
 def _facts(run: Run) -> dict[str, str]:
-    """Return what the time of a step and of an evaluation depends on, by name."""
+    """Return the settings on which the time of a step and of an evaluation depends, by name."""
     facts = {"objective": str(run.objective["name"])}
     for part, own in (("network", run.model["architecture"]), ("dataset", run.dataset)):
         facts[part] = str(own["name"])
-        # Which draw of the data it is costs nothing.
+        # The seed of the data does not affect the time.
         facts |= {f"{part}.{key}": str(value) for key, value in own.items() if key not in ("name", "seed")}
     return facts | {
         "device": run.training.device,
@@ -229,7 +229,7 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def _labels(kinds: Sequence[Mapping[str, str]]) -> tuple[str, list[str]]:
-    """Return in words what all kinds of runs share, and of each what tells it from the others.
+    """Return a text for what all kinds of runs share, and one for what distinguishes each kind.
 
     >>> _labels([{"objective": "ELBO", "network": "mlp", "latents": "5"}, {"objective": "BetaVAE", "network": "mlp"}])
     ('mlp', ['ELBO, latents=5', 'BetaVAE'])
@@ -242,12 +242,12 @@ def _labels(kinds: Sequence[Mapping[str, str]]) -> tuple[str, list[str]]:
         for name, words in (("latents", "latents"), ("batch_size", "images a step"))
         if name in kinds[0] and name not in differing
     ]
-    for name, usual, words in (("device", "cpu", "on {}"), ("snapshots.every", "0", "a look every {} steps")):
+    for name, usual, words in (("device", "cpu", "on {}"), ("snapshots.every", "0", "a snapshot every {} steps")):
         if name not in differing and kinds[0].get(name, usual) != usual:
             common.append(words.format(kinds[0][name]))
     told = []
     for kind in kinds:
-        # The objective comes first; what is a name speaks for itself, a number needs its setting's name.
+        # The objective comes first; names are shown alone, numbers with the name of their setting.
         parts = [kind["objective"], *(kind[n] for n in ("network", "dataset") if n in differing and n in kind)]
         settings = [n for n in differing if n in kind and n not in ("objective", "network", "dataset")]
         parts += [f"{name.removeprefix('dataset.').removeprefix('network.')}={kind[name][:24]}" for name in settings]
@@ -256,9 +256,9 @@ def _labels(kinds: Sequence[Mapping[str, str]]) -> tuple[str, list[str]]:
 
 
 def _calibrated(run: Run, steps: int) -> tuple[float, float]:
-    """Return the seconds of a step and of an evaluation: of the processor, which others do not lengthen, or of a GPU.
+    """Return the seconds of a step and of an evaluation: CPU time, which other processes do not affect, or GPU time.
 
-    The first steps warm caches and are not counted; a look at the regime is shared among the steps between two.
+    The first steps warm up caches and are not counted; the time of a snapshot is divided among the steps between two.
     """
     import warnings
 
@@ -307,7 +307,7 @@ def _calibrated(run: Run, steps: int) -> tuple[float, float]:
 
 
 def _clock(device: str) -> float:
-    """Return a moment in seconds: of the processor's own time, or on the wall once a GPU has done what was asked."""
+    """Return the time in seconds: CPU time of the process, or wall-clock time after the GPU has finished."""
     if device == "cpu":
         return time.process_time()
     import torch

@@ -1,4 +1,4 @@
-"""What the papers say of several variables at once, measured on a trained model: critics, carriers of factors, modes,
+"""Statements of the papers about several variables, measured on a trained model: critics, carriers of factors, modes,
 the optimum of a posterior, the components of a mixture, and estimates from batches.
 """
 
@@ -56,18 +56,18 @@ UNCORRELATED, DEPENDENT = 0.1, 0.05
 def critic_dependence(
     vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, inputs: int = 2_000
 ) -> polars.DataFrame:
-    """Measure total correlation by a held-out critic, and pairs that are dependent though uncorrelated.
+    """Measure total correlation by a critic on held-out data, and pairs that are dependent although uncorrelated.
 
-    A pair is uncorrelated below |r| = 0.1 and dependent above 0.05 nats of mutual information, less what shuffled
-    variables give [Cheng2021, figures 14 and 15]. critic_training_excess is what the same critics say of the means they
-    were trained on, minus what they say of means they have not seen.
+    A pair is uncorrelated below |r| = 0.1 and dependent above 0.05 nats of mutual information, minus that of shuffled
+    variables [Cheng2021, figures 14 and 15]. critic_training_excess is their estimate on the means they
+    were trained on, minus that on held-out means.
 
     Args:
         vae: The trained model.
         dataset: The dataset it was trained on.
         encodings: The encodings of the run.
         seed: Random seed.
-        inputs: Inputs to look at.
+        inputs: The number of inputs.
 
     Returns:
         Rows of the tidy table.
@@ -111,12 +111,12 @@ def critic_dependence(
 def factor_carriers(
     vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, threshold: float = 0.1, inputs: int = 5_000
 ) -> polars.DataFrame:
-    """Look at the variables that carry a factor: their gaps, their dependence, and the part of it each covers.
+    """Measure the variables that carry a factor: their gaps, their dependence, and the part of the factor each covers.
 
-    A variable that is not passive carries a factor from `threshold` of R^2 or normalised mutual information on
-    [Cheng2021, sections 6.3 and 6.4]. A gap is small where the second carrier has at least half the score of the first.
+    A variable that is not passive carries a factor if its R^2 or normalised mutual information is at least `threshold`
+    [Cheng2021, sections 6.3 and 6.4]. A gap is small if the second carrier has at least half the score of the first.
     A carrier changes by |E[z | v + 1] - E[z | v]|^2 from a value of its factor to the next; carrier_parts_excess is the
-    share of that in the best half of the values that lie together, on a circle, minus that with changes in random
+    share of that in the best contiguous half of the values, on a circle, minus that with changes in random
     order, averaged over the carriers of factors that have several. Modes are peaks of a kernel density that rise by a
     fifth of the highest.
 
@@ -125,11 +125,11 @@ def factor_carriers(
         dataset: The dataset it was trained on.
         encodings: The encodings of the run.
         seed: Random seed.
-        threshold: R^2 or information from which a variable carries a factor.
-        inputs: The most inputs to look at.
+        threshold: Smallest R^2 or information of a variable that represents a factor.
+        inputs: The largest number of inputs.
 
     Returns:
-        Rows of the tidy table; modes have a row for each variable in use.
+        Rows of the tidy table; modes have one row per alive variable.
 
     Raises:
         DataError: If the dataset has no factors.
@@ -190,14 +190,14 @@ def _best_half(change: Array) -> float:
 
 
 def count_modes(values: Array, *, bins: int = 128) -> int:
-    """Return how many peaks the distribution of some values has; a peak rises by a fifth of the highest.
+    """Return the number of peaks in the distribution of some values; a peak rises by a fifth of the highest.
 
     Args:
         values: The values (n,).
-        bins: Places at which the density is taken.
+        bins: Number of points at which the density is evaluated.
 
     Returns:
-        The number of peaks, 1 for values that are all the same.
+        The number of peaks; 1 if all values are equal.
 
     >>> one = np.random.default_rng(0).normal(size=1000)
     >>> count_modes(one), count_modes(np.concatenate([one, one + 8]))
@@ -208,7 +208,7 @@ def count_modes(values: Array, *, bins: int = 128) -> int:
 
     if values.std() < 1e-12:
         return 1
-    # Silverman's width is that of one Gaussian and hides modes; half of it does not.
+    # Silverman's bandwidth assumes one Gaussian and hides modes; half of it does not.
     density = gaussian_kde(values, bw_method=lambda kernel: 0.5 * kernel.silverman_factor())
     margin = 0.1 * np.ptp(values)
     heights = density(np.linspace(values.min() - margin, values.max() + margin, bins))
@@ -244,9 +244,9 @@ def disentanglement(
         dataset: The dataset it was trained on.
         encodings: The encodings of the run.
         seed: Random seed.
-        inputs: Inputs from which DCI learns and on which it is tested.
-        points: Pairs of batches that train the classifier of the BetaVAE score.
-        test_points: Pairs of batches that test it.
+        inputs: Number of inputs for training and testing DCI.
+        points: Pairs of batches for training the classifier of the BetaVAE score.
+        test_points: Pairs of batches for testing it.
 
     Returns:
         One row per number: metric, representation, variables, value.
@@ -278,13 +278,13 @@ def disentanglement(
         Output(
             "optimum_log_ratio",
             "|log10| of posterior variance over its optimum",
-            reading="Median over variables: 0 where the encoder's variance is the best one for its decoder.",
+            reading="Median over variables: 0 if the encoder's variance is optimal for its decoder.",
         ),
     ),
     references=("Bonheme2023iVAE",),
 )
 def posterior_optimum(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, inputs: int = 64) -> Measured:
-    """Compare the variance of q(z|x) with the best one for a decoder that is linear around the mean.
+    """Compare the variance of q(z|x) with the optimal one for a decoder that is linear around the mean.
 
     The best diagonal variance is 1 / (1 / prior variance + I_jj), I the Fisher information of the decoder's outputs at
     the mean: J'J / gamma for a Gaussian, J' diag(p (1 - p)) J for a Bernoulli likelihood [Bonheme2023iVAE, eq. 11].
@@ -300,7 +300,7 @@ def posterior_optimum(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: 
         One row: the median over variables of the average |log10| of measured over optimal variance.
 
     Raises:
-        DataError: The likelihood has no such information here.
+        DataError: If the likelihood is not supported.
     """
     import torch
     from torch.autograd import functional
@@ -311,8 +311,8 @@ def posterior_optimum(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: 
     one = isinstance(likelihood, Gaussian) and likelihood.scale in ("fixed", "shared")
     if not one and not isinstance(likelihood, Bernoulli):
         raise DataError(
-            f"posterior_optimum needs a Bernoulli likelihood or a Gaussian one of one variance, "
-            f"{type(likelihood).__name__} is none; leave it out"
+            f"posterior_optimum needs a Bernoulli likelihood or a Gaussian one with a single variance, "
+            f"got {type(likelihood).__name__}; leave it out"
         )
     count = min(inputs, len(encodings))
     z = torch.from_numpy(encodings.mean[:count].astype(np.float32))
@@ -320,7 +320,7 @@ def posterior_optimum(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: 
         outputs = vae.decode(z)
         if isinstance(likelihood, Bernoulli):
             chance = likelihood.mean(outputs)
-            # d mean / d outputs is p (1 - p), so that the information of the outputs is its square over p (1 - p).
+            # d mean / d outputs is p (1 - p), so the information of the outputs is its square over p (1 - p).
             weight = likelihood.weight / (chance * (1 - chance)).clamp_min(1e-12)
         elif isinstance(likelihood, Gaussian):
             weight = (-likelihood.log_variance).exp().expand_as(outputs)
@@ -350,7 +350,7 @@ def posterior_optimum(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: 
     references=("Mathieu2019",),
 )
 def component_mass(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int) -> Measured:
-    """Measure how much of the codes the emptiest component of a Gaussian mixture accounts for [Mathieu2019, sec. 6.2].
+    """Measure the share of codes in the emptiest component of a Gaussian mixture [Mathieu2019, sec. 6.2].
 
     Args:
         vae: The trained model.
@@ -362,14 +362,14 @@ def component_mass(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int
         One row.
 
     Raises:
-        DataError: The prior has no components.
+        DataError: If the prior has no components.
     """
     from scipy.special import log_softmax
 
     from polarised.models.priors import GaussianMixture
 
     if not isinstance(vae.prior, GaussianMixture):
-        raise DataError(f"component_mass needs a mixture prior, {type(vae.prior).__name__} is none; leave it out")
+        raise DataError(f"component_mass needs a mixture prior, got {type(vae.prior).__name__}; leave it out")
     means = vae.prior.means.double().numpy()
     variances = np.repeat(np.asarray(vae.prior.variances)[:, None], means.shape[1], axis=1)
     codes = encodings.sample(seed=seed).astype(np.float64)
@@ -390,30 +390,30 @@ def component_mass(vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int
 def entropy_estimates(
     vae: "VAE", dataset: Dataset, encodings: Encodings, seed: int, *, batch_size: int = 64, batches: int = 8
 ) -> Measured:
-    """Look at estimates of the entropy of q(z) from batches [Mathieu2019, appendix C, eq. 10b].
+    """Measure estimates of the entropy of q(z) from batches [Mathieu2019, appendix C, eq. 10b].
 
-    q^(z_b) = q(z_b|x_b) / n + (n - 1) / (n (B - 1)) sum_{b' != b} q(z_b|x_b'), n the size of the data. Of each sample:
-    whether the second term is below the first, and the norm of the gradient of log q^(z_b) with respect to what the
-    encoders say. Of each batch: whether mean(log q^(z_b) - log p(z_b)) is negative, which a divergence never is.
+    q^(z_b) = q(z_b|x_b) / n + (n - 1) / (n (B - 1)) sum_{b' != b} q(z_b|x_b'), n the size of the data. For each sample:
+    whether the second term is below the first, and the norm of the gradient of log q^(z_b) with respect to outputs of
+    the encoders. For each batch: whether mean(log q^(z_b) - log p(z_b)) is negative, which a divergence never is.
 
     Args:
         vae: The trained model.
         dataset: The dataset it was trained on.
         encodings: The encodings of the run.
         seed: Random seed.
-        batch_size: Inputs of a batch.
-        batches: The most batches to look at.
+        batch_size: Inputs per batch.
+        batches: The largest number of batches.
 
     Returns:
-        A row for each number; a ratio of gradients only where there are samples of both kinds.
+        One row per number; a ratio of gradients only if there are samples of both kinds.
 
     Raises:
-        DataError: The prior depends on u.
+        DataError: If the prior depends on u.
     """
     import torch
 
     if vae.prior.conditional:
-        raise DataError("entropy_estimates needs one prior for all inputs, this one depends on u; leave it out")
+        raise DataError("entropy_estimates needs one prior for all inputs, but this one depends on u; leave it out")
     n, size = len(dataset), min(batch_size, len(encodings) // 2)
     generator = torch.Generator().manual_seed(seed_for(seed, "entropy estimates"))
     below, norms, negative = [], [], []

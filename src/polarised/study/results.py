@@ -1,4 +1,4 @@
-"""Run directories → one tidy table: a row a number, the same columns whatever the study."""
+"""Run directories → one tidy table: one row per number, with the same columns for every study."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ __all__ = [
     "results_of",
 ]
 
-# The columns of every table of results, and what they hold; the strength of some methods is a word.
+# The columns of every table of results and their content; the strength of some methods is a string.
 KINDS = {
     "run": "text",
     "seed": "number",
@@ -43,7 +43,7 @@ COLUMNS = tuple(KINDS)
 TABLES = ("scores.parquet", "reconstruction.parquet", "settling.parquet", "downstream.parquet", "further.parquet")
 
 
-# Runs whose tables are in memory at a time.
+# Number of runs whose tables are in memory at a time.
 AT_ONCE = 1000
 
 
@@ -51,20 +51,20 @@ LARGE = ("model.safetensors", "encodings.npz", "histograms.npz", "checkpoint.saf
 
 
 def collect(root: str | Path, *, rule: Rule | None = None, mixed: bool = False) -> Path:
-    """Write ``results.parquet`` in a study's folder from the runs that are done; return its path.
+    """Write ``results.parquet`` in a study's folder from the finished runs; return its path.
 
-    Columns: run, seed, method, strength, dataset, representation, variables, metric, value, one for every further
-    axis, and `variable` where runs were watched while they trained: the numbers of single variables. `rule` says by
-    which rule variables have their types; by default the one the study names. Runs made by different code are refused
+    Columns: run, seed, method, strength, dataset, representation, variables, metric, value, one for every other
+    axis, and `variable` for the numbers of single variables in runs with snapshots. `rule` is the rule of the types
+    of the variables; by default that of the study. Runs made by different code are refused
     unless `mixed`.
 
     Args:
         root: The folder or address of a study.
-        rule: The rule of the types; the study's own if None.
-        mixed: Whether runs made by different code may stand in one table.
+        rule: The rule of the types; default: that of the study.
+        mixed: Whether runs made by different code may be in one table.
 
     Returns:
-        The table that was written.
+        The path of the table.
     """
     study = read_study(root)
     with at_hand(root, without=LARGE) as folder:
@@ -86,10 +86,10 @@ def results_of(
     named: str | Path | None = None,
     mixed: bool = False,
 ) -> polars.DataFrame:
-    """Return the tidy table of the runs that are done; `named` is what an error calls the folder.
+    """Return the tidy table of the finished runs; `named` is the name of the folder in errors.
 
-    `rule` is the one by which variables have their types; None keeps all, with a column `rule`. Runs made by different
-    code are refused unless `mixed`: their difference would be taken for the method's.
+    `rule` is the rule of the types; None keeps all, with a column `rule`. Runs made by different
+    code are refused unless `mixed`: differences of the code would be attributed to the methods.
     """
     found = [(point, read_done(Path(root) / point.run.name)) for point in points]
     done = [point for point, about in found if about is not None and about.evaluation == point.run.evaluation]
@@ -97,12 +97,14 @@ def results_of(
     if len(codes) > 1 and not mixed:
         counts = ", ".join(f"{count} by {code}" for code, count in codes.most_common(5))
         raise DataError(
-            f"expected runs of one version of the code in {named or root}, got {counts}; do them again with one, or "
-            "say that a mixed table is meant (mixed)"
+            f"expected runs of one version of the code in {named or root}, got {counts}; repeat them with one version, "
+            "or allow a mixed table (mixed)"
         )
     if not done:
         place = named or root
-        raise DataError(f"expected finished runs in {place}, but there is none yet; see polarised study status {place}")
+        raise DataError(
+            f"expected finished runs in {place}, but there are none yet; see polarised study status {place}"
+        )
     parts = [_scores_of(done[start : start + AT_ONCE], Path(root), rule) for start in range(0, len(done), AT_ONCE)]
     joined = polars.concat(parts, how="diagonal_relaxed").join(
         _labels(done), on="run", how="left", maintain_order="left"
@@ -112,7 +114,7 @@ def results_of(
 
 
 def _scores_of(points: Sequence[Point], root: Path, rule: Rule | None) -> polars.DataFrame:
-    """Return the scores of some runs by a rule, run after run, with a column `run`."""
+    """Return the scores of some runs by a rule, with a column `run`."""
     files = [
         (number, root / point.run.name / name)
         for number, point in enumerate(points)
@@ -133,14 +135,14 @@ def _scores_of(points: Sequence[Point], root: Path, rule: Rule | None) -> polars
         return together
     own = polars.lit(rule)
     if rule == "used":
-        # Runs measured before there was the rule "used" were typed by the relative one.
+        # Runs measured before the rule "used" existed have types by the relative rule.
         known = (polars.col("rule") == rule).any().over("run")
         own = polars.when(known).then(polars.lit(rule)).otherwise(polars.lit("relative"))
     return together.filter(polars.col("rule").is_null() | (polars.col("rule") == own)).drop("rule")
 
 
 def _labels(points: Sequence[Point]) -> polars.DataFrame:
-    """Return a row of labels for each run; a label that is not always a number is a text."""
+    """Return one row of labels per run; a label that is not always a number is a string."""
     keys = dict.fromkeys(key for point in points for key in point.labels)
     columns: dict[str, list[object]] = {"run": [point.run.name for point in points]}
     for key in keys:
@@ -151,5 +153,5 @@ def _labels(points: Sequence[Point]) -> polars.DataFrame:
 
 
 def _number(value: object) -> object:
-    """Give one type to numbers, so that 1 and 2.5 stand in one column."""
+    """Convert numbers to one type, so that 1 and 2.5 can be in one column."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

@@ -1,4 +1,4 @@
-"""A study from beginning to end: what is left to do, an executor that does it, and what became of every run."""
+"""The execution of a study: the remaining runs, an executor for them, and the state of every run."""
 
 import json
 import socket
@@ -52,7 +52,7 @@ __all__ = [
 
 FILE = "study.json"
 VERSION = 2
-REPAIR = "polarised study doctor {} says what can be done"
+REPAIR = "run polarised study doctor {} to find out what can be repaired"
 PLAIN = str | int | float | None
 T = TypeVar("T")
 
@@ -80,13 +80,13 @@ class Shard:
         """Read ``i/n``.
 
         Args:
-            text: Two whole numbers with a slash between them.
+            text: Two whole numbers separated by a slash.
 
         Returns:
             The share.
 
         Raises:
-            ConfigError: It is something else.
+            ConfigError: If it has another form.
         """
         number, slash, count = text.partition("/")
         if not slash or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in (number, count)):
@@ -94,20 +94,20 @@ class Shard:
         return cls(int(number), int(count))
 
     def of(self, runs: Sequence[T]) -> list[T]:
-        """Return the runs of this share: every `count`-th, so that long and short ones are dealt out evenly.
+        """Return the runs of this share: every `count`-th run, so that long and short runs are distributed evenly.
 
         Args:
             runs: All runs.
 
         Returns:
-            Those of the share; the shares of all numbers are all runs, each once.
+            The runs of the share; together, the shares contain every run once.
         """
         return list(runs[self.number - 1 :: self.count])
 
 
 @dataclass(frozen=True)
 class RunState:
-    """Where a run stands: waiting, running, done or failed; the step it reached, when it was done, why it failed."""
+    """The state of a run: waiting, running, done or failed; its step, when it was finished, why it failed."""
 
     point: Point
     state: str
@@ -120,9 +120,9 @@ class RunState:
 
 @dataclass
 class Progress:
-    """What a study has come to so far; `earlier` runs were done by earlier calls, all else is of this one.
+    """The progress of a study; `earlier` counts the runs finished by earlier calls, everything else is of this call.
 
-    `running` has the step every run at work stood at when this call began.
+    `running` has the step of every running run when this call started.
     """
 
     total: int
@@ -136,7 +136,7 @@ class Progress:
     latest: Event | None = None
 
     def steps_taken(self) -> int:
-        """Return the training steps of this call so far, those of running runs as far as their checkpoints tell."""
+        """Return the training steps of this call so far; those of running runs are read from their checkpoints."""
         return self.steps + sum(
             max(0, checkpoint_step(directory) - start) for directory, start in tuple(self.running.items())
         )
@@ -151,11 +151,11 @@ def conduct(
     shard: Shard | None = None,
     command: str = "",
 ) -> Iterator[Progress]:
-    """Do what is not done of a study in `root`, or of a share of it, yielding how it stands after every event.
+    """Execute the remaining runs of a study in `root`, or of a share of it, and yield the progress after every event.
 
-    Runs that failed before are left alone unless `retry`. Nothing stops the rest but a full disk.
+    Runs that failed before are skipped unless `retry`. Only a full disk stops the other runs.
     """
-    # Wrong use is said before anything is written, also where nothing is left to do.
+    # Wrong use is reported before anything is written, even if nothing is left to do.
     registry.complete("executor", executor)
     enrol(study, root, executor=executor)
     ours = _written(root)
@@ -169,7 +169,7 @@ def conduct(
         elif state.state == "failed" and not retry:
             progress.failed += 1
         else:
-            # A failure found from here on is another command's, of the same attempt.
+            # A failure found after this point is that of another command in the same attempt.
             if state.state == "failed":
                 remove(root, f"{state.point.run.name}/{FAILED}")
             left[state.point.run.name], begun[state.point.run.name] = state.point.run, state.step
@@ -177,12 +177,12 @@ def conduct(
     yield progress
     if not left:
         return
-    # A worker on another machine, or Ray's, does not share our working directory.
+    # A worker on another machine, or of Ray, does not have our working directory.
     place = str(root) if is_address(root) else str(Path(root).resolve())
     try:
         for event in registry.build("executor", executor, list(left.values()), place, command):
             _note(progress, event, Path(place) / event.run.name, begun[event.run.name])
-            # Another command on the same folder forgets what of ours it has not seen begin.
+            # Another command on the same folder removes those of our runs that had not started yet.
             if event.state in ("done", "failed") and _written(root) != ours:
                 enrol(study, root, executor=executor)
                 ours = _written(root)
@@ -213,13 +213,13 @@ def enrol(
     executor: str | Mapping[str, Any] | None = None,
     models: str | Path | None = None,
 ) -> None:
-    """Write down the runs of a study in its folder, with the claims to check and the executor that does them.
+    """Write the list of runs of a study to its folder, with the claims to check and the executor.
 
-    `models` is the folder of trained models they are, where they are not trained here.
+    `models` is the folder of the trained models, if the runs are not trained here.
 
-    Runs of earlier calls stay in the list if anything was done of them and no run of this one has their labels; others
-    are forgotten, so that a study whose file or settings were changed has the runs it has now, each once. The folder
-    of another study, or of another scale, is refused: the numbers of the two would be averaged.
+    Runs of earlier calls stay in the list if they were started and no run of this call has their labels; others
+    are removed, so that a study whose file or settings have changed has its current runs, each once. The folder
+    of another study or another scale is refused, because the numbers of both would be averaged.
     """
     if is_address(root):
         with claimed(str(root)) as claim:
@@ -237,7 +237,7 @@ def enrol(
 
 
 def read_study(root: str | Path) -> Study:
-    """Return the study a folder or address was enrolled with; code it names is refused (`registry.refuse_code`)."""
+    """Read the study of a folder or address; code that it names is refused (`registry.refuse_code`)."""
     known = _read(root)
     where = f"{FILE} of {root}"
     registry.refuse_code(known["claims"], where)
@@ -254,7 +254,7 @@ def read_study(root: str | Path) -> Study:
 
 
 def _runs(known: Mapping[str, Any], where: str) -> Iterator[Run]:
-    """Yield the runs of a study's record; what thousands of them share but for the seed is checked once."""
+    """Yield the runs of a study's record; runs that differ only in the seed are checked once."""
     checked: dict[str, Run] = {}
     for one in known["runs"].values():
         config, seed = one["config"], one["config"].get("seed")
@@ -270,16 +270,16 @@ def _runs(known: Mapping[str, Any], where: str) -> Iterator[Run]:
 
 
 def read_models(root: str | Path) -> str | None:
-    """Return the folder or list of trained models that the runs of a folder are, or None if they are trained here."""
+    """Return the folder or list of trained models measured in a folder, or None if its runs are trained here."""
     models = _read(root)["models"]
     return None if models is None else str(models)
 
 
 def read_executor(root: str | Path) -> dict[str, Any]:
-    """Return the executor the runs of a folder or address were last done with, never the cluster it worked on.
+    """Return the executor last used for a folder or address, without the address of its cluster.
 
-    An address in a file of somebody else would have this machine connect to, and be answered by, theirs; a
-    ``runtime_env`` would have its nodes install and run what it names.
+    An address in an untrusted file could make this machine connect to a hostile cluster, and a
+    ``runtime_env`` could make its nodes install and run any code.
     """
     chosen = _read(root)["executor"] or "local"
     spec = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
@@ -290,9 +290,9 @@ def read_executor(root: str | Path) -> dict[str, Any]:
 
 
 def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
-    """Look at the directories of runs: nothing is kept anywhere else.
+    """Return the states of runs from their directories, which are the only record.
 
-    Runs at work elsewhere, and at an address, are known by their leases.
+    Runs in progress on other machines, and at an address, are known by their leases.
     """
     with at_hand(root, only=("done.json", FAILED, LEASE)) as folder:
         for point in points:
@@ -302,13 +302,13 @@ def run_states(points: Iterable[Point], root: str | Path) -> Iterator[RunState]:
             elif (why := reason(directory)) is not None:
                 yield RunState(point, "failed", checkpoint_step(directory), why)
             else:
-                yield _at_work_or_waiting(point, directory)
+                yield _running_or_waiting(point, directory)
 
 
-def _at_work_or_waiting(point: Point, directory: Path) -> RunState:
+def _running_or_waiting(point: Point, directory: Path) -> RunState:
     step, lease = checkpoint_step(directory), read_lease(directory.parent, directory.name)
     here = lease is not None and lease.host == socket.gethostname()
-    # The lock of a folder on this machine is certain; of others, and at an address, the lease is what there is.
+    # On this machine the lock of the folder is reliable; for other machines and addresses there is only the lease.
     running = held(directory) or (
         lease is not None and lease.is_fresh() and (not here or not (directory / LOCK).exists())
     )
@@ -354,7 +354,7 @@ def _key(labels: Mapping[str, Any]) -> str:
 
 
 def _written(root: str | Path) -> int:
-    """Return when the list of runs was last written; at an address, where that is dear to ask, always the same."""
+    """Return when the list of runs was last written; constant for an address, where the request is expensive."""
     return 0 if is_address(root) else (Path(root) / FILE).stat().st_mtime_ns
 
 
@@ -364,13 +364,13 @@ def _read(root: str | Path) -> dict[str, Any]:
         here = is_address(root) or Path(root).exists()
         lack = f"{root} has no {FILE}" if here else f"{root} does not exist"
         raise MissingFileError(
-            f"expected the folder of a study, {lack}; start one with polarised.study.run(NAME, out=...)"
+            f"expected the folder of a study, but {lack}; start one with polarised.study.run(NAME, out=...)"
         )
     return _parsed(text, root)
 
 
 def _parsed(text: str, root: str | Path) -> dict[str, Any]:
-    """Return the record of a study, checked: what version one left out is filled in."""
+    """Return the checked record of a study; fields missing in version one are filled in."""
     where = f"{FILE} of {root}"
     known = parse_json(text, where=where)
     if not isinstance(known, dict) or not isinstance(known.get("runs"), dict):
@@ -405,7 +405,7 @@ def _parsed(text: str, root: str | Path) -> dict[str, Any]:
 
 
 def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | None:
-    """Go through a study to its end, showing how it stands; return how it ended (None: there was nothing)."""
+    """Execute a study and show its progress; return the final progress (None: there was nothing to do)."""
     screen = console(stderr=True, quiet=quiet)
     if quiet or not sys.stderr.isatty():
         return _plainly(progress, screen)
@@ -423,7 +423,7 @@ def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | N
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time in words.
+    """Format a duration.
 
     >>> duration(42), duration(4000), duration(200_000)
     ('42 s', '1 h 06 min', '2.3 days')
@@ -438,12 +438,12 @@ def duration(seconds: float) -> str:
 
 
 def pace(finished: Sequence[float], left: int, now: float) -> str:
-    """Return how fast runs were finished in the last hour, and what that means for those left.
+    """Return how many runs were finished in the last hour, and an estimate of the remaining time.
 
     >>> pace([0.0, 600.0, 1200.0], left=6, now=1800.0)
     '3 in the last 30 min: about 1 h 00 min left'
     """
-    # A clock that was set back has finished runs in the future: they tell nothing of the pace.
+    # If the clock was set back, finished runs may be in the future: they are ignored.
     recent = [moment for moment in finished if 0 <= now - moment < 3600]
     if not recent or not left:
         return ""
@@ -467,7 +467,7 @@ def _tell_failure(progress: Progress, screen: "Console") -> None:
     run = escape(printable(event.run.name))
     where = f" on {escape(printable(event.host))}" if event.host else ""
     if event.state in ("failed", "lost", "waiting"):
-        # A reason is whatever some library said, brackets included.
+        # A reason may be a message of any library, with brackets.
         screen.print(f"[red]{event.state}[/] {run}{where}: {escape(printable(event.reason))}", soft_wrap=True)
     elif event.state == "started" and event.host:
         again = f", attempt {event.attempt}" if event.attempt > 1 else ""
@@ -475,19 +475,19 @@ def _tell_failure(progress: Progress, screen: "Console") -> None:
 
 
 def _line(progress: Progress | None, elapsed: float, width: int) -> str:
-    """Return how a study stands in a line of `width` characters; where room is short, the least of it is left out."""
+    """Return the progress of a study in a line of `width` characters; the least important parts are dropped."""
     from rich.text import Text
 
     if progress is None:
-        return "looking at what is done …"
-    # (how much it matters, what is said), in the order it is read.
+        return "checking which runs are done …"
+    # (importance, text), in the order of the line.
     parts = [(9, f"[bold]{progress.done + progress.earlier}[/] of {progress.total} done")]
     if progress.running:
         parts.append((5, f"{len(progress.running)} running"))
     parts.append((8, f"[red]{progress.failed} failed[/]") if progress.failed else (4, "none failed"))
     if progress.done:
-        parts.append((2, f"{progress.seconds / progress.done:.0f} s a run"))
-        parts.append((1, f"{3600 * progress.done / elapsed:.0f} runs an hour"))
+        parts.append((2, f"{progress.seconds / progress.done:.0f} s per run"))
+        parts.append((1, f"{3600 * progress.done / elapsed:.0f} runs per hour"))
     steps = progress.steps_taken()
     if steps:
         parts.append((3, f"{steps / elapsed:.0f} steps/s"))

@@ -1,7 +1,7 @@
-"""The spine: one run from config to scores, one statement a stage. Start reading here.
+"""One run from config to scores, with one statement per stage. Start reading here.
 
-A run directory is named after its config and every stage leaves a file; a stage whose file is there is skipped, so
-the same call after a kill goes on where it stopped, and new measurements on an old run cost no training.
+A run directory is named after its config and every stage writes a file; a stage whose file exists is skipped, so
+the same call resumes an interrupted run, and new measurements on an old run need no training.
 """
 
 import functools
@@ -71,14 +71,14 @@ FILES = ("config.yaml", "model.safetensors", "history.parquet", "snapshots.npz",
 def execute(run: Run, root: str | Path, *, progress: bool = False, command: str | None = None) -> Path:
     """Train and measure a run in its own directory under `root`; return the directory.
 
-    Idempotent: what is done is not done again, what was interrupted is continued. Another process at work on the
-    same run raises `BusyError`; it would be done twice otherwise.
+    Idempotent: finished stages are skipped, interrupted training is resumed. If another process works on the
+    same run, `BusyError` is raised, because the run would be done twice otherwise.
 
     Args:
         run: The run.
         root: The folder that holds run directories.
         progress: Whether to show a progress bar.
-        command: The command to write down; this process's own if None.
+        command: The command to record; default: that of this process.
 
     Returns:
         The run directory.
@@ -97,10 +97,10 @@ def execute(run: Run, root: str | Path, *, progress: bool = False, command: str 
 
 
 def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
-    """Measure the model of a directory, stage by stage; `vae` stands in for a model trained elsewhere."""
+    """Measure the model of a directory, stage by stage; `vae` is given for a model trained elsewhere."""
     began = time.monotonic()
 
-    # What several stages need is opened once, and not at all where their files are there.
+    # Objects that several stages need are created once, and only if a file is missing.
     @functools.cache
     def model() -> "VAE":
         from polarised.models.vae import load_vae
@@ -136,13 +136,13 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
 
 
 def load_run(directory: str | Path) -> Run:
-    """Read back the run a directory was made by; code it names is refused (`registry.refuse_code`).
+    """Read the run of a directory; code that it names is refused (`registry.refuse_code`).
 
     Args:
         directory: A run directory.
 
     Returns:
-        The run its config describes.
+        The run.
     """
     config = read_config(Path(directory) / "config.yaml")
     for key in ("made", "version"):
@@ -152,19 +152,19 @@ def load_run(directory: str | Path) -> Run:
 
 
 def is_done(run: Run, root: str | Path) -> bool:
-    """Return whether a run is trained and measured as it asks to be."""
+    """Return whether a run is trained and measured with its settings."""
     return finished_at(run, root) is not None
 
 
 def finished_at(run: Run, root: str | Path) -> float | None:
-    """Return when a run was finished (seconds since 1970), or None while it is not, as it asks to be."""
+    """Return when a run was finished with its settings (seconds since 1970), or None if it is not."""
     done = read_done(Path(root) / run.name)
     return None if done is None or done.evaluation != run.evaluation else done.time
 
 
 @dataclass(frozen=True)
 class Done:
-    """What ``done.json`` says of a run: how it was measured, when, how long it took, its files, and by which code.
+    """The content of ``done.json``: how a run was measured, when, for how long, its files, and by which code.
 
     Version one of the file has no digests.
     """
@@ -177,7 +177,7 @@ class Done:
 
 
 def read_done(directory: Path) -> Done | None:
-    """Return what a finished run's directory says of itself, or None where it is not finished or cannot be read.
+    """Return the record of a finished run's directory, or None if it is not finished or cannot be read.
 
     Args:
         directory: The run's directory.
@@ -193,7 +193,7 @@ def read_done(directory: Path) -> Done | None:
         done = parse_json(text, where="done.json")
         evaluation = _evaluation_of(json.dumps(done.get("evaluation", {})))
         files = {str(name): (int(size), str(digest)) for name, (size, digest) in done.get("files", {}).items()}
-        # A name that leads elsewhere would be put aside or measured there by whoever repairs the folder.
+        # With a name outside the folder, a repair would move or overwrite files elsewhere.
         if done.get("version", 1) not in (1, VERSION) or not set(files) <= set(FILES):
             return None
         seconds, code = float(done.get("seconds", 0.0)), str(done.get("code", ""))[:64]
@@ -202,25 +202,25 @@ def read_done(directory: Path) -> Done | None:
         return None
 
 
-# Thousands of runs of a study were measured alike.
+# Thousands of runs of a study have the same evaluation.
 @functools.lru_cache(maxsize=64)
 def _evaluation_of(text: str) -> Evaluation:
     return read_evaluation(json.loads(text))
 
 
 def checkpoint_step(directory: Path) -> int:
-    """Return the training step that a run's directory has saved: the header of the file is enough.
+    """Return the training step saved in a run's directory, from the header of the checkpoint.
 
     Args:
         directory: The run's directory.
 
     Returns:
-        The step, 0 where nothing is saved or it cannot be read.
+        The step; 0 if nothing is saved or it cannot be read.
     """
     try:
         with (directory / "checkpoint.safetensors").open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            # The size is the file's word.
+            # The size comes from the file and is not trusted.
             header = json.loads(file.read(min(size, LARGEST_HEADER)))
         step = int(json.loads(header["__metadata__"]["polarised"])["step"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -229,11 +229,11 @@ def checkpoint_step(directory: Path) -> int:
 
 
 def dataset_of(run: Run, *, to: Literal["train", "measure"] = "measure") -> Dataset:
-    """Build the dataset of a run, with its auxiliary variables where it has some.
+    """Build the dataset of a run, with its auxiliary variables if it has some.
 
     Args:
         run: The run.
-        to: What the images are for; a run with a `split` trains on one part and is measured on the other.
+        to: The purpose of the images; a run with a `split` trains on one part and is measured on the other.
 
     Returns:
         The dataset, or that part of it.
@@ -260,7 +260,7 @@ def _table(path: Path, make: Callable[[], Any]) -> None:
 def build_parts(
     dataset: Dataset, *, model: Mapping[str, Any], objective: registry.Spec, seed: int
 ) -> "tuple[VAE, Objective]":
-    """Build what is trained on a dataset: the VAE and its objective.
+    """Build the VAE and its objective for a dataset.
 
     Args:
         dataset: The data.
@@ -272,7 +272,7 @@ def build_parts(
         The untrained VAE, and the objective.
 
     Raises:
-        ConfigError: If the config names what does not exist or does not fit.
+        ConfigError: If the config names something that does not exist or does not match the data.
     """
     from polarised.models import build_vae
 
@@ -280,7 +280,7 @@ def build_parts(
     name = prior if isinstance(prior, str) else str(prior.get("name"))
     if not dataset.auxiliary_size and "u" in registry.record("prior", name).needs:
         space = dataset.factor_space
-        words = f"expected auxiliary variables u for the prior {name}, {dataset.name} has"
+        words = f"expected auxiliary variables u for the prior {name}, but {dataset.name} has"
         if space is None:
             raise ConfigError(f"{words} no factors to take them from; use a dataset with factors or labels")
         raise ConfigError(
@@ -316,21 +316,21 @@ def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
 
 
 def write_config(run: Run, directory: Path, command: str | None = None) -> None:
-    """Write down what a directory holds, and clear away what an earlier attempt or another evaluation left."""
-    # Ours, and those of the library that writes weights.
+    """Write the config of a directory, and delete files of an earlier attempt or another evaluation."""
+    # Temporary files of ours, and of the library that writes weights.
     for leftover in (path for pattern in (".*.tmp*", ".tmp*") for path in directory.glob(pattern)):
         leftover.unlink(missing_ok=True)
     config = directory / "config.yaml"
     if config.exists():
         before = load_run(directory)
-        # Names leave out defaults, so a default that has changed since would go unnoticed otherwise.
+        # Names leave out defaults, so a changed default would go unnoticed otherwise.
         if before.identity != run.identity:
             raise ConfigError(
                 f"expected {directory} to hold the run of its name, but it was made with other defaults; use another "
                 "folder"
             )
         if before.evaluation != run.evaluation:
-            # In this order a kill in between leaves a run that is not done, and knows it.
+            # In this order, a kill in between leaves a run that is marked as not done.
             for name in (*reversed(MEASURED), "config.yaml"):
                 (directory / name).unlink(missing_ok=True)
     _stage(config, lambda path: _write_made(run, path, command))
@@ -342,7 +342,7 @@ def _write_made(run: Run, path: Path, command: str | None) -> None:
 
 
 def _write_done(run: Run, path: Path, evaluation: float) -> None:
-    # In a file of its own: the others of a run are the same to the last byte however often it was stopped.
+    # In a separate file, because all other files are byte-identical however often a run was interrupted.
     training = _training_seconds(path.parent)
     kept = [file for name in FILES if (file := path.parent / name).is_file()]
     done = {

@@ -1,4 +1,4 @@
-"""What the papers say of single variables, measured on a trained model: a row for each variable and rule for types."""
+"""Statements of the papers about single variables, measured on a trained model: one row per variable and rule."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ SCHEMA = {
     "value": polars.Float64,
     "variable": polars.Int64,
 }
-# The α between which a type should not hang on its choice.
+# The range of α in which a type should not depend on its choice.
 ALPHAS = (0.05, 0.2)
 
 
@@ -81,19 +81,19 @@ def variable_statements(
     alpha: float = 0.1,
     decoder_examples: int = USUAL,
 ) -> polars.DataFrame:
-    """Measure what definitions, propositions and theorems say of each variable, see `theory.polarised`.
+    """Measure the definitions, propositions and theorems on each variable, see `theory.polarised`.
 
     Args:
         vae: The trained model.
         dataset: The dataset it was trained on.
         encodings: The encodings of the run.
         seed: Random seed.
-        decoder: What `decoder_use` found with this seed on as many inputs as is usual; measured here if None.
+        decoder: The result of `decoder_use` with this seed on the usual number of inputs; measured here if None.
         alpha: Threshold of the types.
-        decoder_examples: Inputs on which the decoder is asked; 0 for not at all.
+        decoder_examples: Inputs on which the decoder is measured; 0: not measured.
 
     Returns:
-        Rows of the tidy table with columns `rule` and `variable`; numbers of a whole model have no variable.
+        Rows of the tidy table with columns `rule` and `variable`; numbers of the whole model have no variable.
     """
     known = decoder is not None and decoder_examples == USUAL
     use = decoder if known else _decoder_use(vae, dataset, decoder_examples, seed)
@@ -124,7 +124,7 @@ def _decoder_use(vae: "VAE", dataset: Dataset, examples: int, seed: int) -> "Dec
 def _of_variables(
     vae: "VAE", encodings: Encodings, codes: dict[str, Array], use: "DecoderUse | None"
 ) -> Iterator[tuple[tuple[str, str | None], Array]]:
-    """Yield a number of each variable (d,), by metric and representation."""
+    """Yield a number for each variable (d,), by metric and representation."""
     from scipy.special import ndtr
 
     from polarised.theory import mean_statement, mixture_distance, sample_distances
@@ -156,7 +156,7 @@ def _of_variables(
         try:
             mixtures[j] = mixture_distance(encodings, j)
         except DataError:
-            # One that is never off, or never on, is no mixture.
+            # A variable that is never off, or never on, is not a mixture.
             continue
     yield ("mixture_weight", None), mixtures[:, 0]
     yield ("mixture_distance", "sampled"), mixtures[:, 1]
@@ -170,7 +170,7 @@ def _of_variables(
 def _of_model(
     encodings: Encodings, codes: dict[str, Array], alpha: float, seed: int, use: "DecoderUse | None"
 ) -> Iterator[Row]:
-    """Yield what no rule for types bears on."""
+    """Yield the numbers that do not depend on a rule."""
     from polarised.theory import states_of_inputs, variance_statement
 
     states = states_of_inputs(encodings, alpha=alpha)
@@ -195,7 +195,7 @@ def _of_model(
 def _of_types(
     rule: Rule, regime: Regime, encodings: Encodings, codes: dict[str, Array], alpha: float, use: "DecoderUse | None"
 ) -> Iterator[Row]:
-    """Yield what depends on the types by a rule."""
+    """Yield the numbers that depend on the types by a rule."""
     from sklearn.metrics import cohen_kappa_score
 
     from polarised.theory import states_of_inputs, types_of_states
@@ -211,7 +211,7 @@ def _of_types(
             if np.isfinite(value)
         )
     defined = np.array(types_of_states(states, tolerance=0.05))
-    # Two readers who only ever say the same one word agree, where kappa has no value.
+    # If both always give the same single type they agree, although kappa is undefined.
     same = len(set(types) | set(defined)) == 1
     agreement = 1.0 if same else float(cohen_kappa_score(types, defined))
     yield rule, "type_agreement", None, "full", agreement, None
@@ -227,14 +227,14 @@ def _of_types(
 
 
 def _log_ratio(first: Array, second: Array) -> Array:
-    """Return log10 of a ratio; NaN where one of the two never varies."""
+    """Return log10 of a ratio; NaN if one of the two never varies."""
     known = (first > 1e-12) & (second > 1e-12)
     ratio: Array = np.divide(first, second, out=np.full(first.shape, np.nan), where=known)
     return np.log10(ratio)
 
 
 def _strongest(table: Array, partners: NDArray[np.bool_]) -> Array:
-    """Return the largest |correlation| of each variable with another of the partners; NaN where it has none."""
+    """Return the largest |correlation| of each variable with one of the partners; NaN if it has none."""
     size = np.abs(np.nan_to_num(correlation(table)))
     np.fill_diagonal(size, -1.0)
     size[:, ~partners] = -1.0
@@ -248,12 +248,12 @@ def _inflation(table: Array) -> float:
     if varying.shape[1] < 2:
         return 1.0
     values, vectors = np.linalg.eigh(np.corrcoef(varying.T))
-    # A variable that the others tell exactly is inflated without bound; the floor is what float64 can tell from that.
+    # The inflation of a variable that the others determine exactly is infinite; the floor is the limit of float64.
     return float((vectors**2 / np.maximum(values, 1e-12)).sum(axis=1).max())
 
 
 def _decoder_columns(vae: "VAE") -> Array | None:
-    """Return the norms of the columns of the decoder's first layer, one for each variable; None if there is no such."""
+    """Return the norms of the columns of the decoder's first layer, one per variable; None if it is not linear."""
     from torch import nn
 
     decoder: Any = vae.decoder

@@ -1,4 +1,4 @@
-"""Where results live: a folder, or an address such as ``s3://bucket/study`` that fsspec understands."""
+"""Storage of results: a folder, or an fsspec address such as ``s3://bucket/study``."""
 
 import errno
 import shutil
@@ -36,28 +36,28 @@ LARGEST_COPY = 1 << 32
 
 
 class DiskFullError(PolarisedError, OSError):
-    """No room for results: not the fault of the run, and no use in trying the next one."""
+    """The disk is full: no fault of the run, and the next run would fail as well."""
 
 
 @contextmanager
 def naming_full_disk(folder: Path) -> Iterator[None]:
-    """Turn every library's way of saying that the disk is full into ours."""
+    """Convert the errors of all libraries for a full disk into `DiskFullError`."""
     try:
         yield
     except DiskFullError:
         raise
     except Exception as error:
-        # Not every library raises OSError; all repeat the system's words.
+        # Not every library raises OSError, but all repeat the message of the system.
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error):
             raise DiskFullError(
-                f"the disk of {folder} is full; free some space and start the same command again"
+                f"the disk of {folder} is full; free some space and run the same command again"
             ) from error
         raise
 
 
 @contextmanager
 def recording_failure(directory: Path) -> Iterator[None]:
-    """Forget the failure of an earlier attempt; write down that of this one."""
+    """Delete the failure of an earlier attempt; record that of this one."""
     (directory / FAILED).unlink(missing_ok=True)
     try:
         with naming_full_disk(directory.parent):
@@ -73,13 +73,13 @@ def recording_failure(directory: Path) -> Iterator[None]:
 
 
 def record_failure(directory: Path, text: str) -> None:
-    """Write down why a run failed; the first line is what an overview shows."""
+    """Record why a run failed; the first line is shown in overviews."""
     with replacing(directory / FAILED) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def reason(directory: Path) -> str | None:
-    """Return the first line of why a run failed, or None where it did not.
+    """Return the first line of the reason of a failure, or None if the run did not fail.
 
     >>> reason(Path("nowhere")) is None
     True
@@ -93,7 +93,7 @@ def reason(directory: Path) -> str | None:
 
 @contextmanager
 def at_hand(root: str | Path, *, only: Collection[str] | None = None, without: Collection[str] = ()) -> Iterator[Path]:
-    """Give a folder of this machine with the files of a place: itself, or for this block a copy of an address.
+    """Yield a local folder with the files of a place: the folder itself, or a temporary copy of an address.
 
     >>> with at_hand("runs/study") as folder:
     ...     print(folder)
@@ -108,7 +108,7 @@ def at_hand(root: str | Path, *, only: Collection[str] | None = None, without: C
 
 
 def listed(root: str | Path) -> set[str]:
-    """Return the names of what lies at a place: the runs of which anything was done among them."""
+    """Return the names at a place, including those of all runs that were started."""
     if not is_address(root):
         return {path.name for path in Path(root).iterdir()}
     system, base = open_filesystem(str(root))
@@ -122,9 +122,9 @@ def listed(root: str | Path) -> set[str]:
 def fetch(
     root: str, folder: Path, name: str = "", *, only: Collection[str] | None = None, without: Collection[str] = ()
 ) -> None:
-    """Copy what lies at an address (or one run of it) into a folder: files of some names, or all but some.
+    """Copy the files of an address (or of one run) to a folder: files with some names, or all except some.
 
-    Where the list of the address has one name that leads out of the folder, nothing of it is copied.
+    If a name in the list of the address leads out of the folder, nothing is copied.
     """
     system, base = open_filesystem(root)
     with reaching(root):
@@ -136,13 +136,13 @@ def fetch(
     for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        # What does not say its size is copied with an eye on how much comes.
+        # For files of unknown size, the bytes are counted while they are copied.
         if found and None not in sizes.values():
             with reaching(root):
                 system.get(found, [str(target) for target in targets])
             return
     except FileNotFoundError:
-        # Leases and checkpoints come and go while others work there.
+        # Leases and checkpoints may appear and disappear while others work there.
         pass
     for path, target in zip(found, targets, strict=True):
         with suppress(FileNotFoundError):
@@ -151,19 +151,19 @@ def fetch(
 
 
 def _check_room(root: str, sizes: Mapping[str, int], folder: Path) -> int:
-    """Refuse an address that would fill this disk, and return the room: a small archive may unpack to any size."""
+    """Refuse an address that would fill the disk; return the free space, since an archive may unpack to any size."""
     room = shutil.disk_usage(folder).free // 2
     largest = max(sizes, key=sizes.__getitem__, default="")
     if sizes and (sizes[largest] > LARGEST_COPY or sum(sizes.values()) > room):
         raise DataError(
-            f"expected files of at most {LARGEST_COPY >> 30} GiB, and of {room >> 20:,} MiB together, at {root}, it "
-            f"lists {sum(sizes.values()) >> 20:,} MiB, of which {Path(largest).name} has {sizes[largest] >> 20:,}"
+            f"expected files of at most {LARGEST_COPY >> 30} GiB, and of {room >> 20:,} MiB together, at {root}, but "
+            f"it lists {sum(sizes.values()) >> 20:,} MiB, of which {Path(largest).name} has {sizes[largest] >> 20:,}"
         )
     return room
 
 
 def read_text(root: str | Path, name: str) -> str | None:
-    """Return a small file of a place, or None where there is none.
+    """Return the text of a small file of a place, or None if there is none.
 
     >>> read_text("nowhere", "study.json") is None
     True
@@ -183,7 +183,7 @@ def read_text(root: str | Path, name: str) -> str | None:
     try:
         return str(data.decode())
     except UnicodeDecodeError as error:
-        raise DataError(f"expected text in UTF-8 as {name} of {root}, got other bytes at {error.start}") from error
+        raise DataError(f"expected UTF-8 text as {name} of {root}, got other bytes at {error.start}") from error
 
 
 def write_text(root: str, name: str, text: str) -> None:
@@ -196,7 +196,7 @@ def write_text(root: str, name: str, text: str) -> None:
 
 
 def put(root: str, path: Path, name: str) -> None:
-    """Copy a file to an address under a name, whole or not at all where the store can rename."""
+    """Copy a file to an address under a name; atomically, if the store can rename."""
     system, base = open_filesystem(root)
     target = f"{base}/{name}"
     with reaching(root):
@@ -205,7 +205,7 @@ def put(root: str, path: Path, name: str) -> None:
 
 
 def remove(root: str | Path, name: str) -> None:
-    """Delete a small file of a place, if it is there."""
+    """Delete a small file of a place, if it exists."""
     if not is_address(root):
         (Path(root) / name).unlink(missing_ok=True)
         return

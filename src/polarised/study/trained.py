@@ -1,7 +1,7 @@
-"""A study on models that are trained already: fetched, measured as the study's runs are, and deleted, one by one.
+"""A study on trained models: each is downloaded, measured like a run of the study, and deleted.
 
-They come as a list of folders, zips and addresses, or as a folder of them: runs of disentanglement_lib, or of ours. An
-archive leaves a record in ``archives/``, written last; what has one is done. Downloads are deleted, your files never.
+They are given as a list of folders, zips and addresses, or as a folder: runs of disentanglement_lib, or our own. An
+archive gets a record in ``archives/``, written last, which marks it as done. Downloads are deleted, your files never.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ __all__ = [
 
 RECORD = "archive.json"
 STORED = "stored.parquet"
-# A published archive has some tens of megabytes; a list of all 10,800 not one.
+# A published archive has tens of megabytes; a list of all 10,800 has less than one.
 LARGEST_ARCHIVE, LARGEST_LIST = 1 << 31, 1 << 24
 SECONDS_BETWEEN_LISTS = 30.0
 COMPARED = {
@@ -68,7 +68,7 @@ COMPARED = {
     "theirs": polars.Float64,
     "ours": polars.Float64,
 }
-# What disentanglement_lib calls its scores, and ours that mean the same.
+# The names of scores in disentanglement_lib, and our names of the same scores.
 SAME = {
     "gaussian_total_correlation": "total_correlation",
     "gaussian_wasserstein_correlation": "wasserstein_correlation",
@@ -78,7 +78,7 @@ SAME = {
     "modularity_score": "modularity",
     "IRS": "irs",
 }
-# The study's names of its methods and of their settings, and ours [Locatello2019, table 2].
+# The names of methods and settings in that study, and ours [Locatello2019, table 2].
 PUBLISHED = {
     "beta_vae": ("BetaVAE", {"vae.beta": "beta"}),
     "annealed_vae": (
@@ -98,14 +98,14 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Archive:
-    """A trained model by the place it is at, to be measured as an evaluation says; executors take it as a run.
+    """A trained model at an address, to be measured with an evaluation; executors treat it as a run.
 
     Args:
-        address: A folder or zip of this machine, or the address of a zip.
+        address: A folder or zip on this machine, or the address of a zip.
         evaluation: What to measure.
-        sha256: The digest the zip must have, if it is known.
-        labels: What its own study calls the model, if that is known.
-        training: Where it is measured (`device`); nothing is trained.
+        sha256: The expected digest of the zip, if known.
+        labels: The labels of the model in its own study, if known.
+        training: The `device` for measuring; nothing is trained.
     """
 
     address: str
@@ -116,7 +116,7 @@ class Archive:
 
     @property
     def name(self) -> str:
-        """Its directory below that of the study: its own name, and a digest of the whole address."""
+        """Its directory inside that of the study: its own name, and a digest of the whole address."""
         own = Path(unquote(urlsplit(self.address).path) if is_address(self.address) else self.address).name
         word = re.sub(r"[^A-Za-z0-9.-]+", "_", own).strip(".")[:80] or "model"
         return f"archives/{word}-{hashlib.sha256(self.address.encode()).hexdigest()[:10]}"
@@ -129,7 +129,7 @@ class Archive:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Read back what `to_config` returned.
+        """Create an archive from the result of `to_config`.
 
         Args:
             config: The settings.
@@ -147,10 +147,10 @@ class Archive:
 
 
 def read_archives(models: str | Path, evaluation: Evaluation) -> tuple[Archive, ...]:
-    """Return the archives that a folder holds, that a text file lists, or the one archive that is named itself.
+    """Return the archives in a folder or in the list of a text file, or a single archive.
 
-    A line of a list is a path (from the list's own folder), or an https address, maybe followed by the SHA-256 of the
-    zip; empty lines and those that begin with # are passed over. Of a folder every folder and zip in it counts.
+    A line of a list is a path (relative to the list's folder) or an https address, and optionally the SHA-256 of the
+    zip; empty lines and lines that begin with # are skipped. In a folder, every folder and zip is an archive.
 
     Args:
         models: A folder of models, a text file, a zip, or the address of a zip.
@@ -160,7 +160,7 @@ def read_archives(models: str | Path, evaluation: Evaluation) -> tuple[Archive, 
         The archives, each once.
 
     Raises:
-        DataError: There is no such file, or a line is no archive.
+        DataError: If there is no such file, or a line is not an archive.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "list.txt"
@@ -172,7 +172,7 @@ def read_archives(models: str | Path, evaluation: Evaluation) -> tuple[Archive, 
         return (_archive(str(models), evaluation, Path.cwd(), str(models)),)
     path = Path(models)
     if path.is_dir():
-        # A folder of a study knows what its own study calls them.
+        # The folder of a study has the labels of its models.
         ours = read_study(path).points if (path / FILE).exists() else ()
         known = {point.run.name: dict(point.labels) for point in ours}
         return tuple(
@@ -212,31 +212,31 @@ def measure_models(
     executor: str | Mapping[str, Any] | None = None,
     command: str = "",
 ) -> Iterator[tuple[str, str]]:
-    """Measure every model of a folder or list as the runs of a study are; yield (address, why it failed or nothing).
+    """Measure every model of a folder or list like the runs of a study; yield (address, reason of failure or "").
 
-    What is measured already is skipped and what failed is tried again, so the same call after a kill goes on. Their
-    scale is called "models": none of the study's trained them.
+    Measured models are skipped and failed ones are tried again, so the same call resumes an interrupted study. Their
+    scale is called "models", because no scale of the study trained them.
 
     Args:
-        study: The study, whose evaluation is taken.
+        study: The study, whose evaluation is used.
         models: A folder of models, a list of them, or one; see `read_archives`.
         root: The folder or fsspec address of the results.
-        executor: ``local``, ``ray`` or a mapping with its settings; one after another in this process if None.
-        command: The command that asked for them.
+        executor: ``local``, ``ray`` or a mapping with its settings; default: sequentially in this process.
+        command: The command to record.
 
     Yields:
-        Every archive with the reason of its failure, empty where it is measured; those measured earlier first.
+        Every archive with the reason of its failure, empty if it was measured; those measured earlier come first.
 
     Raises:
-        DataError: There is nothing to measure, or nothing that can be read.
+        DataError: If there is nothing to measure, or nothing that can be read.
     """
     if not study.points:
         raise DataError(f"expected a study with runs to take the evaluation from, but {study.name} has none")
     archives = read_archives(models, study.points[0].run.evaluation)
     if not archives:
-        raise DataError(f"expected archives of disentanglement_lib or runs of ours in {models}, found none")
+        raise DataError(f"expected archives of disentanglement_lib or our own runs in {models}, but found none")
     measured = replace(study, points=(), scale="models")
-    # Also those whose settings were read but which could not be measured: a look at the study shows them as failed.
+    # This includes archives that could be read but not measured: the status of the study shows them as failed.
     found = {archive.name: point for archive in archives if (point := _known(archive, root)) is not None}
     if found:
         enrol(replace(measured, points=tuple(found.values())), root, executor=executor, models=models)
@@ -258,7 +258,7 @@ def measure_models(
         enrol(replace(measured, points=tuple(found.values())), root, executor=executor, models=models)
     if not any_measured:
         raise DataError(
-            f"expected archives of disentanglement_lib or runs of ours in {models}, found none that can be read"
+            f"expected archives of disentanglement_lib or our own runs in {models}, but found none that can be read"
         )
 
 
@@ -280,18 +280,18 @@ def _events(
 
 
 def measure_archive(archive: Archive, root: str) -> None:
-    """Fetch one archive, measure its model, and delete what was fetched; nothing where that was done before.
+    """Download one archive, measure its model, and delete the download; do nothing if that was done before.
 
-    At an address the numbers are copied when they are all there, the record last.
+    At an address, the results are copied when they are complete, the record last.
 
     Args:
         archive: The archive.
         root: The folder or fsspec address of the results.
 
     Raises:
-        DataError: It is not a model that can be read.
-        DownloadError: It cannot be fetched.
-        BusyError: Another process is at it.
+        DataError: If it is not a model that can be read.
+        DownloadError: If it cannot be downloaded.
+        BusyError: If another process is working on it.
     """
     if not is_address(root):
         _measure_into(archive, Path(root))
@@ -327,7 +327,7 @@ def measure_archive(archive: Archive, root: str) -> None:
 
 
 def _measure_into(archive: Archive, root: Path) -> str:
-    """Measure an archive into a folder of this machine; return the name of its run."""
+    """Measure an archive into a local folder; return the name of its run."""
     directory = root / archive.name
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory), leased(root, archive.name, step=lambda: 0) as tenure:
@@ -371,13 +371,13 @@ def _write_record(directory: Path, record: Mapping[str, Any]) -> None:
 
 
 def _measured(archive: Archive, root: str | Path) -> Point | None:
-    """Return the run an archive turned out to be, or None where it is not measured as it is asked to be."""
+    """Return the run of an archive, or None if it is not measured with the requested evaluation."""
     record = _record(root, archive.name)
     return _known(archive, root) if record is not None and record.get("finished") is True else None
 
 
 def _known(archive: Archive, root: str | Path) -> Point | None:
-    """Return the run an archive turned out to be, measured or not."""
+    """Return the run of an archive, measured or not."""
     record = _record(root, archive.name)
     if record is None:
         return None
@@ -398,13 +398,13 @@ def _record(root: str | Path, name: str) -> dict[str, Any] | None:
 
 
 def archive_settings(root: str | Path) -> dict[str, dict[str, Any]]:
-    """Return what the archives of a study say of themselves, by the name of the run each turned out to be.
+    """Return the records of the archives of a study, by the name of their run.
 
     Args:
         root: The folder or address of a study that measured trained models.
 
     Returns:
-        Of every run its `address`, `sha256` and `settings`, the archive's own words; empty where all were trained here.
+        For every run its `address`, `sha256` and `settings` from the archive; empty if all runs were trained here.
     """
     found: dict[str, dict[str, Any]] = {}
     with at_hand(root, only=(RECORD,)) as folder:
@@ -417,13 +417,13 @@ def archive_settings(root: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def shared_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """Return the settings that all archives have alike, and the names of those in which they differ.
+    """Return the settings that all archives share, and the names of those in which they differ.
 
     Args:
         settings: The settings of each archive.
 
     Returns:
-        The settings all share, and the other names in order.
+        The common settings, and the other names in order.
 
     >>> shared_settings([{"beta": 8, "seed": 0}, {"beta": 8, "seed": 1}])
     ({'beta': 8}, ['seed'])
@@ -438,13 +438,13 @@ def shared_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[dict[str, An
 
 
 def stored_scores(root: str | Path) -> polars.DataFrame:
-    """Return the scores that archives brought along beside ours, a row for each number.
+    """Return the scores in archives together with ours, one row per number.
 
     Args:
         root: The folder or address of a study that measured trained models.
 
     Returns:
-        Columns run, metric, representation, theirs, ours (null where we do not measure it) and difference.
+        Columns run, metric, representation, theirs, ours (null if we do not measure it) and difference.
     """
     tables = []
     with at_hand(root, only=(STORED,)) as folder:
@@ -456,7 +456,7 @@ def stored_scores(root: str | Path) -> polars.DataFrame:
 
 
 def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
-    """Return the run a published model is, from its own configuration (strings of gin literals).
+    """Return the run of a published model, from its configuration (strings of gin literals).
 
     >>> config = {"model.name": "'beta_vae'", "vae.beta": "8.0", "dataset.name": "'dsprites_full'"}
     >>> point = published_point(config, Evaluation())
@@ -466,12 +466,14 @@ def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
     values = {key: literal(text) for key, text in config.items()}
     name = values.get("model.name")
     if name not in PUBLISHED:
-        raise DataError(f"expected a method of the study ({', '.join(PUBLISHED)}), the model says {name!r}")
+        raise DataError(
+            f"expected a method of the study ({', '.join(PUBLISHED)}), got {name!r} in the model's configuration"
+        )
     objective, settings = PUBLISHED[str(name)]
     strength = next(iter(settings))
     if strength not in values:
         raise DataError(
-            f"expected the strength of {name} as {strength} in the model's configuration, but it is not there"
+            f"expected the strength of {name} as {strength} in the model's configuration, but it is missing"
         )
     chosen = {ours: values[theirs] for theirs, ours in settings.items() if theirs in values}
     if objective == "DIPVAE":
@@ -498,11 +500,11 @@ def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
 
 @contextmanager
 def _at_hand(archive: Archive) -> Iterator[tuple[Path, str | None]]:
-    """Give an archive as a path of this machine, with its digest; what was downloaded is deleted afterwards."""
+    """Yield an archive as a local path, with its digest; a download is deleted afterwards."""
     if not is_address(archive.address):
         path = Path(archive.address)
         if not path.exists():
-            raise MissingFileError(f"expected a trained model at {path}, but there is nothing; check the list")
+            raise MissingFileError(f"expected a trained model at {path}, but it does not exist; check the list")
         digest = None
         if path.is_file():
             with path.open("rb") as file:
@@ -520,7 +522,7 @@ def _at_hand(archive: Archive) -> Iterator[tuple[Path, str | None]]:
 
 
 def _point(path: Path, archive: Archive) -> tuple[Point, dict[str, Any]]:
-    """Return the run a model is, and its own settings as its archive has them."""
+    """Return the run of a model, and its settings from its archive."""
     from polarised.adapters.targets import open_target
 
     target = open_target(path)
@@ -530,13 +532,13 @@ def _point(path: Path, archive: Archive) -> tuple[Point, dict[str, Any]]:
         settings = {key: config[key] for key in ("dataset", "model", "objective", "training", "seed")}
         return Point(dict(archive.labels or labels_of(run)), run), settings
     if target.kind != "disentanglement_lib":
-        raise DataError(f"expected a run of disentanglement_lib or of ours, but {archive.address} is {target.kind}")
+        raise DataError(f"expected a run of disentanglement_lib or our own run, but {archive.address} is {target.kind}")
     own = read_config(Folder(path), ["model/results/json/train_config.json"])
     return published_point(own, archive.evaluation), {str(key): str(value) for key, value in own.items()}
 
 
 def _vae_of(path: Path, place: Path, archive: Archive) -> "VAE":
-    """Return the model of an archive, once it is clear that its place is not another one's."""
+    """Return the model of an archive, after checking that its directory does not belong to another archive."""
     from polarised.adapters.targets import open_target
 
     try:
@@ -552,7 +554,7 @@ def _vae_of(path: Path, place: Path, archive: Archive) -> "VAE":
 
 
 def _claim(place: Path, vae: "VAE", archive: Archive) -> None:
-    """Refuse a second model of the same settings and seed: its numbers would be taken for the first one's."""
+    """Refuse a second model with the same settings and seed, because the two would share a directory."""
     found = hashlib.sha256()
     for name, value in sorted(vae.state_dict().items()):
         found.update(name.encode() + value.contiguous().numpy().tobytes())
@@ -571,7 +573,7 @@ def _claim(place: Path, vae: "VAE", archive: Archive) -> None:
 
 
 def _compare(path: Path, place: Path) -> None:
-    """Write the scores an archive brings along beside ours, where it has any."""
+    """Write the scores in an archive together with ours, if it has any."""
     theirs = _theirs(path)
     if not theirs:
         return
@@ -589,7 +591,7 @@ def _compare(path: Path, place: Path) -> None:
 
 
 def _theirs(path: Path) -> dict[tuple[str, str | None], float]:
-    """Return the scores in an archive of disentanglement_lib, by our names where we have one."""
+    """Return the scores in an archive of disentanglement_lib, under our names if we have them."""
     folder = Folder(path)
     found: dict[tuple[str, str | None], float] = {}
     scores = re.compile(r"(?:^|/)metrics/(mean|sampled)/[^/]+/results/json/evaluation_results\.json$")
@@ -616,7 +618,7 @@ def _numbers(folder: Folder, name: str) -> dict[str, float]:
 
 
 def _score(metric: str, representation: str | None, encodings: Encodings) -> float | None:
-    """Return a score of ours that every run has not: those that take a second at most."""
+    """Return one of our scores that not every run has; only those that take at most a second."""
     from polarised.metrics import irs, mig, modularity, sap
 
     if encodings.factors is None or representation not in ("mean", "sampled"):

@@ -1,7 +1,7 @@
-"""What a worker does with one run, wherever it is: at a folder every node sees, or at an address.
+"""How a worker executes one run, in a folder shared by all nodes or at an address.
 
-What goes wrong comes back as words, never as an exception: an executor only counts and tells. What a run says while it
-is worked on goes into its ``log.txt``, whose last lines are kept with a failure.
+Errors are returned as text, never raised: an executor only counts and reports them. The output of a run
+goes to its ``log.txt``, whose last lines are saved with a failure.
 """
 
 import hashlib
@@ -50,12 +50,12 @@ State = Literal["started", "done", "failed", "busy", "lost", "full", "unfit", "w
 
 
 class Outcome(NamedTuple):
-    """What a worker says of a run.
+    """The outcome of a run in a worker.
 
     Args:
-        state: How it ended.
-        reason: Why it failed, where it did.
-        seconds: How long it took, where it is done.
+        state: The final state.
+        reason: Why it failed, if it did.
+        seconds: The duration, if it is done.
     """
 
     state: State
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
 
 def work(config: dict[str, Any], root: str, command: str) -> Outcome:
-    """Do one run in a worker; what goes wrong comes back as words, never as an exception."""
+    """Execute one run in a worker; errors are returned as text, never raised."""
     began = time.monotonic()
     try:
         task = _task(config)
@@ -77,7 +77,7 @@ def work(config: dict[str, Any], root: str, command: str) -> Outcome:
 def _task(config: dict[str, Any]) -> "Run | Archive":
     if "archive" not in config:
         return Run.from_config(config)
-    # Imported here: it builds on what the study's other modules have.
+    # Imported here, because it depends on other modules of the study.
     from polarised.study.trained import Archive
 
     return Archive.from_config(config)
@@ -89,7 +89,7 @@ def _do(task: "Run | Archive", root: str, command: str) -> Outcome:
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
     began = time.monotonic()
     try:
-        # Left over are only runs that had not failed, so another command at the same place did this one meanwhile.
+        # Only runs without a failure are submitted, so another command has executed this one meanwhile.
         if not isinstance(task, Run):
             from polarised.study.trained import measure_archive
 
@@ -99,7 +99,7 @@ def _do(task: "Run | Archive", root: str, command: str) -> Outcome:
         else:
             work_at(task, root, command)
     except KeyboardInterrupt:
-        return Outcome("lost", "its worker was asked to stop; what it had done is kept")
+        return Outcome("lost", "its worker was asked to stop; its progress is saved")
     except BusyError as error:
         return Outcome("busy", str(error))
     except DiskFullError as error:
@@ -111,7 +111,7 @@ def _do(task: "Run | Archive", root: str, command: str) -> Outcome:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Let a signal end a run at once while it is measured; while it trains, training itself listens and saves first."""
+    """Let a signal end a run at once while it is measured; during training, a checkpoint is saved first."""
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -126,7 +126,7 @@ def _stoppable() -> Iterator[None]:
 
 @contextmanager
 def showing(root: str) -> Iterator[str]:
-    """Put a small file where the results go for as long as nodes are asked whether they see it.
+    """Write a small file next to the results for the block, so that nodes can be asked whether they see it.
 
     Args:
         root: The folder or address of a study.
@@ -148,15 +148,15 @@ def showing(root: str) -> Iterator[str]:
 
 
 def look_around(root: str, token: str, device: str) -> dict[str, str]:
-    """Return what this machine has: its code, and a problem where it does not see the results or has no such device.
+    """Return the code of this machine, and a problem if it does not see the results or lacks the device.
 
     Args:
         root: The folder or address of a study.
-        token: A file that whoever asks has put there (`showing`).
-        device: What is to be trained on.
+        token: A file written there by the caller (`showing`).
+        device: The device for training.
 
     Returns:
-        The versions and digest of `code_here`, and ``problem`` where there is one.
+        The versions and digest of `code_here`, and ``problem`` if there is one.
     """
     found = dict(code_here())
     try:
@@ -174,7 +174,7 @@ def look_around(root: str, token: str, device: str) -> dict[str, str]:
 
 
 def give_up(run: Run, root: str, reason: str) -> Outcome:
-    """Write down that a run failed whose worker cannot do it itself, with what its log said last."""
+    """Record the failure of a run whose worker cannot do so itself, with the last lines of its log."""
     words = f"TrainingError: {reason}\n"
     if lines := last_lines(root, run.name):
         words += f"\nThe last lines of its log:\n{lines}\n"
@@ -193,10 +193,10 @@ def last_lines(root: str, name: str, count: int = LINES) -> str:
     Args:
         root: The folder or address of a study.
         name: The run's name.
-        count: How many lines at most.
+        count: The largest number of lines.
 
     Returns:
-        The lines; nothing where there is no log or it cannot be read.
+        The lines; empty if there is no log or it cannot be read.
     """
     with suppress(Exception):
         return "\n".join((read_text(root, f"{name}/{LOG}") or "").splitlines()[-count:])
@@ -205,7 +205,7 @@ def last_lines(root: str, name: str, count: int = LINES) -> str:
 
 @contextmanager
 def _logged(run: Run, directory: Path, at: str) -> Iterator[None]:
-    """Write what this process says, also outside Python, into the log of a run; and how the run ended."""
+    """Redirect the output of this process, including native code, to the log of a run; also log how the run ended."""
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         file = stack.enter_context((directory / LOG).open("a", encoding="utf-8", buffering=1))
@@ -213,12 +213,12 @@ def _logged(run: Run, directory: Path, at: str) -> Iterator[None]:
         def note(words: str) -> None:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words}\n")
 
-        # Warnings of the library too: each worker would repeat them on the screen for every run.
+        # Warnings are also redirected: each worker would repeat them on the screen for every run.
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("default")
         warnings.showwarning = lambda message, category, *_, **__: note(f"{category.__name__}: {message}")
         if threading.current_thread() is threading.main_thread():
-            stack.enter_context(_spoken_into(file.fileno()))
+            stack.enter_context(_output_to(file.fileno()))
         step = checkpoint_step(directory)
         note(
             f"begun at step {step} of {run.training.steps} by process {os.getpid()} of {socket.gethostname()} for {at}"
@@ -237,8 +237,8 @@ def _logged(run: Run, directory: Path, at: str) -> Iterator[None]:
 
 
 @contextmanager
-def _spoken_into(target: int) -> Iterator[None]:
-    """Send standard output and error of this process, also of libraries that are not Python, to another file."""
+def _output_to(target: int) -> Iterator[None]:
+    """Redirect standard output and error of this process, including native libraries, to another file."""
     kept = [(number, os.dup(number)) for number in (1, 2)]
     try:
         for number, _ in kept:
@@ -254,16 +254,16 @@ def _spoken_into(target: int) -> Iterator[None]:
 
 
 def work_at(run: Run, root: str, command: str) -> None:
-    """Do a run and leave its directory at `root`; at an address, a finished run is copied there, ``done.json`` last.
+    """Execute a run in its directory in `root`; at an address, a finished run is copied there, ``done.json`` last.
 
-    Until then it lives in a folder of this user alone, named after the address, so that a second attempt continues. Of
-    a failed one the reason is copied.
+    Until then it is in a private folder of this user, named after the address, so that a second attempt resumes it. For
+    a failed run, the reason is copied.
     """
     if not is_address(root):
         if not is_done(run, root):
-            # Whoever comes second must not write into the log of the first.
+            # A second process must not write to the log of the first.
             if held(Path(root) / run.name):
-                raise BusyError(f"another process works on {run.name} at {root}")
+                raise BusyError(f"another process is working on {run.name} at {root}")
             with _logged(run, Path(root) / run.name, root):
                 execute(run, root, command=command)
         return
@@ -272,7 +272,7 @@ def work_at(run: Run, root: str, command: str) -> None:
     uploaded: dict[Path, int] = {}
 
     def upload() -> None:
-        # As they are written, so that another node goes on where this one was lost.
+        # Checkpoints are copied as they are written, so that another node can resume if this one is lost.
         for path in kept:
             if path.exists() and (written := path.stat().st_mtime_ns) != uploaded.get(path):
                 tenure.check()
@@ -283,14 +283,14 @@ def work_at(run: Run, root: str, command: str) -> None:
         if read_text(root, f"{run.name}/{FAILED}") is not None:
             raise BusyError(f"another process worked on {run.name} at {root} meanwhile, and it failed")
         try:
-            _work_on_desk(run, root, desk, command, tenure)
+            _work_in_private_folder(run, root, desk, command, tenure)
         except KeyboardInterrupt:
             upload()
             raise
         tenure.forget()
 
 
-def _work_on_desk(run: Run, root: str, desk: Path, command: str, tenure: Tenure) -> None:
+def _work_in_private_folder(run: Run, root: str, desk: Path, command: str, tenure: Tenure) -> None:
     system, base = open_filesystem(root)
     target = f"{base}/{run.name}"
     if system.exists(f"{target}/done.json"):
@@ -323,7 +323,7 @@ def _work_on_desk(run: Run, root: str, desk: Path, command: str, tenure: Tenure)
 
 
 def _take_over(run: Run, root: str, desk: Path) -> None:
-    """Bring the checkpoint of a run that another node began, where it is further than our own."""
+    """Download the checkpoint of a run that another node started, if it is further than our own."""
     system, base = open_filesystem(root)
     if not system.exists(f"{base}/{run.name}/checkpoint.safetensors"):
         return

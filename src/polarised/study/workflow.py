@@ -1,4 +1,4 @@
-"""What people do with a study: plan it, run it, look at it, go on with it, and train one model of their own.
+"""Operations on a study: plan, run, status, retry; and training of a single model.
 
 Every function returns a typed result; the command line prints these results and does nothing else.
 """
@@ -57,16 +57,16 @@ STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """What a study came to.
+    """The outcome of a study.
 
     Args:
         folder: The folder or address of the results.
-        total: The runs of the study, or the models that were measured.
-        done: How many are finished, those of earlier calls included.
-        failed: How many failed.
-        results: The tidy table (``results.parquet``), or None where nothing is finished or only a share was done.
-        shard: The share of the runs that was to be done, such as ``2/8``, or None for all.
-        measured: Whether trained models were measured instead of runs being done.
+        total: The number of runs of the study, or of measured models.
+        done: The number of finished runs, including those of earlier calls.
+        failed: The number of failed runs.
+        results: The tidy table (``results.parquet``), or None if nothing is finished or only a share was requested.
+        shard: The requested share of the runs, such as ``2/8``, or None for all.
+        measured: Whether trained models were measured instead of executing runs.
     """
 
     folder: str
@@ -93,7 +93,7 @@ class StudyOutcome:
 
 @dataclass(frozen=True)
 class StudyStatus:
-    """Where every run of a study stands.
+    """The state of every run of a study.
 
     Args:
         folder: The folder or address of the study.
@@ -105,7 +105,7 @@ class StudyStatus:
 
     @property
     def counts(self) -> dict[State, int]:
-        """How many runs are in each state."""
+        """The number of runs in each state."""
         found = Counter(state.state for state in self.runs)
         return {name: found[name] for name in STATES}
 
@@ -126,7 +126,7 @@ class StudyStatus:
 
 
 class Citations(NamedTuple):
-    """The works that some runs rest on.
+    """The citations of some runs.
 
     Args:
         keys: Their keys, in order of first use.
@@ -150,24 +150,24 @@ def run(
     progress: bool = True,
     tell: Callable[[str], None] | None = None,
 ) -> StudyOutcome:
-    """Do the runs of a study; the same call after a kill does what is left.
+    """Execute the runs of a study; the same call resumes an interrupted study.
 
     Args:
-        name: A study that comes with the library, or a YAML file.
-        scale: One of the study's scales; its own choice if None.
+        name: A study of the library, or a YAML file.
+        scale: One of the study's scales; default: the study's own.
         settings: ``key=value`` for every run, or for an axis (``axes.seed=2``).
-        out: The folder or fsspec address of the results; ``runs/NAME-SCALE`` if None.
+        out: The folder or fsspec address of the results; default: ``runs/NAME-SCALE``.
         executor: ``local``, ``ray``, or a mapping with its settings.
-        models: A folder of trained models, a text file that lists them (paths and https addresses), or one of them: to
-            measure instead of training any. Each is fetched, measured and, if it was fetched, deleted.
-        shard: One share of the runs, such as ``2/8``, for a job of a queue: it is done, nobody else's run is waited
-            for, and the table is left to whoever collects when every share is done.
-        jobs: Models to measure at a time; 0 is one a core. Training takes the executor's own setting.
-        progress: Whether to show how it stands while it runs.
-        tell: Called with a sentence before anything long begins and for each measured model.
+        models: A folder of trained models, a text file that lists them (paths and https addresses), or one of them, to
+            be measured instead of training. Each is measured; downloads are deleted afterwards.
+        shard: A share of the runs, such as ``2/8``, for a job of a queue: only this share is executed, without waiting
+            for others, and the table must be collected when all shares are done.
+        jobs: Models to measure in parallel; 0: one per core. Training uses the setting of the executor.
+        progress: Whether to show the progress.
+        tell: Called with a sentence before long operations and for each measured model.
 
     Returns:
-        What the study came to.
+        The outcome of the study.
 
     Raises:
         ConfigError: If the study, its scale, a setting or the executor is wrong.
@@ -194,21 +194,21 @@ def retry(
     progress: bool = True,
     tell: Callable[[str], None] | None = None,
 ) -> StudyOutcome:
-    """Do again what failed, and what is left, of a study's folder.
+    """Repeat the failed runs of a study's folder, and execute the remaining ones.
 
     Args:
         folder: The folder or address of a study.
-        executor: ``local``, ``ray`` or a mapping with its settings; as it was done if None. The address of a Ray
-            cluster is never taken from the folder.
-        jobs: Models to measure at a time, where the study measures trained models.
-        progress: Whether to show how it stands while it runs.
-        tell: Called with a sentence before anything long begins and for each measured model.
+        executor: ``local``, ``ray`` or a mapping with its settings; default: as before. The address of a Ray
+            cluster is never read from the folder.
+        jobs: Models to measure in parallel, if the study measures trained models.
+        progress: Whether to show the progress.
+        tell: Called with a sentence before long operations and for each measured model.
 
     Returns:
-        What the study came to.
+        The outcome of the study.
 
     Raises:
-        DataError: If the folder holds no study.
+        DataError: If the folder contains no study.
     """
     study, models = read_study(folder), read_models(folder)
     if models is not None:
@@ -223,19 +223,19 @@ def plan(
     settings: Sequence[str] = (),
     models: str | Path | None = None,
 ) -> Plan:
-    """Return what a study will cost, from a short calibration on this machine; nothing is started.
+    """Estimate the cost of a study by a short calibration on this machine; nothing is run.
 
     Args:
-        name: A study that comes with the library, or a YAML file.
-        scale: One of the study's scales; its own choice if None.
+        name: A study of the library, or a YAML file.
+        scale: One of the study's scales; default: the study's own.
         settings: ``key=value`` for every run or an axis.
-        models: A folder or list of trained models to measure instead of training any, see `run`.
+        models: A folder or list of trained models to measure instead of training, see `run`.
 
     Returns:
         Runs, steps, core-hours and GPU-hours by kind of run.
 
     Raises:
-        ConfigError: If the study, its scale or a setting is wrong, or a device it names is not here.
+        ConfigError: If the study, its scale or a setting is wrong, or a device is not available.
     """
     study = load_study(name, scale=_scale_of(name, scale, models), settings=settings)
     if models is None:
@@ -244,7 +244,7 @@ def plan(
 
 
 def status(folder: str | Path) -> StudyStatus:
-    """Return how far a study is; nothing is written.
+    """Return the progress of a study; nothing is written.
 
     Args:
         folder: The folder or address of a study.
@@ -253,7 +253,7 @@ def status(folder: str | Path) -> StudyStatus:
         The state of every run.
 
     Raises:
-        DataError: If the folder holds no study.
+        DataError: If the folder contains no study.
     """
     return StudyStatus(str(folder), tuple(run_states(read_study(folder).points, folder)))
 
@@ -261,32 +261,32 @@ def status(folder: str | Path) -> StudyStatus:
 def slurm_script(
     study: Sequence[str], *, jobs: int, name: str, cpus: int = 1, hours: float = 24.0, memory: int = 4, gpus: int = 0
 ) -> str:
-    """Return a script for SLURM that does a study as an array of jobs; look at it, then ``sbatch`` it.
+    """Return a script that runs a study as a SLURM job array; review it before you submit it with ``sbatch``.
 
-    Two minutes before its time is up a job gets SIGUSR1, saves what it trains and is put back into the queue, where
-    the same command goes on.
+    Two minutes before its time limit a job receives SIGUSR1, saves its checkpoints and is requeued, and
+    the same command resumes it.
 
     Args:
         study: The arguments of ``polarised study run``.
-        jobs: How many jobs share the runs.
+        jobs: The number of jobs that share the runs.
         name: The name of the job.
-        cpus: Processors, and runs at a time, of each.
-        hours: The longest time a job may take.
-        memory: Gigabytes for each processor.
-        gpus: GPUs of each job.
+        cpus: CPUs, and parallel runs, per job.
+        hours: The time limit of a job.
+        memory: Gigabytes per CPU.
+        gpus: GPUs per job.
 
     Returns:
         The text of the script.
 
     Raises:
-        ConfigError: A number is not sensible.
+        ConfigError: If a number is out of range.
 
     >>> print(slurm_script(["be_more_active", "--out", "/shared/study"], jobs=8, name="study").splitlines()[0])
     #!/bin/bash
     """
     if jobs < 1 or cpus < 1 or hours <= 0 or memory < 1 or gpus < 0:
         raise ConfigError(
-            f"expected at least one job, processor and gigabyte and a time above 0, got {jobs}, {cpus}, {memory} and "
+            f"expected at least one job, CPU and gigabyte and a time above 0, got {jobs}, {cpus}, {memory} and "
             f"{hours:g} h"
         )
     minutes = max(5, round(60 * hours))
@@ -303,7 +303,7 @@ def slurm_script(
         f"#SBATCH --output={shlex.quote(name)}-%A-%a.log",
         *([f"#SBATCH --gpus={gpus}"] if gpus else []),
         "",
-        "# Where the results go must be a folder that every node sees.",
+        "# The folder of the results must be shared by all nodes.",
         "export OMP_NUM_THREADS=1",
         f'srun {command} --shard "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT"',
         "code=$?",
@@ -322,14 +322,14 @@ def train(
     progress: bool = True,
     tell: Callable[[str], None] | None = None,
 ) -> Path:
-    """Train and measure one model; the same call after a kill goes on where it stopped.
+    """Train and measure one model; the same call resumes an interrupted run.
 
     Args:
         config: A YAML file of settings, or the settings themselves.
-        settings: ``key=value`` on top of them.
+        settings: Additional ``key=value`` settings.
         out: The folder that holds run directories.
         progress: Whether to show a progress bar.
-        tell: Called before a training begins with the forecast of the run in one line.
+        tell: Called with the forecast of the run in one line before the training starts.
 
     Returns:
         The run directory.
@@ -352,13 +352,13 @@ def train(
 
 
 def cite(target: str | Path) -> Citations:
-    """Return what a run, a folder of runs or a study rests on.
+    """Return the citations of a run, a folder of runs or a study.
 
     Args:
         target: A run directory, a folder of runs, or the name or file of a study.
 
     Returns:
-        The keys and BibTeX entries, those that a study names itself first.
+        The keys and BibTeX entries, starting with those named by the study.
 
     Raises:
         ConfigError: If there is no run and no study of that name.
@@ -374,8 +374,8 @@ def cite(target: str | Path) -> Citations:
         runs = [load_run(path.parent) for path in found]
     elif folder.is_dir() or (folder.is_file() and folder.suffix not in (".yaml", ".yml")):
         raise ConfigError(
-            f"expected a run directory, a folder of runs, or the name or .yaml file of a study, but {target} is none: "
-            "a run has a config.yaml"
+            f"expected a run directory, a folder of runs, or the name or .yaml file of a study, but {target} is none "
+            "of them: a run has a config.yaml"
         )
     else:
         study = load_study(str(target))
@@ -385,7 +385,7 @@ def cite(target: str | Path) -> Citations:
 
 
 def cite_runs(runs: Iterable[Run]) -> dict[str, str]:
-    """Return the works that some runs rest on, in order of first use.
+    """Return the citations of some runs, in order of first use.
 
     Args:
         runs: The runs.
@@ -410,7 +410,7 @@ def _conduct(
     tell: Callable[[str], None] | None,
     share: Shard | None = None,
 ) -> StudyOutcome:
-    # Hours may lie ahead: whoever did not mean that should see it before, also without a progress bar.
+    # A study may take hours, so its size is shown at the start, even without a progress bar.
     if tell is not None:
         tell(f"{study.title}: {counted(len(study.points), 'run')} into {root}")
     command = shlex.join(["polarised", *sys.argv[1:]])
@@ -449,17 +449,20 @@ def _measure(
             stored.write_parquet(temporary)
         if tell is not None and (sizes := stored["difference"].abs().drop_nulls().to_list()):
             median = statistics.median(sizes)
-            tell(f"{len(sizes):,} scores of the archives beside ours in {name}: the median difference is {median:.2g}")
+            tell(
+                f"{len(sizes):,} scores of the archives compared with ours in {name}: the median difference is "
+                f"{median:.2g}"
+            )
     return StudyOutcome(root, len(reasons), len(reasons) - failed, failed, str(results), measured=True)
 
 
 def _scale_of(name: str | Path, scale: str | None, models: str | Path | None) -> str | None:
-    """Return the scale that was asked for; trained models are measured as the paper did, not as on small machines."""
+    """Return the requested scale; trained models are measured as in the paper by default, not at a reduced scale."""
     return "paper" if models is not None and scale is None and "paper" in study_scales(name) else scale
 
 
 def _jobs_of(executor: str | Mapping[str, Any], jobs: int) -> str | Mapping[str, Any]:
-    """Give an executor that says nothing of it the number of models to measure at a time."""
+    """Set the number of models measured in parallel for an executor that does not define it."""
     spec = {"name": executor} if isinstance(executor, str) else dict(executor)
     return {**spec, "jobs": jobs} if jobs and not spec.get("jobs") else spec
 
@@ -468,11 +471,11 @@ def counted(count: int, thing: str) -> str:
     """Return a count with its noun.
 
     Args:
-        count: How many.
+        count: The count.
         thing: The noun in the singular.
 
     Returns:
-        Such as "1 run" or "1,500 runs".
+        For example "1 run" or "1,500 runs".
 
     >>> counted(1, "run"), counted(1500, "run")
     ('1 run', '1,500 runs')
