@@ -1,4 +1,4 @@
-"""The ledger: every citable item of four papers as a record, and the verdicts of a study's results on them."""
+"""The ledger: every citable item of four papers as a record, and the verdicts on them from a study's results."""
 
 from polarised.study.claims.check import RESERVED_SEEDS, Verdict, Verification, check_claims
 from polarised.study.claims.claim import PAPERS, Claim, Law, Share, Statistic

@@ -1,4 +1,4 @@
-"""Claims on a study's tidy table: a verdict for each method and dataset, and how many of them hold."""
+"""Check claims on a study's tidy table: a verdict for each method and dataset, and how many of them hold."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ __all__ = ["RESERVED_SEEDS", "WORDS", "Verdict", "Verification", "Word", "check_
 
 Word = Literal["confirmed", "refuted", "undecided", "not testable"]
 WORDS: tuple[Word, ...] = ("confirmed", "refuted", "undecided", "not testable")
-# Seeds from here on served to choose presets and are never evaluated.
+# Seeds from this one on were used to choose presets and are never evaluated.
 RESERVED_SEEDS = 1000
 LAWS = "laws on arrays"
 ALL = "all methods"
@@ -25,11 +25,11 @@ ALL = "all methods"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the results say about one claim for one method on one dataset.
+    """The verdict on one claim for one method on one dataset.
 
-    `effect` with `low` and `high` is that of the worst `strength`; `survives` says whether the word stands after
-    Holm's correction over the claims of that paper for that method and dataset (None where nothing was decided), and
-    `rules` what it is by each rule for types.
+    `effect` with `low` and `high` is that of the worst `strength`; `survives` says whether the verdict holds after
+    Holm's correction over the claims of that paper for that method and dataset (None if nothing was decided), and
+    `rules` has the verdict by each rule for types.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Verdict:
 
     @property
     def statement(self) -> str:
-        """The claim with its name and what it was tested on.
+        """The claim with its name, method and dataset.
 
         >>> Verdict("RTC-F3R", "the disparity is eliminated", "confirmed", "", method="RTC-VAE", dataset="a").statement
         'RTC-F3R, RTC-VAE on a: “the disparity is eliminated”'
@@ -71,7 +71,7 @@ class Verification:
 
     @property
     def summary(self) -> tuple[dict[str, Any], ...]:
-        """How many verdicts have each word, by paper and method."""
+        """The number of verdicts of each kind, by paper and method."""
         counts = Counter((v.paper, v.method, v.verdict) for v in self.verdicts)
         keys = dict.fromkeys((v.paper, v.method) for v in self.verdicts)
         return tuple(
@@ -81,7 +81,7 @@ class Verification:
 
     @property
     def holds(self) -> dict[str, tuple[int, int]]:
-        """For each claim that was tested: in how many of how many methods and datasets it holds."""
+        """For each tested claim, in how many methods and datasets it holds, and how many there are."""
         tested = [v for v in self.verdicts if v.verdict != "not testable" and v.method != LAWS]
         confirmed = Counter(v.name for v in tested if v.verdict == "confirmed")
         return {name: (confirmed[name], count) for name, count in Counter(v.name for v in tested).items()}
@@ -94,7 +94,7 @@ class Verification:
 
     @property
     def headline(self) -> str:
-        """The counts in one sentence, laws on arrays apart: no run of a study bears on them.
+        """The counts in one sentence; laws on arrays are counted separately, since they do not depend on runs.
 
         >>> law = Verdict("C", "c", "refuted", "", method="laws on arrays")
         >>> Verification((Verdict("A", "a", "confirmed", ""), Verdict("B", "b", "undecided", ""), law)).headline
@@ -123,15 +123,15 @@ class Verification:
 
 
 def check_claims(table: polars.DataFrame, claims: Iterable[Claim]) -> Verification:
-    """Decide claims on a tidy table, for each method and dataset by itself.
+    """Decide claims on a tidy table, separately for each method and dataset.
 
-    A claim over strengths is tested at each of them and its worst is reported. Where the table has a column `rule`,
-    claims about types are decided by the paper's rule and by the library's, and words that differ make it undecided; so
-    does dropping the runs whose metric `settled` is 0 where that changes the word. Seeds from 1000 on do not count.
+    A claim over strengths is tested at each of them and the worst result is reported. If the table has a column `rule`,
+    claims about types are decided by the rules of paper and library, and are undecided if the two differ, or if
+    the verdict changes without the runs whose metric `settled` is 0. Seeds from 1000 on do not count.
 
     Args:
-        table: Columns run, seed, method, strength, dataset, representation, variables, metric, value, maybe `variable`
-            and `rule`.
+        table: Columns run, seed, method, strength, dataset, representation, variables, metric, value, and
+            optionally `variable` and `rule`.
         claims: The claims to check.
 
     Returns:
@@ -150,9 +150,9 @@ def check_claims(table: polars.DataFrame, claims: Iterable[Claim]) -> Verificati
 
 
 def whole_seeds(table: polars.DataFrame) -> polars.DataFrame:
-    """Leave out a method's seeds that lack runs other seeds of it have: half of a grid is no value beside whole ones.
+    """Remove the incomplete seeds of a method: a seed with part of the grid cannot be compared with complete ones.
 
-    Where no seed of a method is whole, as in a handful of models of other people, all stay.
+    If no seed of a method is complete, as for a few published models, all are kept.
 
     >>> rows = {"method": "VAE", "dataset": "a", "seed": [0, 0, 1], "strength": [1.0, 2.0, 1.0]}
     >>> whole_seeds(polars.DataFrame(rows))["seed"].to_list()
@@ -170,7 +170,7 @@ def whole_seeds(table: polars.DataFrame) -> polars.DataFrame:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What one rule and one choice of runs say of a claim for one method and dataset."""
+    """The result of a claim for one method and dataset, by one rule and one choice of runs."""
 
     word: Word
     evidence: str
@@ -190,7 +190,7 @@ class _Part:
         self.settled = Table(table.filter(~polars.col("run").is_in(unsettled.to_list()))) if self.unsettled else None
 
     def outcome(self, claim: Claim, method: str, dataset: str) -> _Outcome | None:
-        """Return what the runs say; None where no run has the numbers."""
+        """Return the result of the runs; None if no run has the numbers."""
         found = _decided(claim, self._grid(self.every, method, dataset))
         if found is None or self.settled is None:
             return found
@@ -219,7 +219,7 @@ def _by_rule(table: polars.DataFrame) -> dict[str, polars.DataFrame]:
 
 
 def _verdicts(claim: Claim, parts: Mapping[str, _Part]) -> list[Verdict]:
-    """Return a verdict for each method and dataset, or one that says why there is none."""
+    """Return a verdict for each method and dataset, or one that gives the reason why there is none."""
     sentence = claim.quotation[0]
     blank = Verdict(claim.id, sentence, "not testable", claim.untestable, claim.paper, "")
     if claim.untestable:
@@ -251,9 +251,9 @@ def _places(claim: Claim, parts: Mapping[str, _Part]) -> list[tuple[str, str]]:
 
 
 def _joined(blank: Verdict, claim: Claim, outcomes: Mapping[str, _Outcome]) -> Verdict:
-    """Join what the paper's and the library's rule for types say: a verdict stands where both have the same word.
+    """Combine the results by the rules of the paper and of the library: a verdict needs the same result by both.
 
-    Results that were typed without asking the decoder have the relative rule in place of the library's.
+    Results with types that do not use the decoder have the relative rule instead of that of the library.
     """
     wanted = dict.fromkeys(rule if rule in outcomes else "relative" for rule in claim.rules)
     deciding = {rule: outcomes[rule] for rule in wanted if rule in outcomes} or outcomes
@@ -279,7 +279,7 @@ def _joined(blank: Verdict, claim: Claim, outcomes: Mapping[str, _Outcome]) -> V
 
 
 def _decided(claim: Claim, grid: Grid | None) -> _Outcome | None:
-    """Decide every statistic of a claim at every strength and join them; what was not measured confirms nothing."""
+    """Decide every statistic of a claim at every strength and combine them; a missing number prevents confirmation."""
     if grid is None:
         return None
     looks: list[tuple[Statistic | Share, float | None, Array]] = []
@@ -306,7 +306,7 @@ def _decided(claim: Claim, grid: Grid | None) -> _Outcome | None:
 
 
 def _looks(statistic: Statistic | Share, grid: Grid) -> Iterable[tuple[float | None, Array]]:
-    """Yield (strength, values of the seeds) of a statistic; strengths at which no seed has a value are left out."""
+    """Yield (strength, values of the seeds) of a statistic; strengths without a value are omitted."""
     if isinstance(statistic, Share):
         successes = _successes(statistic, grid)
         if len(successes):
@@ -322,7 +322,7 @@ def _looks(statistic: Statistic | Share, grid: Grid) -> Iterable[tuple[float | N
 
 
 def _successes(share: Share, grid: Grid) -> Array:
-    """Return 1 for a seed in which all of it holds, at every strength or at some, and 0 for others that can tell."""
+    """Return 1 for a seed in which everything holds, at every strength or at some, and 0 for other measured seeds."""
     shape = (len(grid.points), len(grid.seeds))
     holds, known = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
     for expression, region in share.holds:
@@ -350,7 +350,7 @@ def _evidence(
 
 
 def _with_holm(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Say of each verdict whether it stands among all claims of its paper for its method and dataset."""
+    """Set for each verdict whether it survives Holm's correction over its paper, method and dataset."""
     families: dict[tuple[str, str, str], list[int]] = {}
     for k, verdict in enumerate(verdicts):
         if verdict.p_value is not None:
@@ -365,7 +365,7 @@ def _with_holm(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def _following(claim: Claim, verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the verdict on a summary: all that it sums up must be confirmed, one refuted is enough against it."""
+    """Return the verdict on a summary: all claims it follows from must be confirmed; one refuted claim refutes it."""
     parts = [v for v in verdicts if v.name in claim.follows]
     words = {name: [v.verdict for v in parts if v.name == name] for name in claim.follows}
     said = ", ".join(f"{name} {_in_words(own)}" for name, own in words.items())

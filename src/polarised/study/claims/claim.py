@@ -1,6 +1,6 @@
-"""One record for each citable item of a paper: its words, what is measured, what would count, or why nothing can.
+"""The record of a citable item of a paper: its words, the measurement, the criterion, or why it cannot be tested.
 
-Below the record are the quantities that several papers speak of, and the margins that several claims share.
+Below the record are quantities that several papers use, and margins that several claims share.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ __all__ = [
     "tc",
 ]
 
-# How the ledger names the papers, in its order; the key of each is in references.bib.
+# The titles of the papers in the order of the ledger, and their keys in references.bib.
 PAPERS = {
     "be_more_active": ("Be More Active!", "Bonheme2023BeMoreActive"),
     "polarised_ivae": ("The Polarised Regime of Identifiable VAEs", "Bonheme2023iVAE"),
@@ -52,9 +52,9 @@ PAPERS = {
     "decomposition": ("Disentangling Disentanglement", "Mathieu2019"),
     "own": ("Beyond the four papers", ""),
 }
-# By which rules for types a paper's claims are decided: its own, and the library's.
+# The rules for types by which a paper's claims are decided: that of the paper and that of the library.
 RULES = {"be_more_active": ("standard", "used"), "polarised_ivae": ("relative", "used")}
-# Numbers of a whole model that the rule bears on.
+# Numbers of a whole model that depend on the rule.
 TYPED = ("alpha_sensitivity", "type_agreement", "truly_mixed")
 TYPES = ("active", "mixed", "passive", "active_mixed", "active_passive", "mixed_passive", "alive", "used")
 
@@ -64,16 +64,16 @@ MOST = above(0.5)
 
 @dataclass(frozen=True)
 class Statistic:
-    """An effect with one value a seed, at every strength it has, and the region it must lie in.
+    """An effect with one value per seed, at each of its strengths, and the region that the claim needs.
 
     Args:
-        words: What the effect is, in words and with its unit.
-        effect: The expression that gives it.
-        needed: The region the claim needs it in.
-        because: Why the margin is what it is.
+        words: A description of the effect, with its unit.
+        effect: The expression for the effect.
+        needed: The region that the claim needs.
+        because: The reason for the margin.
         kind: Whether the mean, the median or the sign of most seeds is tested.
         strengths: Only strengths in this region count.
-        deviation: The usual standard deviation between seeds, in the unit of the effect, where one is known.
+        deviation: The usual standard deviation between seeds, in the unit of the effect, if known.
     """
 
     words: str
@@ -91,14 +91,14 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Share:
-    """The share of seeds in which several things hold at once, at every strength or at some.
+    """The share of seeds in which several conditions hold together, at every strength or at some.
 
     Args:
-        words: What holds in a seed, in words.
-        holds: Pairs of an expression and the region it lies in where the thing holds.
-        because: Why the margin is what it is.
-        over: Whether one strength with all of it is enough or every strength needs it.
-        needed: The region of the share; more than half of the seeds unless said otherwise.
+        words: A description of the conditions.
+        holds: The conditions, as pairs of an expression and its region.
+        because: The reason for the margin.
+        over: Whether the conditions must hold at one strength or at every strength.
+        needed: The region of the share; default: more than half of the seeds.
         strengths: Only strengths in this region count.
     """
 
@@ -117,7 +117,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Law:
-    """What holds or fails on arrays, without training, and the test that keeps watch over it."""
+    """A statement on arrays, without training, and the test that checks it."""
 
     test: str
     finding: str
@@ -126,23 +126,23 @@ class Law:
 
 @dataclass(frozen=True)
 class Claim:
-    """One row of the ledger.
+    """One entry of the ledger.
 
     Args:
-        id: The row's name, as in "BMA-F8c-z".
+        id: The name of the entry, such as "BMA-F8c-z".
         paper: A key of `PAPERS`.
-        place: Where in the paper it stands.
-        quotation: Its words, exactly; "…" stands for words left out.
-        scope: What the paper says it of.
+        place: The place in the paper.
+        quotation: The exact words; "…" marks omitted words.
+        scope: The scope of the claim in the paper.
         statistics: What is measured on trained models; all of them are needed.
-        methods: The methods it is said of; none: every method of a study.
-        except_for: Methods it is not said of.
-        together: Whether all methods of a dataset are looked at as one cloud of models.
-        law: What holds without training, and the test that shows it.
-        follows: The claims it sums up: it holds where all of them do.
+        methods: The methods to which it applies; none: every method of a study.
+        except_for: Methods to which it does not apply.
+        together: Whether all methods of a dataset are analysed together.
+        law: The statement without training, and its test.
+        follows: The claims that it summarises: it holds if all of them do.
         untestable: Why it cannot be tested here.
-        note: What to know before reading its verdict, and where the paper contradicts itself.
-        least_seeds: The fewest seeds that can decide it.
+        note: Remarks on the verdict, and contradictions in the paper.
+        least_seeds: The smallest number of seeds that can decide it.
     """
 
     id: str
@@ -163,11 +163,11 @@ class Claim:
 
     def __post_init__(self) -> None:
         if self.paper not in PAPERS:
-            raise ConfigError(f"expected one of the papers {', '.join(PAPERS)}, claim {self.id} names {self.paper!r}")
+            raise ConfigError(f"expected one of the papers {', '.join(PAPERS)} for claim {self.id}, got {self.paper!r}")
         ways = [bool(self.statistics), self.law is not None, bool(self.follows), bool(self.untestable)]
         if not any(ways) or (self.untestable and sum(ways) > 1):
             raise ConfigError(
-                f"expected of claim {self.id} statistics, a law, the claims it follows from, or the one reason why it "
+                f"expected claim {self.id} to have statistics, a law, the claims it follows from, or the reason why it "
                 f"cannot be tested; got {sum(ways)} of these"
             )
 
@@ -178,7 +178,7 @@ class Claim:
             table: The table, as a study collects it.
 
         Returns:
-            A verdict for each method and dataset it is said of.
+            A verdict for each method and dataset to which it applies.
         """
         from polarised.study.claims.check import check_claims
 
@@ -186,13 +186,13 @@ class Claim:
 
     @property
     def uses_types(self) -> bool:
-        """Whether its numbers depend on the rule that tells the types of variables."""
+        """Whether its numbers depend on the rule for types."""
         numbers = [name for statistic in self.statistics for name in statistic.numbers()]
         return any(name.variables in TYPES or name.metric in TYPED for name in numbers)
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The rules for types it is decided by: the paper's own and the library's."""
+        """The rules for types that decide it: that of the paper and that of the library."""
         return RULES.get(self.paper, ("standard", "used"))
 
     @property
@@ -202,16 +202,16 @@ class Claim:
 
     @property
     def statistic(self) -> str:
-        """What is measured, in words."""
+        """A description of the measurements."""
         return "; ".join(f"{one.words}: {one.needed}" for one in self.statistics)
 
     @property
     def margin(self) -> str:
-        """Why the margins are what they are."""
+        """The reasons for the margins."""
         return "; ".join(dict.fromkeys(one.because for one in self.statistics))
 
     def concerns(self, method: str) -> bool:
-        """Return whether it is said of a method."""
+        """Return whether it applies to a method."""
         return method not in self.except_for and (not self.methods or method in self.methods)
 
 
@@ -219,17 +219,17 @@ def ledger_of(claims: Iterable[Claim]) -> dict[str, Claim]:
     """Return claims by their ids.
 
     Raises:
-        ConfigError: If two have one id, or a claim follows from one that is not there.
+        ConfigError: If two have the same id, or a claim follows from one that does not exist.
     """
     found: dict[str, Claim] = {}
     for claim in claims:
         if claim.id in found:
-            raise ConfigError(f"expected one claim of each id, but {claim.id} is there twice")
+            raise ConfigError(f"expected unique ids of claims, but {claim.id} occurs twice")
         found[claim.id] = claim
     for claim in found.values():
         if missing := [name for name in claim.follows if name not in found]:
             raise ConfigError(
-                f"expected the claims that {claim.id} follows from, but {', '.join(missing)} is not there"
+                f"expected the claims that {claim.id} follows from, but {', '.join(missing)} does not exist"
             )
     return found
 
@@ -253,7 +253,7 @@ def mi(representation: str, variables: str = "full") -> Number:
 
 
 def gap(metric: object, variables: str = "full") -> Expression:
-    """Return a score of the mean minus that of the sample, of `tc` or `mi`."""
+    """Return a score (`tc` or `mi`) of the mean minus that of the sample."""
     of = tc if metric is tc else mi
     return of("mean", variables) - of("sampled", variables)
 
@@ -269,7 +269,7 @@ def rank_of(representation: str) -> Number:
 
 
 def count(kind: str) -> Number:
-    """Return how many variables are of a type."""
+    """Return the number of variables of a type."""
     return number("count", None, kind)
 
 

@@ -1,9 +1,9 @@
-"""How a claim is decided: one value a seed, an interval of 95 %, and the region the claim needs it to lie in.
+"""How a claim is decided: one value per seed, a 95 % interval, and the region that the claim needs.
 
-Every kind of test below is a one-sided test at 2.5 % in either direction: "confirmed" says that the truth lies in the
-region, "refuted" that it lies outside, "undecided" that the seeds cannot tell. Where all seeds have one value an
-interval of it would have no width and decide by itself; the share of seeds on either side decides instead, which six
-seeds are the fewest to settle: 2^-6 < 0.025.
+Every kind of test below is one-sided at 2.5 % in each direction: "confirmed" means that the true effect is in the
+region, "refuted" that it is outside, "undecided" that the seeds do not decide. If all seeds have the same value, an
+interval would have no width and always decide; the share of seeds on each side decides instead, which needs at least
+six seeds: 2^-6 < 0.025.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ Word = Literal["confirmed", "refuted", "undecided"]
 
 @dataclass(frozen=True)
 class Region:
-    """The open interval a claim needs its effect to lie in; `size` says that the absolute effect is meant."""
+    """The open interval that a claim needs for its effect; with `size`, for the absolute effect."""
 
     low: float = -np.inf
     high: float = np.inf
@@ -78,16 +78,16 @@ def between(low: float, high: float) -> Region:
 
 
 def within(margin: float) -> Region:
-    """Return the region of effects that are nil up to a margin, whatever their sign."""
+    """Return the region of effects that are zero up to a margin, of either sign."""
     return Region(high=margin, size=True)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What values of seeds say about a region: the word, the estimate with its interval, and how sure either way.
+    """The decision from the values of seeds: the verdict, the estimate with its interval, and the p-values.
 
-    `p_confirmed` and `p_refuted` are the one-sided p-values of the two directions; `interval_of` says what the
-    interval is of: the "mean" or "median" effect, or the "share" of seeds in the region.
+    `p_confirmed` and `p_refuted` are the one-sided p-values of the two directions; `interval_of` says to what the
+    interval belongs: the "mean" or "median" effect, or the "share" of seeds in the region.
     """
 
     word: Word
@@ -112,21 +112,21 @@ class Decision:
 
 
 def decide(values: ArrayLike, region: Region, *, kind: Kind = "mean", looks: int = 1) -> Decision:
-    """Decide whether the effect of which seeds are independent values lies in a region.
+    """Decide whether an effect is in a region, given independent values from seeds.
 
-    mean: Student's interval, mean ± t s / sqrt(n). median: the bias-corrected and accelerated bootstrap, joined with
-    the order statistics that hold the median in 95 % of samples. sign: the share of seeds in the region by the exact
-    binomial test, for effects such as rank correlations that take few values. An absolute effect (`within`) must lie
-    inside by two one-sided tests of the signed effect and by that of its size, so seeds of either sign do not cancel.
+    mean: Student's interval, mean ± t s / sqrt(n). median: the bias-corrected and accelerated bootstrap, combined with
+    the order statistics that contain the median in 95 % of samples. sign: the share of seeds in the region by the exact
+    binomial test, for effects with few values, such as rank correlations. An absolute effect (`within`) must be
+    inside by two one-sided tests of the signed effect and by a test of its size, so that opposite signs do not cancel.
 
     Args:
-        values: One effect a seed; values that are not finite are left out.
-        region: Where the effect has to lie.
-        kind: What is said of the effects: their mean, their median, or the sign of most.
-        looks: How many such decisions one claim takes, of which the worst counts; refuting needs 2.5 % over all.
+        values: One effect per seed; values that are not finite are ignored.
+        region: The region that the claim needs.
+        kind: The tested statistic: the mean, the median, or the sign of most seeds.
+        looks: The number of such decisions for one claim, of which the worst counts; refuting needs 2.5 % over all.
 
     Returns:
-        The decision; fewer than six seeds are always undecided.
+        The decision; with fewer than six seeds it is always undecided.
 
     Raises:
         DataError: If no value is finite.
@@ -139,7 +139,7 @@ def decide(values: ArrayLike, region: Region, *, kind: Kind = "mean", looks: int
     """
     array = _finite(values)
     if not len(array):
-        raise DataError("expected at least one finite effect, got none; leave out what has no value")
+        raise DataError("expected at least one finite effect, got none; leave out effects without a value")
     if kind == "share":
         return decide_share(int(np.round(array.sum())), len(array), region, looks=looks)
     effects = np.abs(array) if region.size else array
@@ -160,7 +160,7 @@ def decide(values: ArrayLike, region: Region, *, kind: Kind = "mean", looks: int
 
 
 def decide_share(successes: int, seeds: int, region: Region, *, looks: int = 1) -> Decision:
-    """Decide whether the share of seeds in which something holds lies in a region, by Clopper and Pearson.
+    """Decide whether the share of seeds in which a condition holds is in a region, by Clopper and Pearson.
 
     >>> print(decide_share(6, 6, above(0.5)), decide_share(3, 3, above(0.5)).word)
     1, in a share of seeds of [0.541, 1] undecided
@@ -174,9 +174,9 @@ def decide_share(successes: int, seeds: int, region: Region, *, looks: int = 1) 
 
 
 def every(decisions: Sequence[Decision]) -> tuple[Word, int]:
-    """Join decisions of which all are needed: the word, and which one is the worst.
+    """Combine decisions that are all needed: return the verdict and the index of the worst one.
 
-    All must confirm; one that refutes is enough, and its p-value already counts how many looks there were.
+    All must confirm; one refutation is enough, since its p-value already accounts for the number of looks.
 
     >>> sure = decide([1.0, 1.1, 0.9, 1.0, 1.2, 0.8], above(0.5))
     >>> every([sure, decide([1.0, -1.0, 0.5, 0.2, 0.1, 0.0], above(0.5))])
@@ -194,7 +194,7 @@ def every(decisions: Sequence[Decision]) -> tuple[Word, int]:
 
 
 def clopper_pearson(successes: int, trials: int, *, level: float = LEVEL) -> tuple[float, float]:
-    """Return the exact interval of a share, `level` on either side.
+    """Return the exact interval of a share, with `level` on each side.
 
     >>> [round(clopper_pearson(n, n)[0], 2) for n in (3, 5, 6, 10, 50)]
     [0.29, 0.48, 0.54, 0.69, 0.93]
@@ -207,7 +207,7 @@ def clopper_pearson(successes: int, trials: int, *, level: float = LEVEL) -> tup
 
 
 def holm(p_values: Sequence[float], *, level: float = LEVEL) -> list[bool]:
-    """Return which of a family of tests stand after Holm's correction.
+    """Return which of a family of tests remain significant after Holm's correction.
 
     >>> holm([0.001, 0.02, 0.012]), holm([0.02, 0.02])
     ([True, True, True], [False, False])
@@ -222,10 +222,10 @@ def holm(p_values: Sequence[float], *, level: float = LEVEL) -> list[bool]:
 
 
 def decidable_effect(seeds: int, *, kind: Kind = "mean", power: float = 0.8) -> float | None:
-    """Return the smallest effect that so many seeds decide in four of five studies; None where they decide nothing.
+    """Return the smallest effect that a number of seeds decides in four of five studies; None if they decide nothing.
 
     For a mean or a median: the distance from the margin in standard deviations between seeds. For a sign or a share:
-    the share of seeds that has to be in the region, against one half.
+    the share of seeds that must be in the region, compared with one half.
 
     >>> [round(decidable_effect(n), 2) for n in (6, 10, 34)], round(decidable_effect(10, kind="sign"), 2)
     ([1.43, 1.0, 0.5], 0.92)
@@ -247,7 +247,7 @@ def decidable_effect(seeds: int, *, kind: Kind = "mean", power: float = 0.8) -> 
 
 
 def _worded(decision: Decision) -> Decision:
-    """Put the word to p-values; fewer than six seeds tell nothing."""
+    """Set the verdict from the p-values; fewer than six seeds decide nothing."""
     word: Word = "undecided"
     if decision.seeds >= LEAST_SEEDS:
         if decision.p_confirmed <= LEVEL:
@@ -258,7 +258,7 @@ def _worded(decision: Decision) -> Decision:
 
 
 def _by_sign(array: NDArray[np.float64], region: Region, looks: int) -> Decision:
-    """Decide by how many seeds lie in the region: the median does where most do."""
+    """Decide by the number of seeds in the region: the median is in it if most are."""
     inside = sum(float(value) in region for value in array)
     low, high = clopper_pearson(inside, len(array))
     confirmed, refuted = _share_above(inside, len(array), 0.5), _share_below(inside, len(array), 0.5)
@@ -267,7 +267,7 @@ def _by_sign(array: NDArray[np.float64], region: Region, looks: int) -> Decision
 
 
 def _share_above(successes: int, trials: int, share: float) -> float:
-    """Return the p-value of a true share above one; no share is below 0."""
+    """Return the p-value for a true share above the given one; no share is below 0."""
     from scipy.special import bdtrc
 
     if share < 0:
@@ -284,7 +284,7 @@ def _share_below(successes: int, trials: int, share: float) -> float:
 
 
 class _Student:
-    """Student's test of the mean of values that are not all the same."""
+    """Student's test of the mean of values that are not all equal."""
 
     def __init__(self, values: NDArray[np.float64]) -> None:
         self.estimate, self.freedom = float(values.mean()), len(values) - 1
@@ -317,7 +317,7 @@ class _Student:
 
 
 class _Median(_Student):
-    """The median: the exact sign test decides, and the BCa bootstrap interval has to agree."""
+    """The median: the exact sign test decides, and the BCa bootstrap interval must agree."""
 
     def __init__(self, values: NDArray[np.float64]) -> None:
         self.values, self.estimate = np.sort(values), float(np.median(values))
@@ -342,7 +342,7 @@ class _Median(_Student):
 
 
 def _bootstrap(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the BCa interval of a median; where it has none, for values in few groups, the median alone."""
+    """Return the BCa interval of a median; if it is undefined, because of few distinct values, only the median."""
     import warnings
 
     from scipy.stats import bootstrap

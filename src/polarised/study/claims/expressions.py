@@ -1,7 +1,7 @@
-"""The effect a claim is about, as an expression of the numbers a run has: readable, evaluated for every seed at once.
+"""The effect of a claim as a readable expression of the numbers of a run, evaluated for all seeds at once.
 
 ``TC("mean", "full") - TC("sampled", "full")`` is a value for every strength and seed; ``rank(STRENGTH, count)`` or
-``at(score, "most")`` has one value a seed. A test looks at every strength of an effect that has them.
+``at(score, "most")`` has one value per seed. If an effect has strengths, it is tested at each of them.
 """
 
 from abc import ABC, abstractmethod
@@ -45,9 +45,9 @@ Place = float | Literal["least", "most", "previous", "first", "mean", "best"]
 
 @dataclass(frozen=True)
 class Grid:
-    """The runs of one method on one dataset: `points` (strengths) by `seeds`, and where to find other methods.
+    """The runs of one method on one dataset: `points` (strengths) by `seeds`, and access to other methods.
 
-    `values` gives the array (points, seeds) of a number, NaN where no run has it; `other` the grid of another method on
+    `values` returns the array (points, seeds) of a number, NaN if no run has it; `other` the grid of another method on
     the same dataset with these seeds.
     """
 
@@ -62,15 +62,15 @@ class Grid:
 
 
 class Expression(ABC):
-    """Something that has a value for each strength and seed of a grid, or one a seed."""
+    """An expression with a value for each strength and seed of a grid, or one per seed."""
 
     @abstractmethod
     def evaluate(self, grid: Grid) -> Array:
-        """Return an array (points, seeds), or (1, seeds) where the strengths were joined."""
+        """Return an array (points, seeds), or (1, seeds) if the strengths were combined."""
 
     @abstractmethod
     def parts(self) -> tuple["Expression", ...]:
-        """Return what it is made of."""
+        """Return its parts."""
 
     def numbers(self) -> tuple["Number", ...]:
         """Return every number it needs, once."""
@@ -98,7 +98,7 @@ class Expression(ABC):
 
 @dataclass(frozen=True)
 class Number(Expression):
-    """A number of the tidy table; `of` joins the rows of single variables, where it is kept for each of them."""
+    """A number of the tidy table; `of` aggregates the rows of single variables, if there is one for each."""
 
     metric: str
     representation: str | None = None
@@ -115,7 +115,7 @@ class Number(Expression):
         return grid.values(self)
 
     def parts(self) -> tuple[Expression, ...]:
-        """Return nothing: a number is made of no other."""
+        """Return nothing: a number has no parts."""
         return ()
 
 
@@ -196,7 +196,7 @@ class _At(Expression):
             return _mean(found, axis=0) if len(grid.points) > 1 else np.full(found.shape, np.nan)
         if self.place == "best":
             return _best_of_others(found)
-        # "first" is the least strength above zero.
+        # "first" is the smallest strength above zero.
         order = {"least": 0, "most": -1, "first": next((k for k, point in enumerate(grid.points) if point > 0), 0)}
         return found[[order[self.place]]]
 
@@ -259,7 +259,7 @@ class _ReadOff(Expression):
                 continue
             order = np.argsort(along[known, seed])
             x, y = along[known, seed][order], score[known, seed][order]
-            # Beyond the other curve there is nothing to compare with.
+            # Outside the range of the other curve there is nothing to compare with.
             found[:, seed] = np.interp(here[:, seed], x, y, left=np.nan, right=np.nan)
         return found
 
@@ -270,13 +270,13 @@ class _ReadOff(Expression):
 def at(expression: Expression, place: Place) -> Expression:
     """Return an expression at one strength: a value, or "least", "most", "first" (above 0), "previous", "mean", "best".
 
-    "best" is the strength with the highest average over the *other* seeds, so nothing is chosen on what is tested.
+    "best" is the strength with the highest average over the *other* seeds, so the choice does not use the tested seed.
     """
     return _At(expression, place)
 
 
 def method_of(method: str, expression: Expression) -> Expression:
-    """Return an expression of another method, at the same dataset, seed and strength."""
+    """Return an expression of another method, for the same dataset, seed and strength."""
     return _Of(method, expression)
 
 
@@ -296,7 +296,7 @@ def slope(first: Expression, second: Expression) -> Expression:
 
 
 def read_off(method: str, score: Expression, along: Expression) -> Expression:
-    """Return another method's score where its `along` is that of this run, nothing outside the range of its curve."""
+    """Return another method's score at the value of `along` of this run; NaN outside the range of its curve."""
     return _ReadOff(method, score, along)
 
 
@@ -306,7 +306,7 @@ def size(expression: Expression) -> Expression:
 
 
 def rise(loss: Expression, reference: Expression) -> Expression:
-    """Return by which share of its size a loss exceeds a reference; a density's loss may be negative."""
+    """Return the relative excess of a loss over a reference; the loss of a density may be negative."""
     return (loss - reference) / size(reference)
 
 
@@ -316,12 +316,12 @@ def log10(expression: Expression) -> Expression:
 
 
 def smallest(first: Expression, second: Expression) -> Expression:
-    """Return the smaller of two expressions; of one that has no value, the other."""
+    """Return the smaller of two expressions; if one has no value, the other."""
     return _Operation("min", (first, second))
 
 
 def largest(first: Expression, second: Expression) -> Expression:
-    """Return the larger of two expressions; of one that has no value, the other."""
+    """Return the larger of two expressions; if one has no value, the other."""
     return _Operation("max", (first, second))
 
 
@@ -368,7 +368,7 @@ def _best_of_others(found: Array) -> Array:
 
 
 def _rank_correlation(first: Array, second: Array) -> float:
-    """Return Spearman's rank correlation; 0 where one never changes, NaN for fewer than three points."""
+    """Return Spearman's rank correlation; 0 if one is constant, NaN for fewer than three points."""
     from scipy.stats import rankdata
 
     known = np.isfinite(first) & np.isfinite(second)
@@ -388,11 +388,11 @@ def _least_squares(first: Array, second: Array) -> float:
 
 
 class Table:
-    """A study's tidy table as grids: one for each method and dataset, and one of all methods of a dataset together."""
+    """A study's tidy table as grids: one per method and dataset, and one of all methods of a dataset together."""
 
     def __init__(self, table: polars.DataFrame) -> None:
         known = {"run", "seed", "method", "strength", "dataset", "representation", "variables", "metric", "value"}
-        # The label of the axis `compatibility` is in the dataset's already.
+        # The label of the axis `compatibility` is already part of that of the dataset.
         known |= {"variable", "rule", "compatibility"}
         axes = [c for c in table.columns if c not in known and table[c].n_unique() > 1]
         place = polars.concat_str(
@@ -410,11 +410,11 @@ class Table:
 
     @property
     def places(self) -> list[tuple[str, str]]:
-        """Every (method, dataset) there is, in the order of the table."""
+        """All pairs (method, dataset), in the order of the table."""
         return list(self._parts)
 
     def grid(self, method: str, dataset: str, seeds: Sequence[int] | None = None) -> Grid | None:
-        """Return the grid of one method on one dataset; with `seeds`, of those."""
+        """Return the grid of one method on one dataset, optionally of some `seeds`."""
         own = self._parts.get((method, dataset))
         if own is None:
             return None
@@ -424,7 +424,7 @@ class Table:
             try:
                 points = tuple(float(value) for value in own["strength"].unique().sort())
             except (TypeError, ValueError) as error:
-                raise DataError(f"expected numbers as the strength of {method} on {dataset}, {error}") from error
+                raise DataError(f"expected numbers as the strength of {method} on {dataset}, but {error}") from error
             found = _Lookup(own, points, chosen)
             self._grids[key] = Grid(points, chosen, found, lambda name: self.grid(name, dataset, chosen))
         return self._grids[key]
@@ -447,7 +447,7 @@ class Table:
 
 
 class _Lookup:
-    """Numbers of a part of the table as arrays (points, seeds), each made once."""
+    """Numbers of a part of the table as arrays (points, seeds), each created once."""
 
     def __init__(self, rows: polars.DataFrame, points: Sequence[float], seeds: Sequence[int]) -> None:
         self.rows = {str(key): own for (key,), own in rows.group_by(["key"])}

@@ -1,4 +1,4 @@
-"""The ledger by name: all claims of the four papers, those beyond them, and the ones a study names."""
+"""The ledger by name: all claims of the four papers, additional ones, and those named by a study."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -125,13 +125,13 @@ for _claim in LEDGER.values():
 
 
 def chosen_claims(names: Iterable[Any]) -> tuple[Claim, ...]:
-    """Return the claims that a study names: by id, by paper, or `module:name` of a claim of your own.
+    """Return the claims that a study names: by id, by paper, or as `module:name` for your own claim.
 
     Args:
         names: Ids such as "RTC-F3L", keys of `PAPERS` for all claims of a paper, or "module:name".
 
     Returns:
-        The claims, each once, in the order they are named.
+        The claims, each once, in the given order.
 
     Raises:
         ConfigError: If a name is none of these.

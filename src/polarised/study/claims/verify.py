@@ -1,4 +1,4 @@
-"""The claims of a study on its folder, its table of results, or as they were published; and the ledger as a page."""
+"""Verify the claims of a study on its folder, its table of results or a published folder; and the ledger as a page."""
 
 import json
 from collections.abc import Mapping
@@ -20,16 +20,16 @@ from polarised.study.storage import at_hand, is_address
 __all__ = ["PUBLISHED", "claims_of", "ledger_page", "published_under", "published_verdicts", "verify", "write_ledger"]
 
 PUBLISHED = "verdict.json"
-# A study of the four papers has some thousand verdicts of a few hundred bytes.
+# A study of the four papers has about a thousand verdicts of a few hundred bytes.
 LARGEST = 32_000_000
 
 HEAD = """# The ledger
 
-Every citable item of four papers: its words, where it stands, what is measured and what would count, or why nothing
-can be. A verdict is a statistic: seeds are the units, each method and dataset has its own, a claim over strengths is
-tested at each of them and reported by its worst, and six seeds are the fewest that decide
+Every citable item of four papers: its words, its place, what is measured and which result would confirm it, or why it
+cannot be tested. A verdict is a statistic: seeds are the units, each method and dataset has its own, a claim over
+strengths is tested at each of them and reported by its worst, and at least six seeds are needed for a decision
 ([how](explanation/verdicts.md)). "Holds in k of n" counts methods and datasets in the folders of
-[published results](results/README.md); laws are statements on arrays that a test keeps watch over.
+[published results](results/README.md); laws are statements on arrays that are checked by a test.
 
 This page is generated: `python -c "from polarised.study.claims.verify import write_ledger; write_ledger('docs')"`.
 """
@@ -38,19 +38,19 @@ This page is generated: `python -c "from polarised.study.claims.verify import wr
 def verify(results: str | Path, *, study: str | None = None, mixed: bool = False) -> Verification:
     """Check the claims of a study on the runs of its folder or address, or on a table of results.
 
-    A folder knows the types of variables by either rule, and claims about types are decided under both; a table has
-    them by the one rule it was collected with.
+    A folder has the types of variables by both rules, and claims about types are decided by both; a table has
+    only those of the rule with which it was collected.
 
     Args:
         results: A study's folder or fsspec address, or its results.parquet.
-        study: The study whose claims to check; without it those the folder was started with.
-        mixed: Whether runs made by different code may be judged together.
+        study: The study whose claims to check; default: that of the folder.
+        mixed: Whether runs made by different code may be used together.
 
     Returns:
         The verdicts, with their summary.
 
     Raises:
-        DataError: If there are no results, or they do not say whose claims to check.
+        DataError: If there are no results, or their study is unknown.
     """
     path = Path(results)
     whole = is_address(results) or path.is_dir()
@@ -58,7 +58,7 @@ def verify(results: str | Path, *, study: str | None = None, mixed: bool = False
         raise MissingFileError(f"expected a study's folder or table of results, but {results} does not exist")
     if study is None and not whole and not (path.parent / FILE).exists():
         raise DataError(
-            f"expected to know whose claims to check on {path}, but there is no {FILE} beside it; "
+            f"expected to know the study of {path}, but there is no {FILE} next to it; "
             "name the study, such as be_more_active"
         )
     claims = chosen_claims(study_claims(study)) if study else claims_of(read_study(results if whole else path.parent))
@@ -68,7 +68,7 @@ def verify(results: str | Path, *, study: str | None = None, mixed: bool = False
 
 
 def published_verdicts(folder: str | Path) -> Verification | None:
-    """Return the verdicts that lie in a published folder, or None where there are none.
+    """Return the verdicts in a published folder, or None if there are none.
 
     Args:
         folder: A folder with a ``verdict.json``, as `publish` writes it.
@@ -77,7 +77,7 @@ def published_verdicts(folder: str | Path) -> Verification | None:
         The verdicts.
 
     Raises:
-        DataError: If the file is not one of verdicts.
+        DataError: If the file does not contain verdicts.
     """
     path = Path(folder) / PUBLISHED
     if not path.is_file():
@@ -88,14 +88,14 @@ def published_verdicts(folder: str | Path) -> Verification | None:
         known: Any = json.loads(path.read_text(encoding="utf-8"))
         return Verification(tuple(_verdict(record) for record in known["verdicts"]))
     except (ValueError, TypeError, KeyError) as error:
-        raise DataError(f"expected the verdicts of a study in {path}, could not read them: {error}") from error
+        raise DataError(f"expected the verdicts of a study in {path}, but could not read them: {error}") from error
 
 
 def claims_of(study: Study) -> tuple[Claim, ...]:
-    """Return the claims a folder was started with; one of an earlier version has those its study has today.
+    """Return the claims with which a folder was created; for a folder of an earlier version, the current ones.
 
     Args:
-        study: The study as its folder has it.
+        study: The study of the folder.
 
     Returns:
         Its claims.
@@ -120,7 +120,7 @@ def _by_both_rules(folder: str | Path, *, mixed: bool) -> polars.DataFrame:
 
 def _read(path: Path) -> polars.DataFrame:
     table = read_table(path, columns=KINDS)
-    # NaN equals nothing, itself included: a strength or seed that is none is one that is not known.
+    # NaN is not equal to itself: a missing strength or seed is treated as unknown.
     numbers = [name for name in ("seed", "strength") if table.schema[name].is_float()]
     cast = [polars.col(name).cast(polars.String) for name, kind in KINDS.items() if kind == "text"]
     return table.with_columns(*(polars.col(name).fill_nan(None) for name in numbers), *cast).with_columns(
@@ -129,7 +129,7 @@ def _read(path: Path) -> polars.DataFrame:
 
 
 def published_under(results: str | Path) -> dict[str, Verification]:
-    """Return the verdicts of every published folder below one, by the folder's path.
+    """Return the verdicts of all published folders below a folder, by their paths.
 
     Args:
         results: A folder such as docs/results.
