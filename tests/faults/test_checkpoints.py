@@ -76,24 +76,24 @@ def headed(**changes: object) -> Callable[[Header, Arrays], object]:
 
 BIAS = "vae.decoder.input.bias"
 CHANGES = {
-    "no step": (headed(step=None), "which step it is of"),
-    "a text as step": (headed(step="8"), "which step it is of"),
-    "a step before the first": (headed(step=-1), "which step it is of"),
-    "no identity": (headed(identity=[]), "which run it is of"),
+    "no step": (headed(step=None), "does not give the step"),
+    "a text as step": (headed(step="8"), "does not give the step"),
+    "a step before the first": (headed(step=-1), "does not give the step"),
+    "no identity": (headed(identity=[]), "does not describe the run"),
     "weights lost": (without(f"modules.{BIAS}"), "is missing"),
-    "weights of another shape": (resized(f"modules.{BIAS}", (3,)), r"\(3,\) of torch.float32, that of this model"),
-    "weights of another kind": (resized(f"modules.{BIAS}", (8,), "int64"), "torch.int64, that of this model"),
-    "weights of another model": (resized("modules.vae.more", (3,)), "is no part of this model"),
+    "weights of another shape": (resized(f"modules.{BIAS}", (3,)), r"\(3,\) of torch.float32, but this model has"),
+    "weights of another kind": (resized(f"modules.{BIAS}", (8,), "int64"), "torch.int64, but this model has"),
+    "weights of another model": (resized("modules.vae.more", (3,)), "is not part of this model"),
     "states lost": (without(f"optimiser.{BIAS}/exp_avg"), "exp_avg is missing"),
     "states of another shape": (resized(f"optimiser.{BIAS}/exp_avg", (3,)), r"exp_avg is \(3,\)"),
     "a count of another kind": (resized(f"optimiser.{BIAS}/step", (), "int64"), "step is .* torch.int64"),
-    "a tensor of nothing": (resized("stray", (3,)), "is no part of this model"),
+    "a tensor of nothing": (resized("stray", (3,)), "is not part of this model"),
     "terms lost": (without("arrays.history.names"), "history.names' is missing"),
-    "terms that are no text": (resized("arrays.history.names", (3,), "int64"), "do not fit together"),
-    "means of another shape": (resized("arrays.history.means", (2, 7), "float64"), "do not fit together"),
-    "a window of another shape": (resized("arrays.history.window", (3,), "float64"), "do not fit together"),
+    "terms that are no text": (resized("arrays.history.names", (3,), "int64"), "are inconsistent"),
+    "means of another shape": (resized("arrays.history.means", (2, 7), "float64"), "are inconsistent"),
+    "a window of another shape": (resized("arrays.history.window", (3,), "float64"), "are inconsistent"),
     "seconds of nothing": (resized("arrays.history.seconds", (0,), "float64"), "index 0 is out of bounds"),
-    "losses in a table": (resized("arrays.pace.losses", (2, 2), "float64"), "no row of numbers"),
+    "losses in a table": (resized("arrays.pace.losses", (2, 2), "float64"), "not a row of numbers"),
     "settled after the end": (resized("arrays.pace.settled", (), "int64", 10**9), "it settled at step 1000000000"),
     "settled or not is lost": (without("arrays.pace.settled"), "settled' is missing"),
     "moments lost": (without("arrays.hooks.0.kl"), "expected snapshots with"),
@@ -108,9 +108,9 @@ def test_what_does_not_fit_the_run_is_refused(name: str, sound: Path, tmp_path: 
         fit(forged(sound, tmp_path, change, checksum=False))
 
 
-@pytest.mark.parametrize("name", [name for name, (_, sentence) in CHANGES.items() if "it is of" not in sentence])
-def test_what_was_lost_or_changed_is_told_by_the_checksum(name: str, sound: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="its checksum is that of other contents; delete it to start afresh"):
+@pytest.mark.parametrize("name", [name for name, (_, sentence) in CHANGES.items() if "does not" not in sentence])
+def test_the_checksum_detects_lost_and_changed_arrays(name: str, sound: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="its checksum does not match its contents; delete it to start afresh"):
         fit(forged(sound, tmp_path, CHANGES[name][0], checksum=True))
 
 
@@ -132,7 +132,7 @@ def test_other_terms_than_before_are_refused(sound: Path, tmp_path: Path) -> Non
 
 
 def test_a_model_or_optimiser_of_another_kind_is_refused(sound: Path) -> None:
-    with pytest.raises(TrainingError, match="that of this model"):
+    with pytest.raises(TrainingError, match="but this model has"):
         fit(sound.parent, widths=9)
     with pytest.raises(TrainingError, match="max_exp_avg_sq is missing"):
         fit(sound.parent, amsgrad=True)
@@ -145,7 +145,7 @@ def test_every_flipped_bit_is_found(sound: Path, tmp_path: Path) -> None:
         spoilt = bytearray(whole)
         spoilt[place] ^= 1 << int(place % 8)
         (tmp_path / CHECKPOINT).write_bytes(spoilt)
-        with pytest.raises(TrainingError, match="its checksum is that of other contents"):
+        with pytest.raises(TrainingError, match="its checksum does not match its contents"):
             fit(tmp_path)
 
 

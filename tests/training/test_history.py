@@ -20,7 +20,7 @@ def trained(directory=None, *, steps, snapshots, seed=0):
     return vae
 
 
-def test_the_loop_is_looked_at_from_the_first_to_the_last_step():
+def test_snapshots_cover_the_first_to_the_last_step():
     snapshots = Snapshots(dsprites(size=32), every=8, examples=100)
     vae = trained(steps=20, snapshots=snapshots)
     assert snapshots.timeline.steps == [0, 8, 16, 20]
@@ -31,7 +31,7 @@ def test_the_loop_is_looked_at_from_the_first_to_the_last_step():
     np.testing.assert_allclose(snapshots.timeline.latest.statistics.kl, own.statistics.kl, rtol=1e-4)
 
 
-def test_looking_changes_nothing():
+def test_snapshots_do_not_change_training():
     with_hook = trained(steps=12, snapshots=Snapshots(dsprites(size=32), every=3, examples=20)).state_dict()
     without = trained(steps=12, snapshots=Snapshots(dsprites(size=32), every=1000, examples=2)).state_dict()
     assert all(bool((with_hook[name] == without[name]).all()) for name in without)
@@ -46,7 +46,7 @@ def test_a_resumed_run_has_the_same_timeline(tmp_path):
     assert second.timeline.table().equals(whole.timeline.table())
 
 
-def test_it_is_written_and_read_back(tmp_path):
+def test_a_saved_timeline_can_be_loaded(tmp_path):
     snapshots = Snapshots(dsprites(size=32), every=5, examples=50)
     trained(steps=5, snapshots=snapshots)
     again = load_timeline(snapshots.save(tmp_path / "snapshots.npz"))
@@ -58,7 +58,7 @@ def test_it_is_written_and_read_back(tmp_path):
         load_timeline(tmp_path / "none.npz")
 
 
-def test_a_conditional_prior_is_the_one_of_each_input():
+def test_a_conditional_prior_is_evaluated_for_each_input():
     dataset = dsprites(size=32).with_auxiliary(factors=["shape"])
     vae = build_vae({**MODEL, "prior": "Conditional"}, dataset.shape, dataset.auxiliary_size)
     snapshots = Snapshots(dataset, examples=50)
@@ -67,12 +67,12 @@ def test_a_conditional_prior_is_the_one_of_each_input():
     assert not snapshots.timeline.latest.learned_prior_mean
 
 
-def test_settings_are_checked():
+def test_invalid_settings_are_refused():
     with pytest.raises(ConfigError, match="at least 1 step"):
         Snapshots(dsprites(), every=0)
 
 
-def test_the_kl_over_training_is_that_to_the_model_s_own_prior():
+def test_the_kl_of_snapshots_uses_the_model_s_own_prior():
     from polarised import classify
     from polarised.adapters import from_vae
 

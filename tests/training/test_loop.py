@@ -35,7 +35,7 @@ def test_history_has_every_term_and_the_open_window_last():
     np.testing.assert_allclose(table["loss"], table["distortion"] + table["rate"])
 
 
-def test_seconds_go_on_where_they_stopped_without_the_pause():
+def test_seconds_continue_after_a_resume_without_the_pause():
     before = Records(every=5)
     before.take(1, ["loss"], torch.tensor([1.0]))
     before.flush()
@@ -81,12 +81,12 @@ def test_a_stopped_run_continues_to_bit_identical_weights_and_history(tmp_path, 
     np.testing.assert_array_equal(history.steps, expected.steps)
 
 
-def test_half_the_bits_follow_single_precision_and_leave_weights_and_loss_in_it():
+def test_bfloat16_follows_single_precision_and_keeps_weights_and_loss_in_it():
     single, half = model(), model()
     expected, history = fit(single, steps=60), fit(half, steps=60, precision="bfloat16")
     assert all(parameter.dtype == torch.float32 for parameter in half.parameters())
     assert not np.array_equal(history.loss, expected.loss)
-    # A product of bfloat16 is off by at most 2^-8 of itself.
+    # A product in bfloat16 has a relative error of at most 2^-8.
     np.testing.assert_allclose(history.loss, expected.loss, rtol=2**-8)
 
 
@@ -133,10 +133,10 @@ def test_a_term_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(tmp_
 
 
 @pytest.mark.parametrize("where", ["nowhere", "folder"])
-def test_no_checkpoint_is_promised_where_there_is_none(tmp_path, where):
+def test_the_error_mentions_no_checkpoint_if_none_was_written(tmp_path, where):
     directory = tmp_path if where == "folder" else None
     settings = {"steps": 20, "batch_size": 8, "checkpoint_every": 10, "directory": directory, "progress": False}
-    with pytest.raises(TrainingError, match="no checkpoint had been written yet"):
+    with pytest.raises(TrainingError, match="no checkpoint was written"):
         train(model(), Diverging(), DATA, **settings)
 
 
@@ -156,7 +156,7 @@ class Watching:
         self.seen = state["seen"].tolist()
 
 
-def test_hooks_are_called_at_the_start_every_so_often_and_at_the_end_and_survive_a_resume(tmp_path):
+def test_hooks_are_called_at_the_start_at_intervals_and_at_the_end_and_survive_a_resume(tmp_path):
     hook = Watching()
     fit(model(), steps=10, hooks=[hook])
     assert hook.seen == [0, 4, 8, 10]
@@ -167,7 +167,7 @@ def test_hooks_are_called_at_the_start_every_so_often_and_at_the_end_and_survive
 
 
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"batch_size": 1}, {"checkpoint_every": 0}, {"log_every": 0}])
-def test_settings_that_make_no_sense_are_refused(wrong):
+def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ConfigError, match="at least 1"):
         fit(model(), **wrong)
 
@@ -179,7 +179,7 @@ def test_an_unknown_precision_is_refused():
 
 @pytest.mark.parametrize("amsgrad", [False, True])
 @pytest.mark.parametrize("lost", [None, 4])
-def test_the_short_way_to_the_update_gives_the_numbers_of_torch(amsgrad, lost):
+def test_the_fused_update_equals_that_of_torch(amsgrad, lost):
     def layers():
         torch.manual_seed(0)
         return torch.nn.Linear(5, 3), torch.nn.Linear(3, 2)
@@ -211,7 +211,7 @@ def test_the_short_way_to_the_update_gives_the_numbers_of_torch(amsgrad, lost):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_compiled_networks_learn_the_same_and_leave_no_trace(tmp_path):
+def test_compiled_networks_train_the_same_and_are_restored(tmp_path):
     plain, compiled = model(), model()
     names = list(compiled.state_dict())
     expected = fit(plain, steps=4)

@@ -39,7 +39,7 @@ def agree(first, second):
 
 
 class Kill:
-    """A hook that ends the process's run after some steps, without a last checkpoint, as a lost machine does."""
+    """A hook that ends the run after some steps without a last checkpoint, as a machine failure does."""
 
     every = 1
 
@@ -58,7 +58,7 @@ class Kill:
 
 
 class Rates:
-    """A hook that notes how far the weights moved at each step."""
+    """A hook that records how far the weights moved at each step."""
 
     every = 1
 
@@ -80,7 +80,7 @@ class Rates:
 
 @pytest.mark.parametrize("kill", [1, 5, 7, 14])
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda spec: spec["name"])
-def test_a_killed_run_goes_on_exactly_under_every_schedule(tmp_path, schedule, kill):
+def test_a_killed_run_resumes_exactly_under_every_schedule(tmp_path, schedule, kill):
     whole = model()
     expected = fit(whole, schedule=schedule)
     with pytest.raises(ConnectionError):
@@ -92,7 +92,7 @@ def test_a_killed_run_goes_on_exactly_under_every_schedule(tmp_path, schedule, k
 
 
 @pytest.mark.parametrize("ramp", ["cyclical", {"name": "linear", "length": 0.4}])
-def test_a_killed_run_goes_on_exactly_under_every_ramp(tmp_path, ramp):
+def test_a_killed_run_resumes_exactly_under_every_ramp(tmp_path, ramp):
     objective, whole, resumed = BetaVAE(beta=4.0, ramp=ramp), model(), model(seed=9)
     fit(whole, objective)
     with pytest.raises(ConnectionError):
@@ -101,7 +101,7 @@ def test_a_killed_run_goes_on_exactly_under_every_ramp(tmp_path, ramp):
     assert agree(whole, resumed)
 
 
-def test_the_constant_schedule_leaves_the_numbers_as_they_were():
+def test_the_constant_schedule_does_not_change_the_results():
     plain, named = model(), model()
     fit(plain), fit(named, schedule={"name": "constant", "warm_up": 0})
     assert agree(plain, named)
@@ -117,7 +117,7 @@ def test_the_weights_move_as_the_schedule_says():
 def test_the_critic_follows_the_schedule_too():
     objective = FactorVAE(critic_layers=1, critic_width=8, critic_learning_rate=0.1)
     still = fit(model(), objective, schedule={"name": "step", "at": [0], "factor": 0.0}, log_every=1)
-    # A critic that never learns tells nothing apart at the end that it did not tell apart at the beginning.
+    # A critic that never learns separates no more at the end than at the beginning.
     moved = fit(model(), objective, log_every=1)
     assert still.terms["critic"][0] == moved.terms["critic"][0]
     assert abs(still.terms["critic"][1:] - moved.terms["critic"][1:]).min() > 0
@@ -133,19 +133,19 @@ def test_a_checkpoint_of_another_schedule_or_length_is_refused(tmp_path):
 
 
 def looks(*kls):
-    """Looks at every 100 steps at variables of the given KL, types by a threshold."""
+    """Evaluations every 100 steps of variables of the given KL, with types by a threshold."""
     steps = [100 * (i + 1) for i in range(len(kls))]
     return steps, [tuple("active" if k > 0.5 else "passive" for k in kl) for kl in kls], np.array(kls)
 
 
 def drift(t):
-    """What a KL of 3 + exp(-t / 400), looked at every 50 steps, moves between the halves of the last third."""
+    """The change of a KL of 3 + exp(-t / 400), evaluated every 50 steps, between the halves of the last third."""
     recent = [3 + np.exp(-step / 400) for step in range(50, t + 1, 50) if 3 * step >= 2 * t]
     half = len(recent) // 2
     return np.mean(recent[:half]) - np.mean(recent[half:]), np.mean(recent[half:])
 
 
-def test_a_variable_that_decays_to_its_place_is_settled_when_the_last_third_stands_still():
+def test_a_converging_variable_has_settled_once_the_last_third_is_stable():
     steps = list(range(50, 5001, 50))
     kl, types = 3 + np.exp(-np.array(steps) / 400)[:, None], [("active",)] * len(steps)
     found = next(n for n in range(4, 100) if has_settled(steps[:n], types[:n], kl[:n], nats=0.0, share=0.01))
@@ -155,7 +155,7 @@ def test_a_variable_that_decays_to_its_place_is_settled_when_the_last_third_stan
     assert 600 < steps[found - 1] < 1500
 
 
-def test_noise_about_a_fixed_place_is_no_drift():
+def test_noise_around_a_fixed_value_is_not_drift():
     steps, types = list(range(10, 3001, 10)), [("active",)] * 300
     noise = np.random.default_rng(0).normal(size=(300, 1))
     assert has_settled(steps, types, 2.5 + 0.05 * noise)
@@ -171,18 +171,18 @@ def test_a_type_that_changed_within_the_last_third_is_not_settled():
     assert not has_settled(*looks(*BEFORE, still[0], [0.495, 1.0], *still[2:]))
 
 
-def test_the_larger_of_both_tolerances_holds_and_every_variable_counts():
+def test_the_larger_tolerance_applies_and_every_variable_counts():
     assert has_settled(*looks(*BEFORE, [5.0, 0.01], [5.0, 0.01], [5.045, 0.025], [5.045, 0.025]))
     assert not has_settled(*looks(*BEFORE, [5.0, 0.01], [5.0, 0.01], [5.06, 0.01], [5.06, 0.01]))
     assert not has_settled(*looks(*BEFORE, [5.0, 0.01], [5.0, 0.01], [5.0, 0.04], [5.0, 0.04]))
 
 
-def test_fewer_than_four_looks_decide_nothing():
+def test_fewer_than_four_evaluations_are_not_settled():
     assert not has_settled(*looks([1.0], [1.0], [1.0], [1.0], [1.0], [1.0]))
 
 
 @pytest.mark.parametrize("least", [100, 130, 0.6])
-def test_a_model_that_does_not_move_settles_at_the_least_number_of_steps(least):
+def test_a_model_that_does_not_move_settles_at_the_minimum_number_of_steps(least):
     vae = model()
     history = fit(vae, steps=250, learning_rate=1e-12, settling=Settling(least=least, every=10, decay=0.2, examples=50))
     settled = round(0.6 * 250) if least == 0.6 else least
@@ -190,7 +190,7 @@ def test_a_model_that_does_not_move_settles_at_the_least_number_of_steps(least):
     assert history.steps[-1] == settled + round(0.2 * settled)
 
 
-def test_a_model_that_keeps_moving_ends_at_the_most_number_of_steps_and_says_so():
+def test_a_model_that_keeps_moving_ends_at_the_maximum_number_of_steps_and_reports_it():
     history = fit(
         model(), steps=60, learning_rate=3e-2, settling=Settling(least=10, every=2, decay=0.5, nats=1e-9, share=1e-9)
     )
@@ -234,10 +234,10 @@ def test_settling_never_takes_more_than_the_steps():
             assert most + settling.fall(most) <= steps
 
 
-def test_what_does_not_fit_together_is_refused():
-    with pytest.raises(ConfigError, match="decay of its own, got cosine"):
+def test_incompatible_settings_are_refused():
+    with pytest.raises(ConfigError, match="its own decay, got cosine"):
         fit(model(), schedule="cosine", settling=Settling())
-    with pytest.raises(ConfigError, match=r"settling.least from 1 to 16, which 20 steps leave"):
+    with pytest.raises(ConfigError, match=r"settling.least from 1 to 16, so that phase and decay fit into 20 steps"):
         fit(model(), settling=Settling(least=18))
     with pytest.raises(ConfigError, match="2 examples or more"):
         Settling(examples=1)

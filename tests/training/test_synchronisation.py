@@ -1,4 +1,4 @@
-"""Between two log points a training step asks nothing of the device: a GPU would have to be waited for."""
+"""A training step never waits for the device between two log points."""
 
 import contextlib
 
@@ -12,9 +12,9 @@ from polarised.training import train
 
 DATA = dsprites(size=32)
 
-# What reads a value off the device, or whose result's shape depends on values.
+# Operations that read a value from the device, or whose result's shape depends on values.
 READS = ("_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique", "_unique2", "item")
-# What makes a tensor of the host's numbers, to be brought to the device (a lone scalar is handed over with the call).
+# Operations that copy numbers of the host to the device (a single scalar is passed with the call).
 CONSTANTS = ("lift_fresh",)
 SPECS = {
     "FactorVAE": {"critic_layers": 1, "critic_width": 8},
@@ -32,7 +32,7 @@ PRIORS = registry.names("prior")
 
 
 class Tracing(TorchDispatchMode):
-    """Notes every operation that a GPU would have to be waited for."""
+    """Records every operation that would wait for a GPU."""
 
     def __init__(self):
         super().__init__()

@@ -71,6 +71,6 @@ def test_interrupted_by_the_user_it_saves_and_says_how_to_go_on(tmp_path, undist
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command continues" in errors.decode()
+    assert "run the same command to resume" in errors.decode()
     assert "Traceback" not in errors.decode()
     assert digests(finish(tmp_path)) == undisturbed

@@ -1,4 +1,4 @@
-"""The only training loop, its checkpoints, its pace and what it records."""
+"""The training loop, its checkpoints, learning rate schedule and history."""
 
 from polarised.training.history import History
 from polarised.training.loop import Hook, keep_freed_memory, train

@@ -1,6 +1,6 @@
-"""What training writes down: its terms over windows of steps, snapshots of the regime, and checkpoints.
+"""The records of a training run: terms averaged over windows of steps, snapshots of the regime, and checkpoints.
 
-A checkpoint is everything a run is, in one file that appears whole or not at all, to be taken up again exactly.
+A checkpoint is the complete state of a run in one file, written atomically, from which the run resumes exactly.
 """
 
 import json
@@ -41,14 +41,14 @@ CHECKPOINT = "checkpoint.safetensors"
 class History:
     """The loss and its terms (nats, mean over a window of steps); `steps` holds the last step of each window.
 
-    `seconds` is how long training took, the time before it was stopped and taken up again included. `settled_step` is
-    the step at which a run that waits for that had settled, None if it did not, or did not wait.
+    `seconds` is the duration of training, including the time before an interruption. `settled_step` is the step at
+    which the run settled; it is None if the run did not settle or had no `settling`.
 
     Args:
         steps: The last step of each window.
         terms: The mean of every named term over each window, in nats.
-        seconds: How long training took.
-        settled_step: When the run had settled; None if it did not, or did not wait.
+        seconds: The duration of training.
+        settled_step: The step at which the run settled; None if it did not settle or had no `settling`.
     """
 
     steps: NDArray[np.int64]
@@ -70,7 +70,7 @@ class History:
 
 
 class Records:
-    """Terms of every step, reduced to means over windows; stops at the first number that is not finite."""
+    """Record the terms of every step as means over windows; raise an error at the first value that is not finite."""
 
     def __init__(self, every: int) -> None:
         self.every = every
@@ -85,11 +85,11 @@ class Records:
 
     @property
     def seconds(self) -> float:
-        """How long training has taken so far, without the pauses between two attempts."""
+        """The duration of training so far, without the pauses between interrupted calls."""
         return self._earlier + time.monotonic() - self._began
 
     def take(self, step: int, names: Sequence[str], terms: Tensor) -> None:
-        """Note the terms of one step, one number a name."""
+        """Record the terms of one step, one value per name."""
         if not self.names:
             self.names = list(names)
         elif self.names != list(names):
@@ -97,7 +97,7 @@ class Records:
                 f"expected the terms {', '.join(self.names)} as before, got {', '.join(names)}; delete the checkpoint "
                 "to start afresh"
             )
-        # Kept on the device until the window closes, so that a GPU is not made to wait at every step.
+        # The terms stay on the device until the window is complete, so that a GPU does not wait at every step.
         self._open.append(terms)
         self._last = step
         if step % self.every == 0:
@@ -108,7 +108,7 @@ class Records:
             self._values = self._values[:0]
 
     def flush(self) -> None:
-        """Bring what lies on the device into memory and look at it."""
+        """Copy the recorded terms from the device to memory and check that they are finite."""
         if not self._open:
             return
         fresh = torch.stack(self._open).double().cpu().numpy()
@@ -122,7 +122,7 @@ class Records:
         self._values = np.concatenate([self._values.reshape(-1, fresh.shape[1]), fresh])
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return what a checkpoint must carry, the open window included."""
+        """Return the arrays to save in a checkpoint, including the unfinished window."""
         width = len(self.names)
         return {
             "history.names": np.frombuffer("\n".join(self.names).encode(), dtype=np.uint8).copy(),
@@ -133,22 +133,22 @@ class Records:
         }
 
     def restore(self, arrays: Mapping[str, np.ndarray[Any, Any]], step: int) -> None:
-        """Go back to the records as they were at `step`.
+        """Restore the records as they were at `step`.
 
         Raises:
-            ValueError: The arrays do not belong together.
+            ValueError: If the arrays are inconsistent.
         """
         names = bytes(arrays["history.names"]).decode().split("\n")
         steps, means, window = (arrays[f"history.{part}"] for part in ("steps", "means", "window"))
         fits = means.shape == (len(steps), len(names)) and window.shape == (len(window), len(names))
         if not fits or steps.dtype.kind != "i" or {means.dtype.kind, window.dtype.kind} != {"f"}:
-            raise ValueError("the arrays of its history do not fit together")
+            raise ValueError("the arrays of its history are inconsistent")
         self._last, self.names, self.steps = step, names, steps.tolist()
         self.means, self._values = list(means), window
         self._earlier, self._began = float(arrays.get("history.seconds", np.zeros(1))[0]), time.monotonic()
 
     def history(self, settled_step: int | None = None) -> History:
-        """Return the means so far, those of the open window last."""
+        """Return the means so far, with those of the unfinished window last."""
         means, steps = list(self.means), list(self.steps)
         if len(self._values):
             means.append(self._values.mean(axis=0))
@@ -159,27 +159,27 @@ class Records:
 
 
 class Snapshots:
-    """A hook of `train`: every `every` steps the types, KL and correlations of the variables on fixed inputs.
+    """A hook of `train` that records types, KL and correlations of the variables on fixed inputs every `every` steps.
 
-    The inputs are one evaluation draw of the dataset. A moment costs a few kilobytes; with ``keep="encodings"`` the
-    means and variances are kept too. The types are decided as those of a diagnosis are, with what the decoder makes of
-    the variables on some hundred of the same inputs; a moment then costs as much as decoding them once for every
-    variable. [Bonheme2023BeMoreActive, section 5]
+    The inputs are one evaluation draw of the dataset. A snapshot takes a few kilobytes; with ``keep="encodings"`` the
+    means and variances are stored too. The types are decided as in a diagnosis, including the decoder's use of the
+    variables, measured on a few hundred of the same inputs; a snapshot then costs as much as decoding these inputs once
+    per variable. [Bonheme2023BeMoreActive, section 5]
 
     Args:
-        dataset: What is trained on.
-        every: Steps from one look to the next.
-        examples: How many inputs to look at.
+        dataset: The training data.
+        every: Number of steps between snapshots.
+        examples: Number of inputs to encode.
         alpha: The threshold of the types.
         rule: The rule of the types.
-        keep: Whether to keep statistics or the encodings themselves.
-        objective: What is trained with: it says where an unused variable rests.
-        ask_decoder: Whether the decoder says what is used; without it the posterior alone does.
-        batch_size: Inputs encoded at a time.
-        seed: Of the draw of the inputs.
+        keep: Whether to store statistics or the encodings themselves.
+        objective: The training objective, which defines where an unused variable rests.
+        ask_decoder: Whether to measure the use by the decoder; otherwise only the posterior decides the types.
+        batch_size: Number of inputs encoded at a time.
+        seed: Seed of the draw of the inputs.
 
     Raises:
-        ConfigError: If `every` is below 1, or fewer than two inputs are to be looked at.
+        ConfigError: If `every` is below 1, or `examples` is below 2.
 
     >>> from polarised.data import dsprites
     >>> from polarised.models import build_vae
@@ -206,13 +206,13 @@ class Snapshots:
         if every < 1 or examples < 2:
             raise ConfigError(f"expected every of at least 1 step and 2 examples or more, got {every} and {examples}")
         self.every, self.batch_size, self.objective = every, batch_size, objective
-        # The other rules look at the posterior alone.
+        # The other rules use only the posterior.
         self.ask_decoder = ask_decoder and rule == "used"
         self.timeline = Timeline(alpha=alpha, rule=rule, keep=keep)
         self._batch = dataset.sample(min(examples, len(dataset)), seed)
 
     def __call__(self, step: int, vae: VAE) -> None:
-        """Look at the model after `step` updates."""
+        """Record the model after `step` updates."""
         encodings = from_vae(vae, self._batch, batch_size=self.batch_size, objective=self.objective)
         use = None
         if self.ask_decoder:
@@ -220,11 +220,11 @@ class Snapshots:
         self.timeline.take(step, encodings, decoder=use)
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return what a checkpoint must carry."""
+        """Return the arrays to save in a checkpoint."""
         return self.timeline.state()
 
     def restore(self, state: dict[str, np.ndarray[Any, Any]]) -> None:
-        """Go back to a saved state."""
+        """Restore a saved state."""
         self.timeline.restore(state)
 
     def save(self, path: str | Path) -> Path:
@@ -234,7 +234,7 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was running when it was saved: the step reached, which run it was, and arrays of others by name."""
+    """A saved run: the number of completed steps, the identity of the run, and named arrays of its other parts."""
 
     step: int
     identity: Mapping[str, Any]
@@ -246,7 +246,7 @@ def save_checkpoint(
 ) -> Path:
     """Write weights, optimiser state and `checkpoint` to ``checkpoint.safetensors`` in `directory`.
 
-    Weights that are not finite are refused, and an earlier checkpoint stays as it is.
+    Weights that are not finite are refused, and an earlier checkpoint is left unchanged.
     """
     tensors = {f"modules.{name}": value for name, value in _weights(modules)}
     for name, value in tensors.items():
@@ -271,9 +271,9 @@ def load_checkpoint(
     modules: Mapping[str, nn.Module],
     optimiser: torch.optim.Optimizer,
 ) -> Checkpoint | None:
-    """Put a saved run back into `modules` and `optimiser`, bit for bit; None where there is no checkpoint.
+    """Restore a saved run into `modules` and `optimiser`, bit for bit; return None if there is no checkpoint.
 
-    `identity` says which run is asked for; a checkpoint of another one is refused.
+    `identity` describes the expected run; a checkpoint of another run is refused.
     """
     path = directory / CHECKPOINT
     if not path.exists():
@@ -286,7 +286,7 @@ def load_checkpoint(
         saved = {name: value.numpy() for name, value in tensors.items()}
         # Checkpoints of earlier versions have no checksum.
         if header.get("checksum") not in (None, _checksum(header["step"], saved)):
-            raise ValueError("its checksum is that of other contents")
+            raise ValueError("its checksum does not match its contents")
     except Exception as error:
         raise damaged(path, error) from error
     differing = [key for key in identity if header["identity"].get(key) != identity[key]]
@@ -308,7 +308,7 @@ def load_checkpoint(
 
 
 def damaged(path: Path, error: Exception) -> TrainingError:
-    """Return the error of a checkpoint that cannot be gone on from."""
+    """Return the error for a checkpoint from which training cannot resume."""
     reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
     return TrainingError(
         f"expected a checkpoint of polarised, could not read {path}: {reason}; delete it to start afresh"
@@ -318,14 +318,14 @@ def damaged(path: Path, error: Exception) -> TrainingError:
 def _checked_header(text: str) -> dict[str, Any]:
     header = json.loads(text)
     if not isinstance(header, dict) or type(header.get("step")) is not int or header["step"] < 0:
-        raise ValueError("its header does not say which step it is of")
+        raise ValueError("its header does not give the step")
     if not isinstance(header.get("identity"), dict):
-        raise ValueError("its header does not say which run it is of")
+        raise ValueError("its header does not describe the run")
     return header
 
 
 def _checksum(step: int, arrays: Mapping[str, np.ndarray[Any, Any]]) -> int:
-    """Return a number that no single flipped bit, lost array or other step leaves as it is."""
+    """Return a checksum that changes if a bit flips, an array is lost or the step is different."""
     total = step & 0xFFFFFFFF
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -337,7 +337,7 @@ def _checksum(step: int, arrays: Mapping[str, np.ndarray[Any, Any]]) -> int:
 def _check_tensors(
     tensors: Mapping[str, Tensor], modules: Mapping[str, nn.Module], optimiser: torch.optim.Optimizer
 ) -> None:
-    """Refuse weights and states of another model before any of them is put to use."""
+    """Refuse weights and states of another model before any of them is loaded."""
     expected = {f"modules.{name}": value for name, value in _weights(modules)}
     if missing := expected.keys() - tensors.keys():
         raise ValueError(f"{min(missing)} is missing")
@@ -353,10 +353,10 @@ def _check_tensors(
         if name.startswith("arrays."):
             continue
         if name not in expected:
-            raise ValueError(f"{name} is no part of this model")
+            raise ValueError(f"{name} is not part of this model")
         if (value.shape, value.dtype) != (expected[name].shape, expected[name].dtype):
             wanted = f"{tuple(expected[name].shape)} of {expected[name].dtype}"
-            raise ValueError(f"{name} is {tuple(value.shape)} of {value.dtype}, that of this model {wanted}")
+            raise ValueError(f"{name} is {tuple(value.shape)} of {value.dtype}, but this model has {wanted}")
 
 
 def _weights(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Tensor]]:
@@ -390,5 +390,5 @@ def _restore_states(
             if key == "step":
                 optimiser.state[parameter][key] = value
             else:
-                # The memory layout of the parameter, so that the fused update takes the same path as before.
+                # Use the memory layout of the parameter, so that the fused update takes the same code path as before.
                 optimiser.state[parameter][key] = torch.empty_like(parameter).copy_(value)

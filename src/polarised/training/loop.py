@@ -1,4 +1,4 @@
-"""The only training loop: any VAE, objective, dataset and device; killed at any moment, it goes on exactly."""
+"""The training loop, for any VAE, objective, dataset and device; an interrupted run resumes exactly."""
 
 import ctypes
 import signal
@@ -41,21 +41,21 @@ __all__ = ["Hook", "Reporter", "keep_freed_memory", "reporting", "train"]
 
 
 class Hook(Protocol):
-    """Something that looks at the model while it trains: at step 0, every `every` steps and at the end."""
+    """A callback that observes the model during training: at step 0, every `every` steps and at the end."""
 
     every: int
 
     def __call__(self, step: int, vae: VAE) -> None:
-        """Look at the model after `step` updates."""
+        """Observe the model after `step` updates."""
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return what a checkpoint must carry."""
+        """Return the arrays to save in a checkpoint."""
 
     def restore(self, state: dict[str, np.ndarray[Any, Any]]) -> None:
-        """Go back to a saved state.
+        """Restore a saved state.
 
         Args:
-            state: What `state` returned.
+            state: The arrays that `state` returned.
         """
 
 
@@ -83,38 +83,38 @@ def train(
 ) -> History:
     """Minimise the sum of the objective's terms over `steps` batches with Adam; `vae` is trained in place.
 
-    Batch t and noise t are pure functions of (seed, t), so that a run that was stopped continues exactly: on a CPU with
-    bit-identical weights to one that was never stopped. Between two log points nothing is asked of the device.
+    Batch t and noise t are pure functions of (seed, t), so an interrupted run resumes exactly: on a CPU, the weights
+    are bit-identical to those of an uninterrupted run. Between two log points the loop does not wait for the device.
 
     Args:
         vae: The model.
-        objective: What a step costs.
+        objective: The objective to minimise.
         dataset: The images, drawn with replacement.
-        steps: The number of updates; with `settling` the most of them.
-        batch_size: How many images a batch has.
-        learning_rate: The rate of Adam before the schedule.
+        steps: The number of updates; with `settling`, the maximum.
+        batch_size: The number of images in a batch.
+        learning_rate: The learning rate of Adam, before the schedule.
         betas: The decay rates of Adam's moments.
-        amsgrad: Whether Adam keeps the largest second moment.
+        amsgrad: Whether Adam uses the maximum of all second moments.
         seed: The seed of batches, noise and critic.
-        device: Where to train, as torch names it.
-        precision: "bfloat16" lets the layers multiply in half the bits, which is faster where the processor can;
-            weights and loss stay in single precision.
-        schedule: How the learning rate goes, a name of the catalogue or a mapping with its settings.
+        device: The torch device to train on.
+        precision: "bfloat16" runs the layers in half precision, which is faster on processors that support it; weights
+            and loss stay in single precision.
+        schedule: The learning rate schedule, by name or as a mapping with its settings.
         settling: When to end a run before its last step: see `Settling`.
-        compiled: Whether torch.compile makes fewer kernels of the two networks, for a minute at the start; the numbers
-            then differ in their last digits.
-        directory: Where a checkpoint is written, and the same call continues from the one it finds.
-        checkpoint_every: After how many steps one is written, beside those on Ctrl-C and at the end.
-        log_every: The length of the windows of steps over which the terms are averaged.
-        hooks: What looks at the model while it trains.
-        progress: Whether a terminal shows a bar.
+        compiled: Whether to compile the two networks with torch.compile, which takes about a minute at the start; the
+            results then differ in their last digits.
+        directory: Where to write the checkpoint; the same call resumes from a checkpoint found there.
+        checkpoint_every: Number of steps between checkpoints; one is also written on Ctrl-C and at the end.
+        log_every: The number of steps over which the terms are averaged.
+        hooks: Callbacks that observe the model during training.
+        progress: Whether to show a progress bar in a terminal.
 
     Returns:
-        The terms over the run, how long it took, and when it settled.
+        The terms over the run, its duration, and the step at which it settled.
 
     Raises:
-        ConfigError: If a setting makes no sense.
-        TrainingError: If a term is not finite any more, or the checkpoint is of another run.
+        ConfigError: If a setting is out of range.
+        TrainingError: If a term is no longer finite, or the checkpoint belongs to another run.
 
     >>> from polarised.data import dsprites
     >>> from polarised.models import build_vae
@@ -131,7 +131,7 @@ def train(
         )
     if precision not in get_args(Precision):
         raise ConfigError(f"expected precision as {' or '.join(get_args(Precision))}, got {precision!r}")
-    _announce(vae, objective, dataset, steps, batch_size, seed)
+    _warn(vae, objective, dataset, steps, batch_size, seed)
     if vae.prior.awaits_data:
         vae.prior.fit(torch.from_numpy(dataset.sample(min(len(dataset), 2000), seed).images))
     vae.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
@@ -147,7 +147,7 @@ def train(
     if settling is not None:
         check_settling(settling, plan, steps)
     pace = Pace(registry.build("schedule", plan, steps), settling, dataset, steps=steps, seed=seed)
-    # What depends on the length of the run is bound to it; at a constant rate more steps may be asked for later.
+    # Settings that depend on the length of the run fix it; at a constant rate, a later call may ask for more steps.
     bound = settling is not None or plan != registry.complete("schedule", "constant")
     identity: dict[str, Any] = {
         "objective": repr(objective),
@@ -170,9 +170,9 @@ def train(
             start = found.step
             try:
                 records.restore(found.arrays, start)
-                pace.restore(_below("pace.", found.arrays), device)
+                pace.restore(_with_prefix("pace.", found.arrays), device)
                 for i, hook in enumerate(hooks):
-                    hook.restore(_below(f"hooks.{i}.", found.arrays))
+                    hook.restore(_with_prefix(f"hooks.{i}.", found.arrays))
             except (LookupError, TypeError, ValueError) as error:
                 raise damaged(folder / CHECKPOINT, error) from error
     if start >= pace.end:
@@ -197,16 +197,16 @@ def train(
     parameters = [parameter for group, _ in groups for parameter in group["params"]]
     with (
         _interruptible() as interrupted,
-        _saying_what_is_kept(lambda: kept),
+        _adding_last_checkpoint(lambda: kept),
         _compiling(vae, wanted=compiled),
         reporting(start, steps, visible=progress) as report,
     ):
-        # On a CPU the threads of the step are busy on every core: a batch drawn beside them would hold them up.
+        # On a CPU the training step uses every core: drawing the next batch at the same time would slow it down.
         drawn = dataset.batches(range(start, pace.end), batch_size, seed)
         seeds = seeds_for(seed, "noise", range(start, pace.end))
-        for step, batch in enumerate(drawn if generator.device.type == "cpu" else _ahead(drawn), start):
-            x = _placed(batch.images, generator.device)
-            u = None if batch.u is None else _placed(batch.u, generator.device)
+        for step, batch in enumerate(drawn if generator.device.type == "cpu" else _prefetched(drawn), start):
+            x = _to_device(batch.images, generator.device)
+            u = None if batch.u is None else _to_device(batch.u, generator.device)
             generator.manual_seed(next(seeds))
             taken = take_step(
                 vae,
@@ -224,7 +224,7 @@ def train(
             stacked = torch.stack(list(terms.values())).detach()
             for parameter in parameters:
                 parameter.grad = None
-            # The loss is the sum of the terms: each is a root of its own.
+            # The loss is the sum of the terms, so backward starts from each of them.
             roots = [term for term in terms.values() if term.requires_grad]
             torch.autograd.backward(roots, [one] * len(roots))
             factor = pace.factor(step)
@@ -244,13 +244,13 @@ def train(
             if done == end:
                 break
             if interrupted.is_set():
-                where = f"; {folder} holds step {done}, the same command continues" if folder else ""
+                where = f"; {folder} holds step {done}, run the same command to resume" if folder else ""
                 raise Interrupted(f"stopped after step {done} of {steps}{where}", interrupted.number)
     vae.eval()
     return records.history(pace.settled_step)
 
 
-def _announce(vae: VAE, objective: Objective, dataset: Dataset, steps: int, batch_size: int, seed: int) -> None:
+def _warn(vae: VAE, objective: Objective, dataset: Dataset, steps: int, batch_size: int, seed: int) -> None:
     sentences = objective.warnings(steps=steps, dataset_size=len(dataset))
     first = torch.from_numpy(dataset.batch(0, batch_size, seed).images)
     sentences += vae.likelihood.check(first)
@@ -273,9 +273,9 @@ def _adam(
 
 
 class _Adam(torch.optim.Adam):
-    """Adam whose update goes straight to torch's fused kernel: the same numbers without the bookkeeping of `step`.
+    """Adam with an update that calls torch's fused kernel directly: the same results without the overhead of `step`.
 
-    That takes a third of the update of a small network; what is looked up there at every step never changes here.
+    The overhead is a third of the update of a small network: `step` looks up at every step what never changes here.
     """
 
     _ready: list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]]]] | None = None
@@ -283,8 +283,8 @@ class _Adam(torch.optim.Adam):
 
     @torch.no_grad()
     def update(self) -> None:
-        """Do what `step` does."""
-        ready = self._ready if self._ready is not None else self._looked_up()
+        """Perform the same update as `step`."""
+        ready = self._ready if self._ready is not None else self._collect_states()
         gradients = [[p.grad for p in parameters if p.grad is not None] for _, parameters, _ in ready]
         if not ready or any(len(own) < len(part[1]) for own, part in zip(gradients, ready, strict=True)):
             self.step()
@@ -309,13 +309,13 @@ class _Adam(torch.optim.Adam):
                 found_inf=None,
             )
 
-    def _looked_up(self) -> list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]]]]:
-        """Find the state of every parameter; nothing while there is none, or the kernel cannot take them together."""
+    def _collect_states(self) -> list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]]]]:
+        """Return the state of every parameter; empty if there is none yet or one kernel call cannot update them all."""
         every = [parameter for group in self.param_groups for parameter in group["params"]]
         alike = len({(parameter.device, parameter.dtype) for parameter in every}) == 1
         if not alike or any("exp_avg" not in self.state.get(parameter, {}) for parameter in every):
             return []
-        # The counts of steps side by side, each parameter's a view: one addition serves all.
+        # Store the step counts in one tensor, with a view per parameter, so that one addition updates all.
         self._counts = torch.stack([self.state[parameter]["step"] for parameter in every])
         for parameter, count in zip(every, self._counts.unbind(), strict=True):
             self.state[parameter]["step"] = count
@@ -328,8 +328,8 @@ class _Adam(torch.optim.Adam):
         return self._ready
 
 
-def _ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Draw the next batch while the current one is used."""
+def _prefetched(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield the batches, drawing the next one in a thread while the current one is used."""
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as worker:
         coming = worker.submit(next, batches, None)
         while (batch := coming.result()) is not None:
@@ -337,13 +337,13 @@ def _ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
             yield batch
 
 
-def _placed(values: np.ndarray[Any, Any], device: torch.device) -> Tensor:
-    """Bring an array to where the model is, images with their channels last; a GPU is not waited for."""
+def _to_device(values: np.ndarray[Any, Any], device: torch.device) -> Tensor:
+    """Copy an array to the device of the model, images in channels-last layout, without waiting for a GPU."""
     tensor = torch.from_numpy(values)
     if device.type == "cuda":
         tensor = tensor.pin_memory()
     if values.ndim == 4 and values.shape[1] == 1 and tensor.is_contiguous():
-        # One channel is last as it lies: nothing is copied.
+        # With one channel both layouts are the same in memory, so nothing is copied.
         rows, _, height, width = values.shape
         tensor = tensor.as_strided((rows, 1, height, width), (height * width, 1, width, 1))
         return tensor if device.type == "cpu" else tensor.to(device, non_blocking=True)
@@ -351,13 +351,13 @@ def _placed(values: np.ndarray[Any, Any], device: torch.device) -> Tensor:
     return tensor.to(device, memory_format=layout, non_blocking=True)
 
 
-def _below(prefix: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+def _with_prefix(prefix: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 @contextmanager
 def _compiling(vae: VAE, *, wanted: bool) -> Iterator[None]:
-    """Compile the two networks for a while; their weights keep their names."""
+    """Compile the two networks inside the block; the names of their weights do not change."""
     networks = (vae.encoder, vae.decoder) if wanted else ()
     for network in networks:
         network.compile()
@@ -369,17 +369,17 @@ def _compiling(vae: VAE, *, wanted: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _saying_what_is_kept(step: Callable[[], int]) -> Iterator[None]:
-    """Add to the error of a diverged run from which step it could go on."""
+def _adding_last_checkpoint(step: Callable[[], int]) -> Iterator[None]:
+    """Add the step of the last checkpoint to the error of a diverged run."""
     try:
         yield
     except TrainingError as error:
-        kept = f"the checkpoint of step {step()} is kept" if step() else "no checkpoint had been written yet"
+        kept = f"the checkpoint of step {step()} is kept" if step() else "no checkpoint was written"
         raise TrainingError(f"{error}; {kept}") from error
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was asked to stop and has saved; `signal` is what asked for it."""
+    """Training was interrupted after saving a checkpoint; `signal` is the signal received."""
 
     def __init__(self, words: str, number: int) -> None:
         super().__init__(words)
@@ -387,27 +387,27 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _Flag(threading.Event):
-    """A flag that remembers which signal raised it."""
+    """An event that records the signal that set it."""
 
     number: int = signal.SIGINT
 
-    def hear(self, number: int, _frame: FrameType | None) -> None:
+    def receive(self, number: int, _frame: FrameType | None) -> None:
         self.number = number
         self.set()
 
 
 @contextmanager
 def _interruptible() -> Iterator[_Flag]:
-    """Turn Ctrl-C, and what a queue sends, into a flag the loop reads between two steps, so that it can save first."""
+    """Turn Ctrl-C and the signals of a queue into a flag that the loop checks between steps, so that it can save."""
     flag = _Flag()
     if threading.current_thread() is not threading.main_thread():
         yield flag
         return
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-    # A script that starts a command in its background lets it ignore Ctrl-C, which is for what is in front.
+    # A shell makes background commands ignore Ctrl-C; respect this.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         numbers.remove(signal.SIGINT)
-    before = {number: signal.signal(number, flag.hear) for number in numbers}
+    before = {number: signal.signal(number, flag.receive) for number in numbers}
     try:
         yield flag
     finally:
@@ -422,10 +422,10 @@ _M_MMAP_THRESHOLD = -3
 
 
 def keep_freed_memory() -> bool:
-    """Raise glibc's thresholds for the rest of this process; return whether that was possible.
+    """Raise glibc's memory thresholds for the rest of this process; return whether this was possible.
 
-    Only for processes of our own (the command line, workers of a study), never on import: it changes the whole
-    process for good. Both thresholds belong together: the trim threshold alone fixes the other at its small default.
+    Call this only in processes of the library (the command line, workers of a study), never on import: the change is
+    permanent. Set both thresholds: setting only the trim threshold fixes the other at its small default.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -437,15 +437,15 @@ def keep_freed_memory() -> bool:
 
 
 class Reporter(Protocol):
-    """Takes the number of steps done and the latest mean of each term."""
+    """A function called with the number of completed steps and the latest mean of each term."""
 
     def __call__(self, done: int, terms: Mapping[str, float]) -> None:
-        """Show where training stands."""
+        """Show the progress of training."""
 
 
 @contextmanager
 def reporting(start: int, steps: int, *, visible: bool) -> Iterator[Reporter]:
-    """Give a reporter that draws a bar on standard error while the block runs."""
+    """Yield a reporter that draws a progress bar on standard error while the block runs."""
     if not visible or not sys.stderr.isatty():
         yield lambda done, terms: None
         return

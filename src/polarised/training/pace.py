@@ -1,4 +1,4 @@
-"""How fast a run goes and when it ends: the factor of its learning rate at every step, and whether it has settled."""
+"""The learning rate of a run at every step, and the decision when the run has settled and may end."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,17 +23,17 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Settling:
-    """Train at a constant rate until the variables stay as they are, then let the rate fall to 0.
+    """Train at a constant rate until the variables have settled, then decay the rate to 0.
 
-    The constant phase takes s steps, at least `least`; the rate then falls along half a cosine over `decay` * s steps.
-    Both together take at most the steps of the run, so that s <= steps / (1 + decay). `has_settled` is the rule.
+    The constant phase takes s steps, at least `least`; the rate then decays along half a cosine over `decay` * s steps.
+    Together they take at most the steps of the run: s <= steps / (1 + decay). `has_settled` is the criterion.
 
     Args:
-        least: The fewest steps of the constant phase, a number or a share of the run.
-        every: How often the evaluation batch is looked at, a number of steps or a share of the run.
+        least: The minimum length of the constant phase, as a number of steps or a share of the run.
+        every: The interval between evaluations, as a number of steps or a share of the run.
         decay: The length of the decay as a share of the constant phase.
-        nats: How much every KL may drift, in nats.
-        share: How much every KL may drift, as a share of itself; the larger of both holds.
+        nats: The tolerated drift of each KL, in nats.
+        share: The tolerated drift of each KL, as a share of its value; the larger of the two tolerances applies.
         examples: The size of the evaluation batch, which is drawn once.
 
     >>> Settling(least=1000).most(10_000)
@@ -48,7 +48,7 @@ class Settling:
     examples: int = 500
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse settings that are out of range."""
         if not (self.decay >= 0 and self.nats >= 0 and self.share >= 0 and self.examples >= 2):
             raise ConfigError(
                 "expected settling with decay, nats and share of at least 0 and 2 examples or more, got "
@@ -56,26 +56,26 @@ class Settling:
             )
 
     def most(self, steps: int) -> int:
-        """Return the most steps of the constant phase of a run.
+        """Return the maximum length of the constant phase of a run.
 
         Args:
-            steps: The most steps of the run.
+            steps: The maximum number of steps of the run.
 
         Returns:
-            The largest s for which s and its decay fit.
+            The largest s such that s and its decay fit into the run.
         """
         most = int(steps / (1 + self.decay))
-        # Rounding the decay up may take one step too many.
+        # Rounding up the decay may exceed the run by one step.
         return most if most + self.fall(most) <= steps else most - 1
 
     def fall(self, phase: int) -> int:
         """Return the length of the decay after a constant phase.
 
         Args:
-            phase: The steps of the constant phase.
+            phase: The number of steps of the constant phase.
 
         Returns:
-            The steps over which the rate falls.
+            The number of steps over which the rate decays.
         """
         return round(self.decay * phase)
 
@@ -85,17 +85,17 @@ def has_settled(
 ) -> bool:
     """Return whether no type has changed and no KL has drifted over the last third of the steps so far.
 
-    Of the looks from two thirds of the last step on, let a_j and b_j be the mean KL of variable j over the earlier and
-    the later half; settled is |a_j - b_j| <= max(nats, share b_j) for every j. Means, since at a constant rate a single
-    look is off by the noise of the optimiser, which only a falling rate takes away. Fewer than four looks decide
-    nothing.
+    Among the evaluations from two thirds of the last step on, let a_j and b_j be the mean KL of variable j over the
+    earlier and the later half; the run has settled if |a_j - b_j| <= max(nats, share b_j) for every j. Means are used
+    because at a constant rate a single evaluation contains the noise of the optimiser. With fewer than four evaluations
+    the run has not settled.
 
     Args:
-        steps: The steps that were looked at, in order.
+        steps: The steps of the evaluations, in order.
         types: The types of the variables at each of them.
-        kl: The KL of the variables at each of them, (looks, d), in nats.
-        nats: How much every KL may drift, in nats.
-        share: How much every KL may drift, as a share of itself.
+        kl: The KL of the variables at each of them, (evaluations, d), in nats.
+        nats: The tolerated drift of each KL, in nats.
+        share: The tolerated drift of each KL, as a share of its value.
 
     Returns:
         Whether the run has settled at the last step.
@@ -116,33 +116,33 @@ def has_settled(
 
 
 def check_settling(settling: Settling, schedule: Mapping[str, Any], steps: int) -> None:
-    """Refuse a settling that does not fit into its run.
+    """Refuse a `settling` that does not fit into its run.
 
     Args:
-        settling: When the run ends.
-        schedule: How its learning rate goes, as a complete spec.
-        steps: The most steps of the run.
+        settling: The criterion for the end of the run.
+        schedule: Its learning rate schedule, as a complete spec.
+        steps: The maximum number of steps of the run.
 
     Raises:
-        ConfigError: If the schedule has a decay of its own, or the least phase and its decay take more than the run.
+        ConfigError: If the schedule has its own decay, or the shortest phase and its decay are longer than the run.
 
     >>> check_settling(Settling(), {"name": "constant"}, 1000)
     """
     if schedule["name"] != "constant":
         raise ConfigError(
-            f"expected the schedule constant with settling, which has a decay of its own, got {schedule['name']}; "
-            "leave one of them out"
+            f"expected the schedule constant with settling, which has its own decay, got {schedule['name']}; "
+            "omit one of them"
         )
     least, most = in_steps(settling.least, steps), settling.most(steps)
     if not 1 <= least <= most:
         raise ConfigError(
-            f"expected settling.least from 1 to {most}, which {steps} steps leave beside the decay, got "
+            f"expected settling.least from 1 to {most}, so that phase and decay fit into {steps} steps, got "
             f"{settling.least}; raise steps or lower it"
         )
 
 
 class Pace:
-    """The learning rate of every step of a run and the step it ends at, both exact after a resume."""
+    """The learning rate at every step of a run and its last step; both are exact after resuming."""
 
     def __init__(
         self, schedule: Schedule, settling: Settling | None, dataset: Dataset, *, steps: int, seed: int
@@ -162,19 +162,19 @@ class Pace:
 
     @property
     def end(self) -> int:
-        """The number of steps the run takes, as far as is known."""
+        """The number of steps of the run, as far as known."""
         return self._phase + (self._settling.fall(self._phase) if self._settling is not None else 0)
 
     def factor(self, number: int) -> float:
-        """Return what the learning rate is multiplied by at a step, from 0."""
+        """Return the factor of the learning rate at a step, counted from 0."""
         if number < self._phase:
             return self._schedule(number, self._losses)
         return (1 + math.cos(math.pi * (number - self._phase) / (self.end - self._phase))) / 2
 
     def take(self, done: int, terms: Tensor, vae: VAE) -> None:
-        """Note the terms of the step that is done, whose sum is its loss, and look at the model where it is time to."""
+        """Record the terms of a completed step, whose sum is its loss, and evaluate the model when it is due."""
         if self._schedule.every:
-            # Summed where it lies: a GPU is asked once a window.
+            # Summed on the device: the loop waits for a GPU only once per window.
             loss = terms.sum().double()
             self._open = loss if self._open is None else self._open + loss
             if done % self._schedule.every == 0:
@@ -189,7 +189,7 @@ class Pace:
                 self.settled_step = self._phase = done
 
     def state(self) -> Arrays:
-        """Return what a checkpoint must carry."""
+        """Return the arrays to save in a checkpoint."""
         state: Arrays = {"losses": np.array(self._losses, dtype=np.float64)}
         if self._open is not None:
             state["open"] = self._open.cpu().numpy()
@@ -199,10 +199,10 @@ class Pace:
         return state
 
     def restore(self, state: Arrays, device: str) -> None:
-        """Go back to a saved state."""
+        """Restore a saved state."""
         losses = state.get("losses", np.zeros(0))
         if losses.ndim != 1 or losses.dtype.kind != "f":
-            raise ValueError("the losses of its schedule are no row of numbers")
+            raise ValueError("the losses of its schedule are not a row of numbers")
         self._losses = losses.tolist()
         self._open = torch.from_numpy(state["open"]).reshape(()).to(device) if "open" in state else None
         if self._looks is not None:
