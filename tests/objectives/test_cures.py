@@ -36,7 +36,7 @@ def total(terms):
     return torch.stack(list(terms.values())).sum()
 
 
-def test_free_bits_are_counted_after_the_mean_over_the_batch():
+def test_free_bits_apply_to_the_mean_over_the_batch():
     taken = step()
     posterior = DiagonalGaussian(torch.randn(16, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(16, 3))
     object.__setattr__(taken, "posterior", posterior)
@@ -52,7 +52,7 @@ def test_free_bits_are_counted_after_the_mean_over_the_batch():
 @pytest.mark.parametrize(
     ("size", "groups"), [(1, [[0], [1], [2]]), (2, [[0, 1], [2]]), (3, [[0, 1, 2]]), (9, [[0, 1, 2]])]
 )
-def test_groups_share_an_allowance(size, groups):
+def test_groups_share_a_minimum(size, groups):
     taken = step()
     kl = taken.prior.kl(taken.posterior, taken.z).mean(0)
     terms = FreeBits(nats=0.05, group_size=size)(taken)
@@ -60,7 +60,7 @@ def test_groups_share_an_allowance(size, groups):
     assert (terms["rate"] + terms["free_bits"]).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_below_the_floor_the_rate_pulls_at_nothing():
+def test_below_the_minimum_the_rate_has_no_gradient():
     taken = step()
     terms = FreeBits(nats=100.0)(taken)
     charged = terms["rate"] + terms["free_bits"]
@@ -71,7 +71,7 @@ def test_below_the_floor_the_rate_pulls_at_nothing():
 
 
 def test_geco_follows_the_algorithm():
-    """Against a transcription of the algorithm: average first, then value and gradient, then the multiplier."""
+    """Compare with a transcription of the algorithm: the average, then value and gradient, then the multiplier."""
     objective = GECO(kappa=1.2, alpha=0.9, nu=0.05, start=2.0, cap=2.2)
     memory = objective.memory()
     average, multiplier = None, 2.0
@@ -88,8 +88,8 @@ def test_geco_follows_the_algorithm():
     assert multiplier == 2.2
 
 
-def test_geco_finds_the_noise_of_its_constraint(monkeypatch):
-    """In a linear model the error at noise b is k b + the rest: the multiplier settles at 1 / 2b."""
+def test_geco_converges_to_the_noise_of_its_constraint(monkeypatch):
+    """In a linear model the error at noise b is k b + a constant: the multiplier converges to 1 / 2b."""
     noise = 0.8
     best = probabilistic_pca(VARIANCES, latents=4, noise_variance=noise)
     error = sum(VARIANCES) - float((best.decoder_scale**2).sum())
@@ -101,7 +101,7 @@ def test_geco_finds_the_noise_of_its_constraint(monkeypatch):
 
 
 @pytest.mark.parametrize("stop", [1, 2, 7])
-def test_geco_goes_on_exactly_where_it_was_stopped(tmp_path, stop):
+def test_geco_resumes_exactly(tmp_path, stop):
     def fit(vae, steps, **where):
         return train(
             vae,
@@ -124,7 +124,7 @@ def test_geco_goes_on_exactly_where_it_was_stopped(tmp_path, stop):
     assert len(set(expected.terms["distortion"] / expected.terms["rate"])) > 1
 
 
-def test_sigma_is_the_best_of_the_batch_and_its_gradient_is_that_of_a_fixed_one():
+def test_sigma_is_optimal_for_the_batch_and_its_gradient_that_of_a_constant():
     taken = step()
     ours = SigmaVAE()(taken)["distortion"]
     variance = squared_error(taken).item() / 16
@@ -148,8 +148,8 @@ def test_sigma_has_a_floor():
     assert SigmaVAE()(taken)["distortion"].item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_sigma_and_rate_are_those_of_probabilistic_pca():
-    """With two latents the best noise of a linear model is the mean of the two variances left over."""
+def test_sigma_and_rate_equal_those_of_probabilistic_pca():
+    """With two latents the optimal noise of a linear model is the mean of the two remaining variances."""
     vae = linear_vae(latents=2)
     train(vae, SigmaVAE(warm_up=300), DATA, steps=2500, batch_size=256, learning_rate=5e-3, progress=False)
     x = torch.from_numpy(DATA.images[:])
@@ -157,12 +157,12 @@ def test_sigma_and_rate_are_those_of_probabilistic_pca():
         taken = forward(vae, x, dataset_size=len(x), generator=torch.Generator().manual_seed(0))
         variance = squared_error(taken).item() / 4
         rate = ELBO()(taken)["rate"].item()
-    # Each survivor leaves the noise itself as error: (2 s + 2.5) / 4 = s.
+    # Each used variable contributes the noise itself to the error: (2 s + 2.5) / 4 = s.
     assert variance == pytest.approx(1.25, rel=0.05)
     assert rate == pytest.approx(0.5 * np.log(8 / 1.25) + 0.5 * np.log(4 / 1.25), rel=0.05)
 
 
-def test_learned_sigma_is_that_of_the_likelihood():
+def test_learned_sigma_is_the_variance_of_the_likelihood():
     taken = step(likelihood={"name": "Gaussian", "scale": "shared", "variance": 0.3})
     assert SigmaVAE(sigma="learned")(taken)["distortion"].item() == ELBO()(taken)["distortion"].item()
     with pytest.raises(ConfigError, match="scale: shared"):
@@ -186,12 +186,12 @@ def test_rate_warms_up():
         (SigmaVAE, {"warm_up": -1}, "SigmaVAE.warm_up"),
     ],
 )
-def test_wrong_settings_are_refused(objective, settings, words):
+def test_settings_out_of_range_are_refused(objective, settings, words):
     with pytest.raises(ConfigError, match=words):
         objective(**settings)
 
 
-def test_geco_without_its_memory_says_what_is_missing():
+def test_geco_without_memory_names_what_is_missing():
     with pytest.raises(ConfigError, match=r"objective.memory\(\)"):
         GECO()(step())
 
@@ -199,6 +199,6 @@ def test_geco_without_its_memory_says_what_is_missing():
 @pytest.mark.parametrize(
     ("objective", "words"), [(SigmaVAE(warm_up=1000), "0.1 of 1"), (FreeBits(nats=0.0), "nats = 0")]
 )
-def test_settings_that_cannot_act_are_announced(objective, words):
+def test_settings_without_effect_are_warned_about(objective, words):
     (sentence,) = objective.warnings(steps=100, dataset_size=1000)
     assert words in sentence

@@ -41,7 +41,7 @@ def test_weights_of_the_ivae_follow_the_released_schedule():
     assert objective.weights(1000) == (1, 1, 1, 1)
 
 
-def test_ivae_s_parts_are_those_of_the_weighted_form():
+def test_ivae_terms_equal_those_of_the_weighted_form():
     """a distortion + b MI + c TC + d DW, up to the difference of closed-form and sampled rate."""
     taken = step()
     plain, weighted = IVAE()(taken), IVAE(a=100.0, b=2.0, c=0.0, d=10.0)(taken)
@@ -75,7 +75,7 @@ def test_unused_latent_under_rtc_settles_below_one():
     assert torch.autograd.grad(cost.sum(), log_s)[0].item() == pytest.approx(0, abs=1e-6)
 
 
-def test_clip_stops_a_saturated_critic():
+def test_clipping_removes_the_gradient_of_a_saturated_critic():
     critic = FactorVAE(critic_width=8).critic(3)
     with torch.no_grad():
         critic[-1].bias[:] = torch.tensor([-40.0, 40.0])
@@ -102,7 +102,7 @@ def test_clip_stops_a_saturated_critic():
         (Decomposition(alpha=0.0), 100, "alpha = 0"),
     ],
 )
-def test_settings_that_cannot_act_are_announced(objective, steps, words):
+def test_settings_without_effect_are_warned_about(objective, steps, words):
     (sentence,) = objective.warnings(steps=steps, dataset_size=1000)
     assert words in sentence
 
@@ -120,12 +120,12 @@ def test_settings_that_cannot_act_are_announced(objective, steps, words):
         ("IVAE", {"decoder_variance": 0.0}),
     ],
 )
-def test_wrong_settings_are_refused(name, settings):
+def test_settings_out_of_range_are_refused(name, settings):
     with pytest.raises(ConfigError, match=f"{name}.{next(iter(settings))}"):
         registry.build("objective", {"name": name, **settings})
 
 
-def test_mutual_information_may_be_rewarded():
+def test_mutual_information_may_have_a_negative_weight():
     assert BetaTCVAE(alpha=-5.0).alpha == -5.0
 
 

@@ -1,4 +1,4 @@
-"""Where an unused variable rests: the loss without a decoder, minimised, ends where the objective says."""
+"""The rest of an unused variable: minimising the loss without a decoder ends where the objective says."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ from polarised.objectives import (
 
 
 def rested(objective, prior, *, start=0.3, steps=600, batch=64, critic=None):
-    """Minimise the objective over the mean and log-variance of two variables that no decoder reads."""
+    """Minimise the objective over the mean and log-variance of two variables that no decoder uses."""
     mean = torch.full((2,), 0.2, requires_grad=True)
     log_variance = torch.full((2,), start, requires_grad=True)
     optimiser = torch.optim.Adam([mean, log_variance], lr=0.05)
@@ -66,14 +66,14 @@ def rested(objective, prior, *, start=0.3, steps=600, batch=64, critic=None):
     ],
     ids=repr,
 )
-def test_it_rests_at_the_prior(objective):
+def test_an_unused_variable_rests_at_the_prior(objective):
     prior = StandardNormal(2)
     torch.testing.assert_close(objective.rest_variance(prior), torch.ones(1, 2))
     torch.testing.assert_close(rested(objective, prior), torch.ones(2), rtol=0.05, atol=0.0)
 
 
 @pytest.mark.parametrize("variances", [(1.0, 1.0), (3.0, 0.2)])
-def test_a_penalty_on_the_variance_has_a_rest_of_its_own(variances):
+def test_a_penalty_on_the_variance_changes_the_rest(variances):
     objective, prior = RTCVAE(beta=1.0, eta=2.0), Anisotropic(2, variances=variances)
     critic = torch.nn.Linear(2, 2)
     with torch.no_grad():
@@ -84,11 +84,11 @@ def test_a_penalty_on_the_variance_has_a_rest_of_its_own(variances):
 
 
 @pytest.mark.parametrize("record", registry.records("objective"), ids=lambda record: record.name)
-def test_every_objective_derives_where_it_rests(record):
+def test_every_objective_documents_the_rest(record):
     assert "An unused variable rests" in " ".join((record.call.__doc__ or "").split())
 
 
-def test_a_critic_that_sees_no_dependence_leaves_it_to_the_rate():
+def test_with_a_critic_that_sees_no_dependence_only_the_rate_acts():
     objective, prior, critic = FactorVAE(gamma=100.0), StandardNormal(2), torch.nn.Linear(2, 2)
     with torch.no_grad():
         critic.weight.zero_(), critic.bias.zero_()
@@ -96,11 +96,11 @@ def test_a_critic_that_sees_no_dependence_leaves_it_to_the_rate():
     torch.testing.assert_close(rested(objective, prior, critic=critic), torch.ones(2), rtol=0.05, atol=0.0)
 
 
-def test_a_capacity_holds_it_nowhere():
+def test_a_capacity_defines_no_rest():
     assert AnnealedVAE(c_max=5.0).rest_variance(StandardNormal(2)) is None
 
 
-def test_heavy_tails_have_it_rest_between_the_nearest_gaussian_and_their_own_variance():
+def test_under_heavy_tails_it_rests_between_the_nearest_gaussian_and_the_prior_variance():
     prior = StudentT(1, df=9.0)
     found = [
         Decomposition(alpha=a, divergence="inclusive_kl").rest_variance(prior).item() for a in (0.0, 1.0, 10.0, 100.0)

@@ -26,13 +26,13 @@ def test_every_schedule_is_a_pure_function_between_zero_and_one(name):
 
 
 @pytest.mark.parametrize("name", registry.names("schedule"))
-def test_every_schedule_can_be_written_out_and_read_back(name):
+def test_every_schedule_survives_serialisation(name):
     spec = json.loads(json.dumps(registry.complete("schedule", name)))
     assert registry.complete("schedule", spec) == spec
     assert factors(spec, 100) == factors(name, 100)
 
 
-def test_shares_and_steps_are_the_same_length():
+def test_a_share_equals_the_same_length_in_steps():
     assert factors({"name": "cosine", "warm_up": 0.1, "hold": 0.4}, 100) == factors(
         {"name": "cosine", "warm_up": 10, "hold": 40}, 100
     )
@@ -60,7 +60,7 @@ def test_warm_up_begins_above_zero_and_multiplies_the_rest():
     assert found == pytest.approx([0.25, 0.5, 0.75, 1.0, 0.1, 0.1, 0.1, 0.1])
 
 
-def test_plateau_waits_counts_anew_after_a_fall_and_stops_at_its_least():
+def test_plateau_waits_restarts_after_a_decrease_and_stops_at_its_minimum():
     schedule = registry.build("schedule", {"name": "plateau", "patience": 2, "factor": 0.1, "least": 0.05}, 100)
     falling = [10.0, 9.0, 8.0, 7.0]
     assert schedule(99, falling) == 1.0
@@ -70,13 +70,13 @@ def test_plateau_waits_counts_anew_after_a_fall_and_stops_at_its_least():
     assert schedule(99, [*falling, *[7.0] * 20]) == 0.05
 
 
-def test_plateau_knows_a_fall_of_a_negative_loss():
+def test_plateau_recognises_a_decrease_of_a_negative_loss():
     schedule = registry.build("schedule", {"name": "plateau", "patience": 1, "threshold": 0.1}, 100)
     assert schedule(99, [-10.0, -12.0]) == 1.0
     assert schedule(99, [-10.0, -10.5]) == 0.5
 
 
-def test_cycles_begin_anew_and_reach_the_full_weight():
+def test_cycles_restart_and_reach_the_full_weight():
     found = factors({"name": "cyclical", "cycles": 4, "rise": 0.5}, 400)
     assert [found[start] for start in (0, 100, 200, 300)] == [0.0] * 4
     assert found[25] == pytest.approx(0.5)
@@ -109,12 +109,12 @@ def test_a_warm_up_may_be_a_share_of_the_run():
     assert by_share.item() == by_steps.item() == pytest.approx(0.3 * BetaVAE()(step)["rate"].item())
 
 
-def test_a_weight_cannot_wait_for_a_plateau():
-    with pytest.raises(ConfigError, match="depends on the step alone"):
+def test_plateau_is_refused_as_a_ramp_of_a_weight():
+    with pytest.raises(ConfigError, match="depends only on the step"):
         BetaVAE(ramp="plateau")(a_step(0, 100))
 
 
-def test_a_ramp_of_a_config_is_checked_and_written_out():
+def test_a_ramp_in_a_config_is_validated_and_completed():
     assert registry.complete("objective", {"name": "BetaVAE", "ramp": "linear"})["ramp"] == {
         "name": "linear",
         "length": 0.1,

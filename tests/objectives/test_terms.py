@@ -79,7 +79,7 @@ def test_shuffling_keeps_each_variable_and_breaks_the_pairs():
     assert not torch.equal(permuted[:, 0] + 1, permuted[:, 1])
 
 
-def test_density_ratio_of_the_best_critic_is_the_total_correlation():
+def test_density_ratio_of_the_optimal_critic_is_the_total_correlation():
     """Two normals of correlation 0.6: E[log D/(1-D)] = -log(1 - 0.36)/2; the printed ratio without log is 1.5625."""
     rho, n = 0.6, 400_000
     noise = torch.randn(n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -102,7 +102,7 @@ def test_density_ratio_of_the_best_critic_is_the_total_correlation():
     assert printed == pytest.approx(1 / (1 - rho**2), rel=0.02)
 
 
-def test_critic_must_be_there():
+def test_a_missing_critic_is_refused():
     with pytest.raises(ConfigError, match="critic"):
         FactorVAE()(step())
 
@@ -114,8 +114,8 @@ def test_covariance_of_the_sample_is_that_of_many_draws():
     torch.testing.assert_close(torch.cov(draws.T), posterior_covariance(q, of="sample"), atol=0.03, rtol=0.02)
 
 
-def test_mmd_of_the_joint_sees_what_the_marginals_hide():
-    """Two samples with the same marginals, one correlated: the kernel per variable is blind to it."""
+def test_mmd_of_the_joint_detects_a_difference_with_equal_marginals():
+    """Two samples with the same marginals, one correlated: the kernel per variable cannot tell them apart."""
     generator = torch.Generator().manual_seed(0)
     independent = torch.randn(400, 2, generator=generator)
     line = torch.randn(400, 1, generator=generator).expand(-1, 2)
@@ -138,8 +138,8 @@ def test_rate_is_the_mean_over_images():
 
 
 @pytest.mark.parametrize("per_variable", [False, True])
-def test_mmd_in_parts_is_that_of_all_at_once(per_variable, monkeypatch):
-    """Value and gradient to the last bit, while no more than a few rows of kernels are held."""
+def test_mmd_in_parts_equals_mmd_at_once(per_variable, monkeypatch):
+    """Value and gradient agree to the last bit, while only a few rows of kernels are in memory."""
     generator, found = torch.Generator().manual_seed(0), []
     samples = torch.randn(2, 12, 5, generator=generator)
     held, largest = [], []
@@ -153,14 +153,14 @@ def test_mmd_in_parts_is_that_of_all_at_once(per_variable, monkeypatch):
         found.append((value.detach(), torch.autograd.grad(value, first)[0]))
         largest.append(max(held))
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-    # The kernels of the joint are taken width by width.
+    # The kernels of the joint are computed one width at a time.
     assert largest[0] == 24 * 24 * (5 * len(SCALES) if per_variable else 1)
     assert largest[1] <= 300 * (len(SCALES) if per_variable else 1)
 
 
 @pytest.mark.parametrize("distance", ["squared", "printed"])
 @pytest.mark.parametrize("sizes", [(64, 64, 10), (17, 9, 4), (5, 40, 1)])
-def test_mmd_and_its_gradient_are_the_plain_formula_to_the_last_bit(sizes, distance):
+def test_mmd_and_its_gradient_equal_the_plain_formula_bit_for_bit(sizes, distance):
     n, m, d = sizes
     generator = torch.Generator().manual_seed(n)
     samples = [torch.randn(count, d, generator=generator).requires_grad_() for count in (n, m)]
@@ -195,7 +195,7 @@ def test_mmd_of_samples_of_unequal_size_is_the_plain_double_sum():
         torch.testing.assert_close(mmd(first, second, distance=distance), own + others - 2 * across)
 
 
-def test_mmd_as_printed_has_a_gradient_and_bad_samples_are_one_sentence():
+def test_printed_mmd_has_a_gradient_and_invalid_samples_are_refused():
     first = torch.randn(5, 3, generator=torch.Generator().manual_seed(1)).requires_grad_()
     mmd(first, torch.zeros(5, 3), distance="printed").backward()
     assert torch.isfinite(first.grad).all()
@@ -205,7 +205,7 @@ def test_mmd_as_printed_has_a_gradient_and_bad_samples_are_one_sentence():
 
 
 @pytest.mark.parametrize("estimator", get_args(Estimator))
-def test_densities_written_out_have_the_values_and_slopes_of_the_formula(estimator):
+def test_densities_have_the_values_and_gradients_of_the_formula(estimator):
     generator = torch.Generator().manual_seed(0)
     codes = [torch.randn(6, 3, dtype=torch.float64, generator=generator).requires_grad_() for _ in range(3)]
     weights = torch.from_numpy(importance_weights(6, 40, estimator=estimator)).log()

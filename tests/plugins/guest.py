@@ -106,7 +106,7 @@ class GuestPrior(StandardNormal):
 @register(
     "objective",
     title="guest VAE",
-    summary="the rate weighed",
+    summary="the rate weighted",
     symbol="w",
     strength=("weight",),
     references=(WORK.format("Objective"),),

@@ -67,7 +67,7 @@ def test_a_run_written_out_is_the_same_run() -> None:
         ({"schedule": "cosinus"}, "did you mean 'cosine'"),
         ({"schedule": {"name": "cosine", "hold": 2.5}}, "whole number of steps or a share"),
         ({"settling": {"leest": 4}}, "did you mean 'least'"),
-        ({"settling": {}, "schedule": "cosine"}, "decay of its own"),
+        ({"settling": {}, "schedule": "cosine"}, "its own decay"),
         ({"settling": {"least": 11}, "steps": 12}, "settling.least from 1 to 9"),
         ({"split": 1.0}, "training.split above 0 and below 1"),
     ],

@@ -1,4 +1,4 @@
-"""What a training step costs, paper by paper."""
+"""The training objectives, ordered by paper."""
 
 from polarised.objectives.cures import GECO, FreeBits, SigmaVAE
 from polarised.objectives.papers import *  # noqa: F403

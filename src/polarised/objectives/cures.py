@@ -1,6 +1,6 @@
-"""Objectives against posterior collapse: a floor for the rate, a target for the error, the best decoder variance.
+"""Objectives against posterior collapse: a minimum rate, a target error, the optimal decoder variance.
 
-Rate and distortion are those of `papers`.
+Rate and distortion are defined as in `papers`.
 """
 
 # ruff: noqa: D102 (the abstract class documents the methods)
@@ -25,7 +25,7 @@ __all__ = ["GECO", "FreeBits", "Multiplier", "SigmaVAE"]
 @register(
     "objective",
     title="free bits",
-    summary="the first nats of every group's rate are free",
+    summary="the first nats of the rate of each group are free",
     symbol="λ",
     strength=("nats",),
     references=("Kingma2016",),
@@ -34,21 +34,21 @@ __all__ = ["GECO", "FreeBits", "Multiplier", "SigmaVAE"]
 )
 @dataclass(frozen=True, kw_only=True)
 class FreeBits(Objective):
-    """Leave the first `nats` of the rate of every group of variables free of charge.
+    """Exempt the first `nats` of the rate of every group of variables from the loss.
 
     loss = distortion + sum_groups max(nats, E[KL of the group])  [Kingma2016, appendix C.8]
 
-    The mean over the batch is taken before the maximum, as in the released code. The term "rate" is the true one;
-    "free_bits" is what the floor adds to it. Under a prior that is not factorised all variables are one group.
-    An unused variable rests nowhere: within its allowance every posterior costs the same.
+    The mean over the batch is taken before the maximum, as in the released code. The term "rate" is the actual rate;
+    "free_bits" is what the minimum adds to it. Under a prior that does not factorise, all variables form one group.
+    An unused variable rests nowhere: below the minimum, all posteriors have the same loss.
 
     Args:
-        nats: What is free of charge, for each group.
-        group_size: How many variables, in their order, share an allowance: 1 keeps every variable alive whatever the
-            data need, the number of latents lets them divide it.
+        nats: The rate that is free, for each group.
+        group_size: The number of consecutive variables that share a minimum: 1 keeps every variable alive, whether the
+            data need it or not; the number of latents lets the variables divide one minimum among them.
 
     Raises:
-        ConfigError: If a group has no variable.
+        ConfigError: If `group_size` is below 1.
 
     >>> FreeBits(nats=0.25)
     FreeBits(nats=0.25, group_size=1)
@@ -60,7 +60,7 @@ class FreeBits(Objective):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.group_size < 1:
-            raise ConfigError(f"FreeBits.group_size must be at least 1, got {self.group_size}; 1 is a floor for each")
+            raise ConfigError(f"FreeBits.group_size must be at least 1, got {self.group_size}; use 1 or more")
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         groups = torch.split(step.prior.kl(step.posterior, step.z).mean(0), self.group_size)
@@ -68,14 +68,14 @@ class FreeBits(Objective):
         return {"distortion": distortion(step), "rate": rate(step), "free_bits": torch.stack(missing).sum()}
 
     def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
-        """Return where a variable rests that the decoder ignores: nowhere, as nothing holds it within its allowance.
+        """Return the variance at rest of a variable that the decoder ignores: None, as the free rate fixes no value.
 
         Args:
             prior: p(z|u) of the inputs.
-            count: How many inputs.
+            count: The number of inputs.
 
         Returns:
-            None, or the prior's variance (count, d) where nothing is free.
+            None, or the prior's variance (count, d) if `nats` is 0.
         """
         return None if self.nats > 0 else super().rest_variance(prior, count)
 
@@ -86,10 +86,10 @@ class FreeBits(Objective):
 
 
 class Multiplier(nn.Module):
-    """What GECO remembers from step to step: the multiplier, the moving average, and the batch not yet in them.
+    """The state of GECO between steps: the multiplier, the moving average, and the last batch, not yet included.
 
-    All are buffers, so that a checkpoint carries them. A step is folded in when the next one is priced, which makes
-    the price of a step the same however often it is asked for.
+    All are buffers, so that a checkpoint contains them. A step is included when the loss of the next one is computed,
+    so the loss of a step is the same however often it is evaluated.
 
     Args:
         start: The multiplier before the first step.
@@ -110,7 +110,7 @@ class Multiplier(nn.Module):
 @register(
     "objective",
     title="GECO",
-    summary="the least rate that keeps the error within a bound",
+    summary="the smallest rate that keeps the error within a bound",
     symbol="κ",
     strength=("kappa",),
     references=("Rezende2018",),
@@ -123,19 +123,20 @@ class GECO(Objective):
     loss = rate + lambda C, C = E|x - E[x|z]|^2 - kappa^2  [Rezende2018, algorithm 1]
     C_average <- alpha C_average + (1 - alpha) C,  lambda <- lambda exp(nu C_average / kappa^2)
 
-    The value of C is the moving average, its gradient that of the batch. The paper leaves nu C unbounded; here C is
-    divided by kappa^2 and held in [-1, 1] in the update of lambda, and lambda stays below `cap` where one is given: a
-    target out of reach would drive it up for ever, and the rate with it. At the optimum 1 / (2 lambda) is the decoder
-    variance the constraint amounts to. An unused variable rests at the prior: its rate alone is left, weighed by 1.
+    The value of C is the moving average, its gradient that of the batch. In the paper nu C is unbounded; here C is
+    divided by kappa^2 and clipped to [-1, 1] in the update of lambda, and lambda stays below `cap` if one is given: a
+    target that cannot be reached would otherwise increase it without limit. At the optimum, 1 / (2 lambda) is the
+    decoder variance equivalent to the constraint. An unused variable rests at the prior: only its rate remains, with
+    weight 1.
 
     Args:
-        kappa: The distance that is allowed: kappa^2 is summed over the values of an image.
+        kappa: The tolerated distance: kappa^2 is summed over the values of an image.
         alpha: The weight of the past in the moving average.
-        nu: How fast the multiplier follows.
+        nu: The rate at which the multiplier changes.
         start: The multiplier lambda before the first step.
-        cap: The largest multiplier, if there shall be one.
-        constraint: What is held below kappa^2: the squared error, or -log p(x|z) in nats ("distortion"), for
-            likelihoods other than Gaussian.
+        cap: The maximum of the multiplier; None for no maximum.
+        constraint: The quantity held below kappa^2: the squared error, or -log p(x|z) in nats ("distortion"), for
+            likelihoods that are not Gaussian.
 
     Raises:
         ConfigError: If kappa, start or cap is not positive, or alpha is not below 1.
@@ -158,17 +159,17 @@ class GECO(Objective):
             if value is not None and not value > 0:
                 raise ConfigError(f"GECO.{name} must be positive, got {value}")
         if not self.alpha < 1:
-            raise ConfigError(f"GECO.alpha must be below 1, got {self.alpha}; 0.99 is the paper's")
+            raise ConfigError(f"GECO.alpha must be below 1, got {self.alpha}; the paper uses 0.99")
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         memory = step.memory
         if not isinstance(memory, Multiplier):
             raise ConfigError(
-                "expected GECO's memory in the step, got none; build it with objective.memory() and pass it to "
+                "expected GECO's memory in the step, got none; create it with objective.memory() and pass it to "
                 "take_step"
             )
         error = distortion(step) if self.constraint == "distortion" else squared_error(step)
-        self._fold(memory, step.number)
+        self._include(memory, step.number)
         memory.latest.copy_(error.detach() - self.kappa**2)
         weight = memory.multiplier.clone()
         constraint = weight * (self._average(memory) - error.detach())
@@ -181,9 +182,9 @@ class GECO(Objective):
         mixed = self.alpha * memory.average + (1 - self.alpha) * memory.latest
         return torch.where(memory.folded == 0, memory.latest, mixed)
 
-    def _fold(self, memory: Multiplier, number: int) -> None:
-        """Take in the step before this one, once."""
-        # Decided where the numbers lie: reading them would make a GPU wait at every step.
+    def _include(self, memory: Multiplier, number: int) -> None:
+        """Include the previous step, once."""
+        # Decided on the device: reading the values would make a GPU wait at every step.
         new = (memory.number >= 0) & (memory.number != number)
         memory.average.copy_(torch.where(new, self._average(memory), memory.average))
         memory.folded += new
@@ -196,26 +197,25 @@ class GECO(Objective):
 @register(
     "objective",
     title="sigma-VAE",
-    summary="the decoder's variance at its best",
+    summary="the optimal variance of the decoder",
     strength=(),
     references=("Rybkin2021",),
     example=({}, {"warm_up": 10}),
 )
 @dataclass(frozen=True, kw_only=True)
 class SigmaVAE(Objective):
-    """Give the Gaussian decoder one variance for all values and images: the best for each batch, or a learned one.
+    """Use one variance of the Gaussian decoder for all values and images: the optimum of each batch, or a learned one.
 
     loss = D/2 log(2 pi s) + E|x - E[x|z]|^2 / 2s + w rate, s = E|x - E[x|z]|^2 / D  [Rybkin2021, eq. 5]
 
-    At that s the gradient is that of D/2 log s alone. An unused variable rests at the prior: its rate alone is left.
+    At that s the gradient is that of D/2 log s alone. An unused variable rests at the prior: only its rate remains.
 
     Args:
-        sigma: Whether s is the best for each batch, or trained beside the weights; then it is that of the likelihood
-            {name: Gaussian, scale: shared}, and it follows a learning rate that is slow where it starts far from its
-            optimum.
+        sigma: Whether s is the optimum of each batch, or trained with the weights; in that case it is the variance of
+            the likelihood {name: Gaussian, scale: shared}, and it adapts slowly if it starts far from its optimum.
         warm_up: Steps over which the weight w of the rate rises linearly from 0 to 1.
-        floor: The smallest share of the batch's mean variance that s may be: data without noise would draw it to 0 and
-            the bound to infinity.
+        floor: The minimum of s as a share of the mean variance of the batch: without it, data without noise would drive
+            s to 0 and the bound to infinity.
 
     >>> SigmaVAE(warm_up=1000)
     SigmaVAE(sigma='optimal', warm_up=1000, floor=0.001)
@@ -234,7 +234,7 @@ class SigmaVAE(Objective):
             if not (isinstance(step.likelihood, Gaussian) and step.likelihood.scale == "shared"):
                 raise ConfigError(
                     'SigmaVAE with sigma="learned" needs a likelihood with one trained variance; '
-                    "set {name: Gaussian, scale: shared} as the model's likelihood"
+                    "set {name: Gaussian, scale: shared} as the likelihood of the model"
                 )
             return distortion(step)
         error, size = squared_error(step), step.x[0].numel()
@@ -247,13 +247,13 @@ class SigmaVAE(Objective):
             return []
         reached = level(steps, steps, length=self.warm_up)
         return [
-            f"the weight of the rate reaches {reached:.3g} of 1 in this run: its schedule takes {self.warm_up} steps, "
+            f"the weight of the rate reaches {reached:.3g} of 1 in this run: its warm-up takes {self.warm_up} steps, "
             f"the run {steps}."
         ]
 
 
 def squared_error(step: Step) -> Tensor:
-    """Return E|x - E[x|z]|^2, summed over values.
+    """Return E|x - E[x|z]|^2, summed over the values of an image.
 
     Args:
         step: The step.

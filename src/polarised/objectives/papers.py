@@ -1,4 +1,4 @@
-"""The objectives of the papers, each about ten lines under its equation.
+"""The objectives of the papers, each in about ten lines below its equation.
 
 Rate = E[KL(q(z|x) || p(z))], distortion = E[-log p(x|z)]; both in nats per image, summed over latents and pixels. The
 loss is the sum of the terms returned.
@@ -58,7 +58,7 @@ class ELBO(Objective):
 
     loss = distortion + rate  [Kingma2014, eq. 3]
 
-    An unused variable rests at the prior: (s/s_p + m^2/s_p - 1 - log s/s_p)/2 is left of its loss, least at s_p and 0.
+    An unused variable rests at the prior: its loss is (s/s_p + m^2/s_p - 1 - log s/s_p)/2, which is 0 at s_p, m = 0.
 
     >>> ELBO()
     ELBO()
@@ -71,7 +71,7 @@ class ELBO(Objective):
 @register(
     "objective",
     title="beta-VAE",
-    summary="the rate weighed by beta",
+    summary="the rate weighted by beta",
     symbol="β",
     strength=("beta",),
     references=("Higgins2017",),
@@ -80,16 +80,16 @@ class ELBO(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class BetaVAE(Objective):
-    """Weigh the rate by beta.
+    """Weight the rate by beta.
 
     loss = distortion + beta rate  [Higgins2017, eq. 4]
 
-    An unused variable rests at the prior, as under `ELBO`: beta is a factor of all that is left of its loss.
+    An unused variable rests at the prior, as under `ELBO`: beta only scales its loss.
 
     Args:
         beta: The weight of the rate.
-        warm_up: Steps over which that weight rises linearly from 0, or as a float a share of the run; none if 0.
-        ramp: Another schedule of beta instead, such as `cyclical` [Fu2019].
+        warm_up: Steps over which that weight rises linearly from 0, or a share of the run as a float; 0 for none.
+        ramp: A schedule of beta to use instead, such as `cyclical` [Fu2019].
 
     >>> BetaVAE(beta=8.0)
     BetaVAE(beta=8.0, warm_up=0, ramp=None)
@@ -104,13 +104,13 @@ class BetaVAE(Objective):
         return {"distortion": distortion(step), "rate": beta * rate(step)}
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unfinished("beta", self.beta, self.warm_up, steps) if self.ramp is None else []
+        return _warn_partial("beta", self.beta, self.warm_up, steps) if self.ramp is None else []
 
 
 @register(
     "objective",
     title="annealed VAE",
-    summary="the rate held at a growing capacity",
+    summary="the rate kept at a growing capacity",
     symbol="C",
     strength=("c_max",),
     strength_title="capacity (larger is weaker)",
@@ -118,22 +118,22 @@ class BetaVAE(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class AnnealedVAE(Objective):
-    """Hold the rate at a capacity that grows linearly.
+    """Keep the rate at a capacity that grows linearly.
 
     loss = distortion + gamma |rate - C(t)|, C(t) = c_max min(1, t / iteration_threshold)  [Burgess2018, eq. 8]
 
     The rate is averaged over the batch before the absolute value, as in disentanglement_lib.
 
     An unused variable rests nowhere. Below the capacity the gradient of each KL_j is reversed, -gamma m in the mean and
-    -gamma (s - 1) / 2 in log s: the prior is where it leaves from, the mean twice as fast as the variance. A constant
-    mean m buys m^2 / 2 nats of rate at no distortion. At the capacity all codes of the same total rate cost alike,
-    so what was parked on a mean stays there.
+    -gamma (s - 1) / 2 in log s: the variable moves away from the prior, its mean twice as fast as its variance. A
+    constant mean m adds m^2 / 2 nats of rate without distortion. At the capacity all codes of the same total rate have
+    the same loss, so a constant mean stays where it is.
 
     Args:
         gamma: The weight of the distance from the capacity.
-        c_max: The capacity reached at last, in nats.
-        iteration_threshold: The steps over which the capacity grows, or as a float a share of the run.
-        ramp: Another schedule of the capacity instead.
+        c_max: The final capacity, in nats.
+        iteration_threshold: The steps over which the capacity grows, or a share of the run as a float.
+        ramp: A schedule of the capacity to use instead.
 
     >>> AnnealedVAE(c_max=50.0).gamma
     1000.0
@@ -152,13 +152,13 @@ class AnnealedVAE(Objective):
         return None if self.gamma > 0 else super().rest_variance(prior, count)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unfinished("the capacity", self.c_max, self.iteration_threshold, steps) if self.ramp is None else []
+        return _warn_partial("the capacity", self.c_max, self.iteration_threshold, steps) if self.ramp is None else []
 
 
 @register(
     "objective",
     title="FactorVAE",
-    summary="total correlation penalised through a critic",
+    summary="the total correlation penalised, estimated by a critic",
     symbol="γ",
     strength=("gamma",),
     references=("Kim2018",),
@@ -167,23 +167,23 @@ class AnnealedVAE(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class FactorVAE(Objective):
-    """Penalise the total correlation of z, read off a critic that tells codes from shuffled codes.
+    """Penalise the total correlation of z, estimated by a critic that separates codes from shuffled codes.
 
     loss = distortion + rate + gamma E[log D(z) / (1 - D(z))]  [Kim2018, eq. 2]
     critic loss = -E[log D(z)] / 2 - E[log(1 - D(shuffled z))] / 2
 
-    The critic is frozen in the first line and z in the second, so one backward serves both, at the old weights.
-    An unused variable rests at the prior's variance: it is independent of the rest whatever its mean and variance, so
-    the total correlation is flat in both and the rate alone holds it; the critic's errors move it about.
-    Differs from the paper, as disentanglement_lib does, by shuffling the same batch instead of a second one. That
-    library's shared step counter makes its 300,000 steps 150,000 updates.
+    The critic is constant in the first line and z in the second, so one backward pass updates both, with the old
+    weights. An unused variable rests at the prior's variance: it is independent of the others for any mean and
+    variance, so the total correlation is flat in both and only the rate acts on it; errors of the critic make it
+    fluctuate. Unlike the paper, but like disentanglement_lib, this shuffles the same batch instead of a second one.
+    Because of its shared step counter, 300,000 steps of that library are 150,000 updates.
 
     Args:
         gamma: The weight of the total correlation.
-        critic_layers: Hidden layers of the critic.
-        critic_width: Units in each of them.
-        critic_learning_rate: The critic's own learning rate.
-        critic_betas: The critic's own betas of Adam.
+        critic_layers: The number of hidden layers of the critic.
+        critic_width: The units in each of them.
+        critic_learning_rate: The learning rate of the critic.
+        critic_betas: The betas of Adam for the critic.
         compatibility: "disentanglement_lib" clips the critic's probabilities at 1e-6, as that library does.
 
     >>> FactorVAE(gamma=40.0).critic_betas
@@ -210,13 +210,13 @@ class FactorVAE(Objective):
         return critic_network(latents, layers=self.critic_layers, width=self.critic_width)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unused("gamma", self.gamma, 0.0, "the total correlation")
+        return _warn_no_effect("gamma", self.gamma, 0.0, "the total correlation")
 
 
 @register(
     "objective",
     title="beta-TCVAE",
-    summary="the three parts of the rate weighed apart",
+    summary="the three parts of the rate, each with its own weight",
     symbol="β",
     strength=("beta",),
     references=("Chen2018",),
@@ -225,23 +225,23 @@ class FactorVAE(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class BetaTCVAE(Objective):
-    """Weigh the three parts of the rate: mutual information, total correlation and dimension-wise KL.
+    """Weight the three parts of the rate: mutual information, total correlation and dimension-wise KL.
 
     loss = distortion + alpha MI + beta TC + gamma DW  [Chen2018, eq. 4]
          = distortion + rate + (alpha - 1) MI + (beta - 1) TC + (gamma - 1) DW
 
-    The second line is used, with the rate in closed form: the same in expectation, less noisy, and at weights of 1
-    the ELBO to the last bit.
+    The second line is used, with the rate in closed form: it has the same expectation and less noise, and with weights
+    of 1 it is exactly the ELBO.
     An unused variable rests at the prior's variance: log q(z_ij|x_k) of a posterior that is the same for all k is a
-    common term of both logsumexps and cancels in TC for every batch, whatever the weights.
+    common term of both logsumexps and cancels in TC for every batch and all weights.
 
     Args:
         alpha: The weight of the mutual information of x and z.
         beta: The weight of the total correlation.
         gamma: The weight of the dimension-wise KL.
-        estimator: The weights of the minibatch estimate, see `importance_weights`: "mss0" are the stratified ones as
-            released; "disentanglement_lib" drops the constants, as that library does, which leaves the gradients and
-            makes the value strongly negative.
+        estimator: The weights of the minibatch estimate, see `importance_weights`: "mss0" are the stratified weights as
+            released; "disentanglement_lib" drops the constants, as that library does, which does not change the
+            gradients and makes the value strongly negative.
         ramp: A schedule of beta - 1, the weight of TC beyond that of the ELBO.
 
     >>> BetaTCVAE(beta=8.0).estimator
@@ -266,14 +266,14 @@ class BetaTCVAE(Objective):
         }
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unused("beta", self.beta, 1.0, "the total correlation")
+        return _warn_no_effect("beta", self.beta, 1.0, "the total correlation")
 
 
 @register(
     "objective",
     title="DIP-VAE",
     titled_by="variant",
-    summary="the covariance of the code drawn to the identity",
+    summary="the covariance of the code pulled towards the identity",
     symbol="λ",
     strength=("lambda_od",),
     references=("Kumar2018",),
@@ -282,20 +282,20 @@ class BetaTCVAE(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class DIPVAE(Objective):
-    """Draw the covariance of the code towards the identity: of its mean (I) or of its sample (II).
+    """Pull the covariance of the code towards the identity: that of its mean (I) or of its sample (II).
 
     loss = distortion + rate + lambda_od sum_{i != j} C_ij^2 + lambda_d sum_i (C_ii - 1)^2  [Kumar2018, eq. 6 and 7]
     C = Cov[E[z|x]] (I), or + E[Cov[z|x]] (II)
 
-    An unused variable rests at variance 1. Of variant I its mean does not: KL + lambda_d (v - 1)^2 is least at
-    Var(mean) = v = 1 - 1 / (4 lambda_d) for lambda_d > 1/4, half noise, and the decoder uses what varies anyway. Of
-    II KL + lambda_d (v + s - 1)^2 is least at s = 1, v = 0.
+    An unused variable rests at variance 1. Under variant I its mean does not rest at 0: KL + lambda_d (v - 1)^2 is
+    minimal at Var(mean) = v = 1 - 1 / (4 lambda_d) for lambda_d > 1/4, half noise, and the decoder uses it because it
+    varies. Under variant II, KL + lambda_d (v + s - 1)^2 is minimal at s = 1, v = 0.
     The covariance is over the batch, divided by its size.
 
     Args:
-        variant: Whether the mean ("I") or the sample ("II") shall have the identity as its covariance.
+        variant: Whether the covariance of the mean ("I") or of the sample ("II") is pulled towards the identity.
         lambda_od: The weight of the elements off the diagonal.
-        lambda_d: The weight of the diagonal; without a value 10 lambda_od (I) or lambda_od (II), as in the studies
+        lambda_d: The weight of the diagonal; by default 10 lambda_od (I) or lambda_od (II), as in the studies
             [Locatello2019; Cheng2021].
 
     >>> DIPVAE(variant="II", lambda_od=5.0).lambda_d is None
@@ -317,13 +317,13 @@ class DIPVAE(Objective):
         }
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unused("lambda_od", self.lambda_od, 0.0, "the covariance off the diagonal")
+        return _warn_no_effect("lambda_od", self.lambda_od, 0.0, "the covariance off the diagonal")
 
 
 @register(
     "objective",
     title="RTC-VAE",
-    summary="total correlation and noise penalised",
+    summary="the total correlation and the noise penalised",
     symbol="β",
     strength=("beta",),
     references=("Cheng2021",),
@@ -332,23 +332,23 @@ class DIPVAE(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class RTCVAE(Objective):
-    """Penalise the total correlation of z and the noise that could hide that of its mean.
+    """Penalise the total correlation of z, and the noise that could hide the total correlation of its mean.
 
     loss = distortion + rate + beta E[log D(z) / (1 - D(z))] + eta E[tr Cov[z|x]]  [Cheng2021, eq. 4]
 
     An unused variable rests at s = 1 / (1/s_p + 2 eta), s_p the prior's variance: the root of the derivative of
     (s/s_p - log s)/2 + eta s. The total correlation is flat in it.
-    Equation 6 of the paper prints the ratio without its logarithm; this is with. The critic is trained as that of
-    `FactorVAE`, with its frozen halves, but has 5 hidden layers of 1000 units and an output, the
-    paper's "6 layers" as its code has them; FactorVAE has 6 hidden ones.
+    Equation 6 of the paper prints the ratio without its logarithm; here it has the logarithm. The critic is trained as
+    in `FactorVAE`, but has 5 hidden layers of 1000 units and an output layer, which are the "6 layers" of the paper in
+    its code; that of FactorVAE has 6 hidden layers.
 
     Args:
         beta: The weight of the total correlation.
-        eta: The weight of the noise; max(10, beta) unless given.
-        critic_layers: Hidden layers of the critic.
-        critic_width: Units in each of them.
-        critic_learning_rate: The critic's own learning rate.
-        critic_betas: The critic's own betas of Adam.
+        eta: The weight of the noise; max(10, beta) by default.
+        critic_layers: The number of hidden layers of the critic.
+        critic_width: The units in each of them.
+        critic_learning_rate: The learning rate of the critic.
+        critic_betas: The betas of Adam for the critic.
 
     >>> RTCVAE(beta=20.0).eta is None
     True
@@ -378,18 +378,18 @@ class RTCVAE(Objective):
         return 1 / (1 / prior.rest_variance(count) + 2 * self._eta())
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unused("beta", self.beta, 0.0, "the total correlation")
+        return _warn_no_effect("beta", self.beta, 0.0, "the total correlation")
 
     def _eta(self) -> float:
         return max(10.0, self.beta) if self.eta is None else self.eta
 
 
-# The weight of total correlation is the strength; the others tell a VAE from a beta-VAE.
+# The weight of the total correlation is the strength; the other weights distinguish a VAE from a beta-VAE.
 @register(
     "objective",
     title="weighted VAE",
     title_given_u="iVAE",
-    summary="distortion and the three parts of the rate weighed apart",
+    summary="the distortion and the three parts of the rate, each with its own weight",
     symbol="c",
     strength=("c", "a", "b", "d"),
     references=("Khemakhem2020",),
@@ -398,28 +398,28 @@ class RTCVAE(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class IVAE(Objective):
-    """Weigh distortion and the three parts of the rate, under the prior `Conditional` that knows u.
+    """Weight the distortion and the three parts of the rate, under the prior `Conditional`, which depends on u.
 
     loss = a distortion + b MI + c TC + d DW, all of q(z|x, u) against p(z|u)  [Khemakhem2020, released code]
 
-    Weights of 1 are the ELBO of the paper. Written as in `BetaTCVAE`, with the rate in closed form. The released
+    Weights of 1 give the ELBO of the paper. As in `BetaTCVAE`, the rate is in closed form. The released
     settings are a=100, b=1, c=0, d=10 for data and decoder of variance 0.1.
 
-    An unused variable rests at the prior p(z|u) where the weights b, c, d are 1. If the others give u away, its loss is
-    d KL - (d - c) I(z; u): for d > c nothing holds the prior's scale, though the posterior follows it.
+    An unused variable rests at the prior p(z|u) if the weights b, c, d are 1. If the other variables determine u, its
+    loss is d KL - (d - c) I(z; u): for d > c nothing fixes the scale of the prior, though the posterior follows it.
 
     Args:
         a: The weight of the distortion.
         b: The weight of the mutual information of x and z.
         c: The weight of the total correlation.
         d: The weight of the dimension-wise KL.
-        annealing: Steps T over which the weights change by themselves, with w = 1 / (2 decoder_variance):
+        annealing: Steps T over which the weights change automatically, with w = 1 / (2 decoder_variance):
             a = w min(2, 1 + t/T), b = max(1, 0.3 w (1 - t/T)), c = min(1, t/T), d = max(1, 0.5 w (1 - t/T)); from T
-            on the loss is the ELBO. None if 0.
-        decoder_variance: The variance in w; only annealing uses it.
+            on the loss is the ELBO. 0 for no annealing.
+        decoder_variance: The variance in w; used only by annealing.
 
     Raises:
-        ConfigError: If the decoder's variance is not positive.
+        ConfigError: If `decoder_variance` is not positive.
 
     >>> IVAE(a=100.0, c=0.0, d=10.0).weights(0)
     (100.0, 1.0, 0.0, 10.0)
@@ -438,7 +438,7 @@ class IVAE(Objective):
         super().__post_init__()
         if not self.decoder_variance > 0:
             raise ConfigError(
-                f"IVAE.decoder_variance must be positive, got {self.decoder_variance}; 0.1 is that of the released code"
+                f"IVAE.decoder_variance must be positive, got {self.decoder_variance}; the released code uses 0.1"
             )
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
@@ -471,13 +471,13 @@ class IVAE(Objective):
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         given = [name for name in ("a", "b", "c", "d") if self.annealing and getattr(self, name) != 1.0]
         unused = [f"{', '.join(given)} are not used: annealing sets the four weights."] if given else []
-        return unused + _unfinished("the weight c", 1.0, self.annealing, steps)
+        return unused + _warn_partial("the weight c", 1.0, self.annealing, steps)
 
 
 @register(
     "objective",
     title="decomposition",
-    summary="overlap and the match with the prior controlled apart",
+    summary="overlap and the match with the prior, each with its own weight",
     symbol="α",
     strength=("alpha", "beta"),
     references=("Mathieu2019",),
@@ -486,22 +486,23 @@ class IVAE(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class Decomposition(Objective):
-    """Control overlap by beta and the match of the aggregate posterior with the prior by alpha.
+    """Control the overlap by beta and the match of the aggregate posterior with the prior by alpha.
 
     loss = distortion + beta rate + alpha D(q(z), p(z))  [Mathieu2019, eq. 7]
 
-    An unused variable rests at the variance of a Gaussian prior: beta KL(q || p) and alpha KL(p || q) are both least
+    An unused variable rests at the variance of a Gaussian prior: beta KL(q || p) and alpha KL(p || q) are both minimal
     there. Under another prior it rests between the Gaussian nearest to it (alpha = 0) and its own variance
-    (alpha large): at the least of beta KL(N(0, s) || p) + alpha (v_p / s + log s) / 2. The MMD of the whole code has
-    it make up for used variables that are too narrow or too wide: it is not held alone.
+    (alpha large): at the minimum of beta KL(N(0, s) || p) + alpha (v_p / s + log s) / 2. Under the MMD of the whole
+    code an unused variable also compensates for used variables that are too narrow or too wide, so its rest is not
+    fixed.
 
     Args:
         alpha: The weight of the divergence D.
         beta: The weight of the rate.
         divergence: D: the maximum mean discrepancy with the inverse multiquadratic kernel of the whole code ("mmd"),
             or KL(p(z) || q(z)) over the batch ("inclusive_kl").
-        compatibility: "released-code" sums the kernel over variables, which sees the marginals alone.
-        distance: "printed" takes |a - b| in the kernel, as the paper prints, instead of the square its code has.
+        compatibility: "released-code" sums the kernel over variables, which measures only the marginals.
+        distance: "printed" uses |a - b| in the kernel, as the paper prints, instead of the square used by its code.
 
     >>> Decomposition(alpha=1.0, divergence="inclusive_kl").beta
     1.0
@@ -529,7 +530,7 @@ class Decomposition(Objective):
             return nearest
         own = prior.deviation(count) ** 2
         if not prior.factorised:
-            # The inclusive divergence spreads it over all places: the moments of the mixture.
+            # The inclusive divergence spreads it over all components: the moments of the mixture.
             return own
         settled = [
             nearest_gaussian_variance(prior.kept([j]).log_density, inclusive=(self.alpha / self.beta, variance))
@@ -538,10 +539,10 @@ class Decomposition(Objective):
         return torch.tensor(settled).to(nearest).expand(count, -1)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _unused("alpha", self.alpha, 0.0, "the divergence of the aggregate posterior")
+        return _warn_no_effect("alpha", self.alpha, 0.0, "the divergence of the aggregate posterior")
 
 
-def _unfinished(what: str, target: float, length: Length, steps: int) -> list[str]:
+def _warn_partial(what: str, target: float, length: Length, steps: int) -> list[str]:
     length = in_steps(length, steps)
     if steps >= length:
         return []
@@ -551,5 +552,5 @@ def _unfinished(what: str, target: float, length: Length, steps: int) -> list[st
     ]
 
 
-def _unused(symbol: str, value: float, neutral: float, what: str) -> list[str]:
+def _warn_no_effect(symbol: str, value: float, neutral: float, what: str) -> list[str]:
     return [f"{symbol} = {value:g} leaves {what} out of the loss: set another value or use ELBO."] * (value == neutral)

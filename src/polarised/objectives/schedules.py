@@ -1,8 +1,8 @@
-"""How a learning rate or a weight of an objective changes over a run: a factor at every step.
+"""Schedules of the learning rate or of a weight of an objective: a factor for every step of a run.
 
-An entry is called with the number of steps of the run and returns a `Schedule`. A length is a whole number of steps, or
-a float from 0 to 1: that share of the run. Every factor is a pure function of the step (and, for `plateau`, of the
-losses before it), so that a run that was stopped goes on exactly.
+An entry is called with the number of steps of the run and returns a `Schedule`. A length is a whole number of steps,
+or a float from 0 to 1: that share of the run. Every factor is a pure function of the step (and, for `plateau`, of the
+previous losses), so an interrupted run resumes exactly.
 """
 
 import functools
@@ -37,16 +37,16 @@ Length = int | float
 Ramp = Annotated[
     Mapping[str, Any] | str | None, BeforeValidator(lambda spec: None if spec is None else complete("schedule", spec))
 ]
-"""A schedule of a weight as a config names it, or None."""
+"""A schedule of a weight as named in a config, or None."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A factor for every step: 1 is the rate or the weight as it was given.
+    """A factor for every step: 1 leaves the rate or the weight as given.
 
     Args:
-        factor: From the number of a step (from 0) and the mean losses of the windows before it to the factor.
-        every: The length of a window of steps whose mean loss `factor` wants to know; 0 if it asks for none.
+        factor: A function of the number of a step (from 0) and the mean losses of the windows before it.
+        every: The length of the windows of steps whose mean loss `factor` uses; 0 if it uses none.
 
     >>> Schedule(lambda number, losses: 0.5)(7)
     0.5
@@ -60,7 +60,7 @@ class Schedule:
 
         Args:
             number: The step, from 0.
-            losses: The mean loss of every finished window of `every` steps, the first one first.
+            losses: The mean loss of every completed window of `every` steps, oldest first.
 
         Returns:
             The factor.
@@ -70,13 +70,13 @@ class Schedule:
 
 @register("schedule", title="constant rate")
 def constant(steps: int, *, warm_up: Length = 0) -> Schedule:
-    """Keep the rate, after a linear warm-up.
+    """Keep the rate constant after a linear warm-up.
 
     factor(t) = min(1, (t + 1) / warm_up)
 
     Args:
         steps: The length of the run.
-        warm_up: How long the rate rises from 0.
+        warm_up: The steps over which the rate rises from 0.
 
     Returns:
         The schedule.
@@ -84,20 +84,20 @@ def constant(steps: int, *, warm_up: Length = 0) -> Schedule:
     >>> [constant(10, warm_up=4)(t) for t in (0, 1, 3, 9)]
     [0.25, 0.5, 1.0, 1.0]
     """
-    return _warmed(steps, warm_up, lambda number, losses: 1.0)
+    return _with_warm_up(steps, warm_up, lambda number, losses: 1.0)
 
 
 @register("schedule", title="cosine decay", references=("Loshchilov2017",))
 def cosine(steps: int, *, warm_up: Length = 0, hold: Length = 0, end: float = 0.0) -> Schedule:
-    """Let the rate fall along half a cosine to the end of the run [Loshchilov2017, eq. 5].
+    """Decay the rate along half a cosine until the end of the run [Loshchilov2017, eq. 5].
 
-    factor(t) = end + (1 - end) (1 + cos(pi p)) / 2, p the share of the steps after warm-up and hold that is over
+    factor(t) = end + (1 - end) (1 + cos(pi p)) / 2, with p the completed share of the steps after warm-up and hold
 
     Args:
         steps: The length of the run.
-        warm_up: How long the rate rises from 0.
-        hold: How long it then stays before it falls.
-        end: The factor that is reached at the end.
+        warm_up: The steps over which the rate rises from 0.
+        hold: The steps at the full rate before the decay.
+        end: The factor at the end.
 
     Returns:
         The schedule.
@@ -113,18 +113,18 @@ def cosine(steps: int, *, warm_up: Length = 0, hold: Length = 0, end: float = 0.
         over = min(max(number - first, 0) / fall, 1.0)
         return end + (1 - end) * (1 + math.cos(math.pi * over)) / 2
 
-    return _warmed(steps, warm_up, factor)
+    return _with_warm_up(steps, warm_up, factor)
 
 
 @register("schedule", title="steps")
 def step(steps: int, *, at: tuple[Length, ...] = (0.5, 0.75), factor: float = 0.1, warm_up: Length = 0) -> Schedule:
-    """Multiply the rate by `factor` at each of some steps.
+    """Multiply the rate by `factor` at each of the given steps.
 
     Args:
         steps: The length of the run.
-        at: The steps at which the rate falls.
-        factor: What it is multiplied by.
-        warm_up: How long the rate rises from 0.
+        at: The steps at which the rate drops.
+        factor: The factor of each drop.
+        warm_up: The steps over which the rate rises from 0.
 
     Returns:
         The schedule.
@@ -135,7 +135,7 @@ def step(steps: int, *, at: tuple[Length, ...] = (0.5, 0.75), factor: float = 0.
     _check_share("step", "factor", factor)
     places = [in_steps(place, steps) for place in at]
     by = factor
-    return _warmed(steps, warm_up, lambda number, losses: by ** sum(number >= place for place in places))
+    return _with_warm_up(steps, warm_up, lambda number, losses: by ** sum(number >= place for place in places))
 
 
 @register("schedule", title="decay on a plateau")
@@ -149,19 +149,19 @@ def plateau(
     least: float = 1e-3,
     warm_up: Length = 0,
 ) -> Schedule:
-    """Multiply the rate by `factor` whenever the training loss has not fallen for some windows of steps.
+    """Multiply the rate by `factor` whenever the training loss has not decreased for some windows of steps.
 
-    A window counts as a fall when its mean loss is below the best one before it by more than `threshold` of its size;
-    after `patience` windows without, the rate falls and the count begins anew.
+    A window counts as a decrease if its mean loss is below the previous best by more than `threshold` relative to the
+    best; after `patience` windows without a decrease, the rate drops and the count restarts.
 
     Args:
         steps: The length of the run.
         window: The steps over which the loss is averaged.
-        patience: How many windows without a fall are waited for.
-        factor: What the rate is multiplied by.
-        threshold: The smallest fall that counts, relative to the best loss.
-        least: The factor below which the rate does not fall.
-        warm_up: How long the rate rises from 0.
+        patience: The number of windows without a decrease before the rate drops.
+        factor: The factor of each drop.
+        threshold: The smallest decrease that counts, relative to the best loss.
+        least: The minimum of the factor.
+        warm_up: The steps over which the rate rises from 0.
 
     Returns:
         The schedule.
@@ -191,18 +191,18 @@ def plateau(
                 level, waited = max(level * by, least), 0
         return level
 
-    return _warmed(steps, warm_up, reached, every=max(in_steps(window, steps), 1))
+    return _with_warm_up(steps, warm_up, reached, every=max(in_steps(window, steps), 1))
 
 
 @register("schedule", title="linear rise", references=("Bowman2016",))
 def linear(steps: int, *, length: Length = 0.1, start: float = 0.0) -> Schedule:
-    """Rise in a straight line to 1 and stay there: the warm-up of a weight [Bowman2016; Burgess2018, eq. 8].
+    """Rise linearly to 1 and stay there: the warm-up of a weight [Bowman2016; Burgess2018, eq. 8].
 
     factor(t) = start + (1 - start) min(1, t / length)
 
     Args:
         steps: The length of the run.
-        length: How long the rise takes.
+        length: The length of the rise.
         start: The factor at the first step.
 
     Returns:
@@ -218,14 +218,14 @@ def linear(steps: int, *, length: Length = 0.1, start: float = 0.0) -> Schedule:
 
 @register("schedule", title="cyclical annealing", references=("Fu2019",))
 def cyclical(steps: int, *, cycles: int = 4, rise: float = 0.5) -> Schedule:
-    """Rise in a straight line from 0 to 1 in every cycle and stay there for the rest of it [Fu2019].
+    """Rise linearly from 0 to 1 in every cycle and stay at 1 for the rest of it [Fu2019].
 
     factor(t) = min(1, tau / rise), tau = (t mod ceil(T / M)) / (T / M)
 
     Args:
         steps: The length T of the run.
         cycles: The number M of cycles.
-        rise: The share of a cycle that the rise takes.
+        rise: The share of a cycle taken by the rise.
 
     Returns:
         The schedule.
@@ -243,19 +243,19 @@ def cyclical(steps: int, *, cycles: int = 4, rise: float = 0.5) -> Schedule:
 
 
 def level(number: int, steps: int, *, ramp: Spec | None = None, length: Length = 0) -> float:
-    """Return the factor of a weight at a step: by a schedule, or by a linear rise of some length where there is none.
+    """Return the factor of a weight at a step: from a schedule, or without one from a linear rise.
 
     Args:
         number: The step, from 0.
         steps: The length of the run.
-        ramp: A schedule of the catalogue, as a name or with its settings.
-        length: How long the rise takes without a schedule; 0 for none.
+        ramp: A schedule, by name or with its settings.
+        length: The length of the rise without a schedule; 0 for none.
 
     Returns:
         The factor.
 
     Raises:
-        ConfigError: If the schedule waits for losses, which a weight does not know.
+        ConfigError: If the schedule depends on losses, which a weight does not have.
 
     >>> level(250, 1000, length=0.5), level(250, 1000, ramp={"name": "cyclical", "cycles": 2}), level(250, 1000)
     (0.5, 1.0, 1.0)
@@ -269,7 +269,7 @@ def level(number: int, steps: int, *, ramp: Spec | None = None, length: Length =
 def _ramp(text: str, steps: int) -> Schedule:
     schedule: Schedule = build("schedule", json.loads(text) if text.startswith("{") else text, steps)
     if schedule.every:
-        raise ConfigError("expected a ramp that depends on the step alone, got plateau; it is for the learning rate")
+        raise ConfigError("expected a ramp that depends only on the step, got plateau; use it for the learning rate")
     return schedule
 
 
@@ -278,7 +278,7 @@ def _rise(number: int, length: int) -> float:
 
 
 def in_steps(length: Length, steps: int) -> int:
-    """Return a length in steps: a whole number as it is, a float as that share of the run.
+    """Return a length in steps: a whole number unchanged, a float as that share of the run.
 
     Args:
         length: A whole number of steps, or a float from 0 to 1.
@@ -300,10 +300,10 @@ def in_steps(length: Length, steps: int) -> int:
     return round(length * steps) if isinstance(length, float) else length
 
 
-def _warmed(
+def _with_warm_up(
     steps: int, warm_up: Length, factor: Callable[[int, Sequence[float]], float], *, every: int = 0
 ) -> Schedule:
-    # The first step is already at a part of the rate: at a rate of 0 it would be lost.
+    # The rate of the first step is already above 0: otherwise the step would have no effect.
     rise = in_steps(warm_up, steps)
     return Schedule(lambda number, losses: _rise(number + 1, rise) * factor(number, losses), every)
 

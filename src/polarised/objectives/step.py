@@ -1,4 +1,4 @@
-"""Everything one training step knows, and what an objective is."""
+"""The data of one training step, and the interface of an objective."""
 
 import math
 from abc import ABC, abstractmethod
@@ -20,26 +20,26 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Step:
-    """Hold one forward pass: the batch, its posterior, one sample z of it, and what the decoder makes of z.
+    """One forward pass: the batch, its posterior, one sample z from it, and the output of the decoder for z.
 
-    `prior` is p(z|u) already; `generator` serves every further draw of the objective, which so is
-    a pure function of (seed, step number). `steps` is the length of the run, which shares of it refer to;
-    `memory` is what the objective carries from step to step, if it does.
+    `prior` is already p(z|u). `generator` provides every further random draw of the objective, which is therefore
+    a pure function of (seed, step number). `steps` is the length of the run, to which shares refer;
+    `memory` is the state of the objective between steps, if it has one.
 
     Args:
         x: The images, (B, *shape).
         u: Their auxiliary variables, (B, k), or None.
         posterior: q(z|x, u).
         z: One sample of it for each image, (B, d).
-        outputs: What the decoder made of z.
+        outputs: The output of the decoder for z.
         prior: p(z|u) of this batch.
-        likelihood: What the outputs mean.
+        likelihood: The likelihood that interprets the outputs.
         number: The number of the step, from 0.
         dataset_size: The number of images in the dataset.
         steps: The length of the run.
-        generator: The source of every further draw of the objective.
-        critic: The network the objective trains beside the VAE, if it has one.
-        memory: What the objective carries from step to step, if it does.
+        generator: The source of every further random draw of the objective.
+        critic: The network that the objective trains with the VAE, if it has one.
+        memory: The state of the objective between steps, if it has one.
     """
 
     x: Tensor
@@ -71,7 +71,7 @@ def take_step(
     noise: Tensor | None = None,
     precision: Precision = "float32",
 ) -> Step:
-    """Run encoder, sampler and decoder once: the one forward pass of every objective.
+    """Run encoder, sampler and decoder once: the forward pass shared by all objectives.
 
     Args:
         vae: The model.
@@ -80,12 +80,12 @@ def take_step(
         number: The number of the step, from 0.
         dataset_size: The number of images in the dataset.
         steps: The length of the run.
-        generator: The source of the draws; torch's own if none.
-        critic: The network the objective trains beside the VAE, if it has one.
-        memory: What the objective carries from step to step, if it does.
-        noise: The noise of the sample, where it is given.
-        precision: "bfloat16" lets the layers of the two networks multiply in it; weights, posterior, sample and every
-            term of the loss stay as they are.
+        generator: The source of random numbers; the default one of torch if None.
+        critic: The network that the objective trains with the VAE, if it has one.
+        memory: The state of the objective between steps, if it has one.
+        noise: The noise of the sample; drawn if None.
+        precision: "bfloat16" runs the layers of the two networks in it; weights, posterior, sample and all terms of the
+            loss keep their precision.
 
     Returns:
         The step.
@@ -125,10 +125,10 @@ def take_step(
 
 
 class Objective(ABC):
-    """The plug point: a frozen dataclass whose fields are a paper's symbols and whose call prices a step.
+    """The extension point: a frozen dataclass with a paper's symbols as fields that returns the loss of a step.
 
-    The call returns named scalar terms in nats, summed over pixels and latents and averaged over images; the loss
-    is their sum, and the log has a column for each. An objective with a critic also has the fields
+    A call returns named scalar terms in nats, summed over pixels and latents and averaged over images; the loss is
+    their sum, and the log has a column for each. An objective with a critic also has the fields
     `critic_learning_rate` and `critic_betas`.
     """
 
@@ -144,7 +144,7 @@ class Objective(ABC):
         """Return the named terms of the loss."""
 
     def critic(self, latents: int) -> nn.Module | None:
-        """Return the network this objective trains beside the VAE, if it needs one.
+        """Return the network that this objective trains with the VAE, if it needs one.
 
         Args:
             latents: The number of latent variables.
@@ -155,7 +155,7 @@ class Objective(ABC):
         return None
 
     def memory(self) -> nn.Module | None:
-        """Return what this objective carries from step to step, as buffers of a module that a checkpoint saves.
+        """Return the state of this objective between steps, as buffers of a module that a checkpoint saves.
 
         Returns:
             The module, or None.
@@ -165,21 +165,21 @@ class Objective(ABC):
     def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
         """Return the posterior variance at which a variable rests that the decoder ignores.
 
-        Of such a variable only the rate is left, and what the objective adds to
-        it: unless that moves it, it rests on the Gaussian nearest to the prior, argmin_s KL(N(m, s) || p). None where
-        nothing holds it.
+        The loss of such a variable is only its rate and the terms that the objective adds. Without such terms
+        it rests at the Gaussian nearest to the prior, argmin_s KL(N(m, s) || p). None if the loss does not determine
+        the variance.
 
         Args:
             prior: p(z|u) of the inputs.
-            count: How many inputs it is of.
+            count: The number of inputs.
 
         Returns:
-            The variances, (count, d), or None where nothing holds the variable.
+            The variances, (count, d), or None if the loss does not determine them.
         """
         return prior.rest_variance(count)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        """Return one sentence for every setting that cannot do in this run what it promises.
+        """Return one sentence for every setting that has no effect, or not its full effect, in this run.
 
         Args:
             steps: The length of the run.

@@ -1,4 +1,4 @@
-"""What the papers' objectives are made of: plain functions of a step, in nats, each the mean over the batch."""
+"""The terms of the objectives: functions of a step, in nats, averaged over the batch."""
 
 import functools
 import math
@@ -38,7 +38,7 @@ Distance = Literal["squared", "printed"]
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
-# Squared distances whose six kernels are held at once.
+# The number of squared distances whose six kernels are in memory at once.
 _AT_ONCE = 2**20
 
 
@@ -67,7 +67,7 @@ def rate(step: Step) -> Tensor:
 
 
 def weighted(weight: float, value: Tensor) -> Tensor:
-    """Return weight * value; a value of weight 0 is kept out of the backward pass, to which it would add nothing.
+    """Return weight * value; with weight 0 the value is excluded from the backward pass, to which it adds nothing.
 
     Args:
         weight: The weight.
@@ -83,12 +83,12 @@ def weighted(weight: float, value: Tensor) -> Tensor:
 
 
 class RateParts(NamedTuple):
-    """The rate in three parts: how much z says about x, how dependent its variables are, how far each is from p.
+    """The rate in three parts: information of z about x, dependence of the variables, distance of each from its prior.
 
     Args:
-        mutual_information: What z says about x, in nats.
-        total_correlation: How dependent the variables of z are, in nats.
-        dimension_wise: How far each variable is from its prior, summed, in nats.
+        mutual_information: The information of z about x, in nats.
+        total_correlation: The dependence of the variables of z, in nats.
+        dimension_wise: The distance of each variable from its prior, summed, in nats.
     """
 
     mutual_information: Tensor
@@ -101,8 +101,8 @@ def rate_parts(step: Step, *, estimator: Estimator = "mws") -> RateParts:
 
     E[log q(z|x) - log p(z)]
         = E[log q(z|x) - log q(z)] + E[log q(z) - sum_j log q(z_j)] + E[sum_j log q(z_j) - log p(z)],
-    log q(z_i) = logsumexp_k(log W_ik + sum_j log q(z_ij|x_k)) and in the same way for each log q(z_ij).
-    The three sum to the sampled rate whatever the weights W; `importance_weights` lists them.
+    log q(z_i) = logsumexp_k(log W_ik + sum_j log q(z_ij|x_k)) and likewise for each log q(z_ij).
+    The three parts sum to the sampled rate for any weights W; `importance_weights` lists them.
 
     Args:
         step: The step.
@@ -123,7 +123,7 @@ def rate_parts(step: Step, *, estimator: Estimator = "mws") -> RateParts:
 
 
 def _densities(z: Tensor, mean: Tensor, log_variance: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log q(z|x), log q(z) and sum_j log q(z_j) of every code, by the posteriors of the batch."""
+    """Return log q(z|x), log q(z) and sum_j log q(z_j) of every code, from the posteriors of the batch."""
     across = DiagonalGaussian(mean[None], log_variance[None]).log_prob(z[:, None])
     together = across.sum(2)
     log_product = torch.logsumexp(across + weights[:, :, None], dim=1).sum(1)
@@ -131,11 +131,11 @@ def _densities(z: Tensor, mean: Tensor, log_variance: Tensor, weights: Tensor) -
 
 
 class _Densities(torch.autograd.Function):
-    """`_densities` with the variables first, over which sums are quick to take, and its slopes written out."""
+    """`_densities` with the variables as the first axis, which makes sums fast, and an explicit gradient."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, mean: Tensor, log_variance: Tensor, weights: Tensor) -> Any:
-        # Places are (variable, code, posterior), in memory as well.
+        # The axes are (variable, code, posterior), in memory as well.
         codes, means, logs = (values.t().contiguous() for values in (z, mean, log_variance))
         gap = codes[:, :, None] - means[:, None]
         scaled = gap * logs.neg().exp_()[:, None]
@@ -174,8 +174,8 @@ class _Densities(torch.autograd.Function):
 def _log_weights(
     batch: int, dataset_size: int, estimator: Estimator, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """Return the logarithm of `importance_weights` where it is needed; made once a run, not at every step."""
-    # Made as an ordinary tensor wherever the first call comes from: one of inference mode could not be trained with.
+    """Return the logarithm of `importance_weights` on the device, computed once per run instead of at every step."""
+    # Created outside inference mode even if the first call is inside it: training cannot use an inference tensor.
     with torch.inference_mode(False):
         weights = torch.from_numpy(importance_weights(batch, dataset_size, estimator=estimator))
         return weights.log().to(device, dtype)
@@ -186,7 +186,7 @@ def posterior_covariance(posterior: DiagonalGaussian, *, of: Literal["mean", "sa
 
     Args:
         posterior: q(z|x) of a batch.
-        of: Whether that of the means or of the samples.
+        of: Whether to return the covariance of the means or of the samples.
 
     Returns:
         The covariance, (d, d).
@@ -216,7 +216,7 @@ def covariance_penalty(covariance: Tensor, *, lambda_od: float, lambda_d: float)
 
 
 def posterior_noise(step: Step) -> Tensor:
-    """Return E[tr Cov[z|x]], the part of the variance of z that says nothing about x [Cheng2021, eq. 4].
+    """Return E[tr Cov[z|x]], the part of the variance of z that is independent of x [Cheng2021, eq. 4].
 
     Args:
         step: The step.
@@ -228,7 +228,7 @@ def posterior_noise(step: Step) -> Tensor:
 
 
 def inclusive_kl(step: Step) -> Tensor:
-    """Return KL(p(z) || mean_i q(z|x_i)) over as many draws of the prior as images [Mathieu2019, appendix B].
+    """Return KL(p(z) || mean_i q(z|x_i)), with as many draws from the prior as images [Mathieu2019, appendix B].
 
     Args:
         step: The step.
@@ -244,7 +244,7 @@ def inclusive_kl(step: Step) -> Tensor:
 
 
 def maximum_mean_discrepancy(step: Step, *, per_variable: bool = False, distance: Distance = "squared") -> Tensor:
-    """Return the MMD between draws of the prior and the step's codes, see `mmd`.
+    """Return the MMD between draws from the prior and the codes of the step, see `mmd`.
 
     Args:
         step: The step.
@@ -259,17 +259,17 @@ def maximum_mean_discrepancy(step: Step, *, per_variable: bool = False, distance
 
 
 def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False, distance: Distance = "squared") -> Tensor:
-    """Return the unbiased squared maximum mean discrepancy of two samples (n, d) and (m, d), over six kernels summed.
+    """Return the unbiased squared maximum mean discrepancy of two samples (n, d) and (m, d), summed over six kernels.
 
     E k(a, a') + E k(b, b') - 2 E k(a, b), k(a, b) = C / (C + |a - b|^2), C = 2 d s, s in 0.1 ... 5; it may be
-    negative. `per_variable` takes a kernel with C = 2 s on every variable and sums, which sees the
-    marginals only [Mathieu2019, appendix B]. The paper prints the kernel with |a - b| where its code, like every
-    inverse multiquadratic one, has the square: ``distance="printed"`` is the former.
+    negative. `per_variable` applies a kernel with C = 2 s to every variable and sums them, which measures only the
+    marginals [Mathieu2019, appendix B]. The paper prints the kernel with |a - b|; its code, like every inverse
+    multiquadratic kernel, uses the square. ``distance="printed"`` selects the printed form.
 
     Args:
         first: One sample, (n, d).
         second: The other, (m, d).
-        per_variable: Take a kernel with C = 2 s on every variable and sum, which sees the marginals only.
+        per_variable: Apply a kernel with C = 2 s to every variable and sum them, which measures only the marginals.
         distance: "squared" for |a - b|^2, as in the released code and every inverse multiquadratic kernel; "printed"
             for |a - b|, as the paper prints.
 
@@ -277,7 +277,7 @@ def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False, distance: 
         The estimate, which may be negative.
 
     Raises:
-        DataError: If the samples have other shapes, or fewer than two rows.
+        DataError: If the samples have different numbers of variables, or fewer than two rows.
 
     >>> far, near = torch.tensor([[9.0], [9.1]]), torch.tensor([[0.0], [0.1]])
     >>> bool(mmd(far, near) > mmd(near, near))
@@ -286,17 +286,17 @@ def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False, distance: 
     if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1] or min(len(first), len(second)) < 2:
         raise DataError(
             "expected two samples (n, d) of the same variables with at least two rows each, got shapes "
-            f"{tuple(first.shape)} and {tuple(second.shape)}; an unbiased estimate needs pairs: use larger batches"
+            f"{tuple(first.shape)} and {tuple(second.shape)}; use larger batches: an unbiased estimate needs pairs"
         )
     (n, d), m = first.shape, len(second)
     both = torch.cat([first, second])
     joint = _SquaredDistances.apply
     squared = (both[:, None] - both[None]) ** 2 if per_variable else joint(both)  # type: ignore[no-untyped-call]
     if distance == "printed":
-        # A root has no slope at zero, where a row meets itself: held away from it, it passes none on.
+        # The root has no gradient at zero, on the diagonal: a value bounded away from zero passes none on.
         squared = squared.clamp_min(torch.finfo(squared.dtype).tiny).sqrt()
     widths = _scales(first.dtype, first.device) * (2 if per_variable else 2 * d)
-    # Some rows at a time, which leaves the sums the same to the last bit.
+    # Some rows at a time; the sums are the same to the last bit.
     parts = torch.split(squared, max(1, _AT_ONCE // squared[0].numel()))
     if per_variable:
         kernels = [(widths / (widths + part[..., None])).sum((2, 3)) for part in parts]
@@ -307,7 +307,7 @@ def mmd(first: Tensor, second: Tensor, *, per_variable: bool = False, distance: 
 
 
 class _SquaredDistances(torch.autograd.Function):
-    """|a_i - a_j|^2 of all rows, (n, n), from differences: exact for close rows, and with one pass for its slope."""
+    """|a_i - a_j|^2 of all rows, (n, n), from differences: exact for close rows, with one pass for the gradient."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:
@@ -322,12 +322,12 @@ class _SquaredDistances(torch.autograd.Function):
         return pulls.sum(1) - pulls.sum(0)
 
 
-# The order in which torch adds six numbers that lie side by side; keeping to it leaves old runs as they are.
+# The order in which torch adds six contiguous numbers; it keeps the results of old runs unchanged.
 _ADDED = (4, 5, 1, 2, 3)
 
 
 class _SummedKernels(torch.autograd.Function):
-    """sum_w w / (w + s) for every s of a matrix: width by width, since sums over few neighbours are slow to take."""
+    """sum_w w / (w + s) for every s of a matrix, one width at a time, as sums over a short axis are slow."""
 
     @staticmethod
     def forward(ctx: Any, squared: Tensor, widths: Tensor) -> Tensor:
@@ -335,16 +335,16 @@ class _SummedKernels(torch.autograd.Function):
         below = [squared + width for width in each]
         kernels = [width / part for width, part in zip(each, below, strict=True)]
         ctx.save_for_backward(*kernels, *below)
-        return _added(kernels)
+        return _sum_in_order(kernels)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
         kernels, below = ctx.saved_tensors[: len(SCALES)], ctx.saved_tensors[len(SCALES) :]
         down = -slopes[0]
-        return _added([(kernel / part).mul_(down) for kernel, part in zip(kernels, below, strict=True)]), None
+        return _sum_in_order([(kernel / part).mul_(down) for kernel, part in zip(kernels, below, strict=True)]), None
 
 
-def _added(parts: Sequence[Tensor]) -> Tensor:
+def _sum_in_order(parts: Sequence[Tensor]) -> Tensor:
     total = parts[0] + parts[_ADDED[0]]
     for place in _ADDED[1:]:
         total += parts[place]
@@ -353,7 +353,7 @@ def _added(parts: Sequence[Tensor]) -> Tensor:
 
 @functools.lru_cache(maxsize=16)
 def _pairs(n: int, m: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the weight of every pair of samples of n and m in the unbiased estimate, (n + m, n + m)."""
+    """Return the weight of every pair of rows of two samples in the unbiased estimate, (n + m, n + m)."""
     with torch.inference_mode(False):
         pairs = torch.full((n + m, n + m), 1 / (n * (n - 1)), dtype=dtype, device=device)
         pairs[n:, n:] = 1 / (m * (m - 1))
@@ -368,12 +368,12 @@ def _scales(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def critic_network(latents: int, *, layers: int, width: int) -> nn.Module:
-    """Return the classifier of codes (logit 0) and shuffled codes (logit 1), leaky ReLU of slope 0.2 [Kim2018].
+    """Return the classifier of codes (logit 0) and shuffled codes (logit 1), with leaky ReLU of slope 0.2 [Kim2018].
 
     Args:
         latents: The number of latent variables.
         layers: The number of hidden layers.
-        width: The units in each.
+        width: The units in each of them.
 
     Returns:
         The network, with two outputs.
@@ -389,14 +389,14 @@ def critic_network(latents: int, *, layers: int, width: int) -> nn.Module:
 
 
 def shuffled(z: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Shuffle every variable over the batch on its own: a sample of prod_j q(z_j) [Kim2018, algorithm 1].
+    """Permute every variable over the batch independently: a sample from prod_j q(z_j) [Kim2018, algorithm 1].
 
     Args:
         z: Codes, (B, d).
-        generator: The source of the permutations; torch's own if none.
+        generator: The source of the permutations; the default one of torch if None.
 
     Returns:
-        The codes, each column in an order of its own.
+        The codes, with each column in its own order.
 
     >>> z = torch.arange(6.0).reshape(3, 2)
     >>> shuffled(z, torch.Generator().manual_seed(0)).sort(0).values.equal(z)
@@ -407,15 +407,15 @@ def shuffled(z: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def critic_terms(step: Step, *, clip: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Return the critic's estimate of the total correlation, and its own loss; it looks at the codes once for both.
+    """Return the critic's estimate of the total correlation and its own loss, evaluating the critic on z only once.
 
-    E[log D(z) / (1 - D(z))] [Kim2018, eq. 3], in which the critic's weights are constants, so that the gradient goes
-    to the encoder alone; and the cross-entropy between codes (class 0) and shuffled codes (class 1)
-    [Kim2018, algorithm 2], in which the codes are, so that the gradient goes to the critic alone.
+    E[log D(z) / (1 - D(z))] [Kim2018, eq. 3], in which the weights of the critic are constants, so that only the
+    encoder receives a gradient; and the cross-entropy between codes (class 0) and shuffled codes (class 1)
+    [Kim2018, algorithm 2], in which the codes are constants, so that only the critic receives a gradient.
 
     Args:
         step: The step, with a critic.
-        clip: Keep the critic's probabilities in [clip, 1 - clip], beyond which they have no gradient; 0 leaves them.
+        clip: Clip the critic's probabilities to [clip, 1 - clip], outside of which they have no gradient; 0 for none.
 
     Returns:
         The total correlation in nats, and the loss of the critic.
@@ -425,7 +425,7 @@ def critic_terms(step: Step, *, clip: float = 0.0) -> tuple[Tensor, Tensor]:
     """
     if step.critic is None:
         raise ConfigError(
-            "expected a critic in the step, got none; build it with objective.critic(latents) and pass it to take_step"
+            "expected a critic in the step, got none; create it with objective.critic(latents) and pass it to take_step"
         )
     z = step.z.detach()
     own, both = judge(step.critic, step.z, shuffled(z, step.generator))
