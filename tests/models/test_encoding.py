@@ -32,7 +32,7 @@ def test_the_encodings_are_the_posterior_of_the_sampled_images(vae):
     assert encodings.has_standard_prior
 
 
-def test_images_and_tensors_are_taken_whole(vae):
+def test_images_and_tensors_are_encoded_completely(vae):
     images = DATA.images[:20]
     first, second = from_vae(vae, images), from_vae(vae, torch.from_numpy(images))
     assert len(first) == 20
@@ -40,7 +40,7 @@ def test_images_and_tensors_are_taken_whole(vae):
     assert first.factors is None
 
 
-def test_the_prior_of_a_conditional_model_is_that_of_each_input():
+def test_a_conditional_prior_is_stored_for_each_input():
     data = DATA.with_auxiliary(factors=["shape", "scale"])
     vae = build_vae({**MODEL, "prior": {"name": "Conditional", "mean": "learned"}}, data.shape, data.auxiliary_size)
     encodings = from_vae(vae, data, examples=50, batch_size=20)
@@ -53,7 +53,7 @@ def test_the_prior_of_a_conditional_model_is_that_of_each_input():
     np.testing.assert_allclose(again.mean, encodings.mean, atol=1e-6)
 
 
-def test_the_model_is_left_as_it_was_and_progress_is_told(vae):
+def test_the_model_is_not_changed_and_progress_is_reported(vae):
     done = []
     vae.train()
     from_vae(vae, DATA, examples=50, batch_size=20, progress=done.append)
@@ -61,8 +61,8 @@ def test_the_model_is_left_as_it_was_and_progress_is_told(vae):
     assert done == [20, 40, 50]
 
 
-def test_wrong_images_are_explained(vae):
-    with pytest.raises(DataError, match="is the channel last"):
+def test_images_of_the_wrong_shape_are_refused(vae):
+    with pytest.raises(DataError, match="if the channel is last"):
         from_vae(vae, np.zeros((4, 32, 32, 1)))
     with pytest.raises(DataError, match="expected images"):
         from_vae(vae, np.zeros((0, 1, 32, 32)))
@@ -70,7 +70,7 @@ def test_wrong_images_are_explained(vae):
         from_vae(vae, np.zeros((4, 1, 32, 32)), u=np.zeros((3, 1)))
 
 
-def test_decoder_use_finds_the_variables_the_decoder_reads(vae):
+def test_decoder_use_identifies_the_used_variables(vae):
     with torch.no_grad():
         vae.decoder.input.weight[:, 1] = 0.0
         vae.decoder.input.weight[:, 0] *= 30
@@ -82,7 +82,7 @@ def test_decoder_use_finds_the_variables_the_decoder_reads(vae):
     assert use.equals(decoder_use(vae, DATA, examples=200, most=200).table())
 
 
-def test_redrawing_can_be_left_out_and_decides_nothing(vae):
+def test_redrawing_is_optional_and_decides_nothing(vae):
     whole, part = (decoder_use(vae, DATA, examples=100, most=100, redraw=redraw) for redraw in (True, False))
     np.testing.assert_array_equal(part.permuted, whole.permuted)
     assert np.isfinite(whole.redrawn).all()
@@ -93,8 +93,8 @@ def test_redrawing_can_be_left_out_and_decides_nothing(vae):
     assert first.doubtful == second.doubtful
 
 
-def test_snapshots_and_a_diagnosis_decide_alike(vae):
-    """A variable the encoder makes sharp and no decoder reads is passive for both."""
+def test_snapshots_and_a_diagnosis_give_the_same_types(vae):
+    """A variable that the encoder makes narrow and that the decoder does not use is passive for both."""
     with torch.no_grad():
         vae.encoder.mean_head.weight *= 5
         vae.encoder.log_variance_head.bias -= 6.0
@@ -119,7 +119,7 @@ def test_traversals_move_one_variable_from_the_first_code(vae):
     np.testing.assert_allclose(drawn.traversals[1, 3], expected, atol=1e-5)
 
 
-def test_of_an_array_no_more_images_are_taken_than_were_asked_for(vae):
+def test_no_more_images_of_an_array_are_used_than_requested(vae):
     images = DATA.sample(40, 0).images
     drawn = pictures(vae, images, originals=4, steps=3)
     assert drawn.originals.shape == drawn.reconstructions.shape == (4, 1, 32, 32)
@@ -131,7 +131,7 @@ def test_of_an_array_no_more_images_are_taken_than_were_asked_for(vae):
     assert decoder_use(vae, images, examples=40).table().equals(decoder_use(vae, images).table())
 
 
-def test_u_goes_with_its_images():
+def test_u_stays_with_its_images():
     data = DATA.with_auxiliary(factors=["shape", "scale"])
     vae = build_vae({**MODEL, "prior": "Conditional"}, data.shape, data.auxiliary_size)
     batch = data.sample(30, 0)
@@ -140,7 +140,7 @@ def test_u_goes_with_its_images():
     assert decoder_use(vae, batch, **few).table().equals(of_images)
 
 
-def test_large_requests_go_through_the_network_in_parts(vae, monkeypatch):
+def test_large_requests_are_encoded_in_parts(vae, monkeypatch):
     whole = decoder_use(vae, DATA, examples=60, most=60), pictures(vae, DATA, originals=30)
     seen = []
     vae.encoder.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
@@ -155,7 +155,7 @@ def test_large_requests_go_through_the_network_in_parts(vae, monkeypatch):
     assert max(seen) == 25
 
 
-def test_a_traversal_under_the_sparse_prior_goes_as_far_as_the_prior_does():
+def test_a_traversal_under_the_sparse_prior_covers_the_range_of_the_prior():
     sparse = build_vae({**MODEL, "prior": "Sparse"}, DATA.shape)
     codes = []
     sparse.decoder.register_forward_hook(lambda _, inputs, __: codes.append(inputs[0]))
@@ -167,7 +167,7 @@ def test_a_traversal_under_the_sparse_prior_goes_as_far_as_the_prior_does():
 
 
 @pytest.mark.parametrize("prior", ["Sparse", "StudentT", "GaussianMixture"])
-def test_the_kl_shown_is_that_to_the_model_s_own_prior(prior):
+def test_the_reported_kl_uses_the_model_s_own_prior(prior):
     vae = build_vae({**MODEL, "prior": prior}, DATA.shape)
     with torch.no_grad():
         vae.encoder.mean_head.bias[0] += 1.0
@@ -193,11 +193,11 @@ def test_the_kl_shown_is_that_to_the_model_s_own_prior(prior):
         assert plain.statistics.kl[0] > 10 * regime.statistics.kl[0]
 
 
-def test_a_gaussian_prior_needs_no_kl_of_its_own(vae):
+def test_a_gaussian_prior_stores_no_kl(vae):
     assert from_vae(vae, DATA, examples=20).kl is None
 
 
-def test_a_variable_is_measured_on_until_it_is_settled():
+def test_a_variable_is_measured_until_it_is_decided():
     calls = []
 
     def batches():
@@ -209,7 +209,7 @@ def test_a_variable_is_measured_on_until_it_is_settled():
             def distortion(codes, own=own, count=count):
                 noise = np.random.default_rng(7).normal(size=count) * 5
                 changed = (codes != own).any(axis=1)
-                # On the very threshold: 0.1 nats.
+                # Exactly at the threshold: 0.1 nats.
                 return 5 + 40 * (codes[:, 0] - own[:, 0]) ** 2 + changed * (0.1 + noise - noise.mean())
 
             yield CodedBatch(distortion, z, z[::-1].copy(), np.zeros(count))
@@ -220,7 +220,7 @@ def test_a_variable_is_measured_on_until_it_is_settled():
     assert use.doubtful.tolist() == [False, True]
 
 
-def test_the_floor_of_a_distortion_is_that_of_the_image_itself():
+def test_the_floor_of_a_distortion_is_reached_by_the_image_itself():
     x = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     outputs = torch.logit(x)
     for likelihood, exact in (

@@ -1,4 +1,4 @@
-"""Layers as one node of the graph: the numbers, the gradients and the second derivatives of the plain way."""
+"""Layers fused into one node of the graph have the outputs, gradients and second derivatives of standard layers."""
 
 from collections.abc import Callable
 
@@ -49,7 +49,7 @@ def gradients(outputs: tuple[Tensor, ...], inputs: list[Tensor]) -> list[Tensor]
 @pytest.mark.parametrize("heads", [0, 1, 2])
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_outputs_and_gradients_are_those_of_double_precision_to_rounding(
+def test_outputs_and_gradients_agree_with_double_precision_up_to_rounding(
     activation: Callable[[], nn.Module], large: bool, heads: int
 ) -> None:
     layers, own = network(activation, large=large)
@@ -67,7 +67,7 @@ def test_outputs_and_gradients_are_those_of_double_precision_to_rounding(
         assert (mine - truth).abs().max() <= 2e-6 * truth.abs().max()
 
 
-def test_the_large_layers_go_through_onednn_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_layers_use_onednn_if_available(monkeypatch: pytest.MonkeyPatch) -> None:
     layers, heads = network(nn.Tanh, large=True)
     x = torch.randn(64, 700, requires_grad=True)
     inputs = [x, *layers.parameters()]
@@ -84,7 +84,7 @@ def test_first_and_second_derivatives_pass_gradcheck(
 ) -> None:
     layers, heads = network(activation, large=False)
     layers.double(), [head.double() for head in heads]
-    # Double precision never fuses by itself: only the check of the derivatives needs it to.
+    # Double precision is never fused on its own: only the check of the derivatives needs it.
     monkeypatch.setattr(_fused, "fuses", lambda *_: True)
     x = torch.randn(4, 7, dtype=torch.float64, requires_grad=True)
     assert "Chain" in type(pass_through(x, [layers], heads)[0].grad_fn).__name__
@@ -97,7 +97,7 @@ def test_first_and_second_derivatives_pass_gradcheck(
     assert torch.autograd.gradgradcheck(outputs, (x, *weights), check_batched_grad=True)
 
 
-def test_second_derivatives_in_single_precision_are_those_of_the_plain_way() -> None:
+def test_second_derivatives_in_single_precision_equal_those_of_standard_layers() -> None:
     layers, heads = network(nn.Tanh, large=False)
     x = torch.randn(5, 7, requires_grad=True)
 
@@ -109,7 +109,7 @@ def test_second_derivatives_in_single_precision_are_those_of_the_plain_way() -> 
         torch.testing.assert_close(a, b)
 
 
-# What torch differentiates in forward mode it scripts, and warns of that itself.
+# Torch scripts what it differentiates in forward mode, and itself warns of that.
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_functional_transforms_forward_mode_and_batched_gradients_agree() -> None:
     layers, _ = network(nn.Tanh, large=False)
@@ -127,7 +127,7 @@ def test_functional_transforms_forward_mode_and_batched_gradients_agree() -> Non
     torch.testing.assert_close(tangent, expected.sum((2, 3)))
 
 
-def test_the_plain_way_serves_everything_else() -> None:
+def test_all_other_cases_use_the_standard_layers() -> None:
     layers, heads = network(nn.Tanh, large=False)
     x = torch.randn(5, 7)
     with torch.no_grad():
@@ -153,7 +153,7 @@ def test_frozen_weights_get_no_gradient_and_inputs_do() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 31, 32, 100, 1024])
-def test_cross_entropy_is_that_of_double_precision_to_rounding(size: int) -> None:
+def test_cross_entropy_agrees_with_double_precision_up_to_rounding(size: int) -> None:
     torch.manual_seed(1)
     outputs = (4 * torch.randn(6, size)).requires_grad_()
     x = torch.rand(6, size).requires_grad_()
@@ -166,7 +166,7 @@ def test_cross_entropy_is_that_of_double_precision_to_rounding(size: int) -> Non
         torch.testing.assert_close(mine.double(), right, rtol=1e-6, atol=1e-6)
 
 
-def test_cross_entropy_of_certain_pixels_stays_finite_and_right() -> None:
+def test_cross_entropy_of_saturated_pixels_is_finite_and_correct() -> None:
     outputs = torch.tensor([[200.0, -200.0, 90.0, -90.0] * 32]).requires_grad_()
     right = torch.tensor([[1.0, 0.0, 1.0, 0.0] * 32])
     assert sum_cross_entropy(outputs, right).item() == 0
@@ -199,7 +199,7 @@ def test_a_whole_vae_has_the_gradients_of_double_precision(architecture: str) ->
         assert (mine - truth).norm() <= 1e-5 * truth.norm() + 1e-6
 
 
-def test_a_judge_gives_each_player_the_gradient_of_the_plain_way() -> None:
+def test_judge_returns_the_gradients_of_the_standard_layers() -> None:
     torch.manual_seed(4)
     critic = Dense(nn.Linear(6, 300), nn.LeakyReLU(0.2), nn.Linear(300, 300), nn.LeakyReLU(0.2), nn.Linear(300, 2))
     codes, others = torch.randn(20, 6, requires_grad=True), torch.randn(20, 6)
@@ -218,7 +218,7 @@ def test_a_judge_gives_each_player_the_gradient_of_the_plain_way() -> None:
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
-def test_derivatives_of_a_judge_pass_gradcheck(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_derivatives_of_judge_pass_gradcheck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_fused, "fuses", lambda *_: True)
     torch.manual_seed(5)
     critic = Dense(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
@@ -268,7 +268,7 @@ def test_a_doubling_has_the_gradients_of_the_transposed_convolution(bias: bool) 
         torch.testing.assert_close(ours, theirs.float(), rtol=1e-5, atol=1e-5)
 
 
-def test_a_doubling_in_half_the_bits_has_the_gradients_of_torchs_own_layer() -> None:
+def test_a_doubling_in_bfloat16_has_the_gradients_of_the_torch_layer() -> None:
     torch.manual_seed(0)
     doubling, x = Doubling(6, 5), torch.randn(3, 6, 4, 4, requires_grad=True)
     like = torch.randn(3, 5, 8, 8)
@@ -304,7 +304,7 @@ def test_a_doubling_has_second_derivatives() -> None:
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-3)
 
 
-def test_a_doubling_goes_the_plain_way_where_more_than_gradients_is_asked() -> None:
+def test_a_doubling_uses_the_standard_layer_if_more_than_gradients_is_needed() -> None:
     doubling, x = Doubling(2, 3), torch.randn(1, 2, 2, 2)
     directions = torch.func.jvp(doubling, (x,), (torch.ones_like(x),))[1]
     plain = torch.func.jvp(lambda t: nn.ConvTranspose2d.forward(doubling, t), (x,), (torch.ones_like(x),))[1]

@@ -17,14 +17,14 @@ def fail_in(network):
         raise KeyError
 
 
-def test_each_module_goes_back_to_its_own_mode(network):
+def test_the_mode_of_each_module_is_restored(network):
     with evaluating(network):
         assert not any(module.training for module in network.modules())
     assert [module.training for module in network] == [True, False, True]
     assert network.training
 
 
-def test_a_failure_leaves_the_modes_as_they_were(network):
+def test_the_modes_are_restored_after_an_error(network):
     with pytest.raises(KeyError):
         fail_in(network)
     assert [module.training for module in network] == [True, False, True]

@@ -58,7 +58,7 @@ def test_convolutional_latents():
         nn.Conv2d(5, 7, 3, padding=1, padding_mode="circular"),
     ],
 )
-def test_constant_becomes_a_bias_where_it_can(decoder):
+def test_a_constant_becomes_a_bias_if_possible(decoder):
     constants = torch.tensor([0.0, 2.0, -1.0, 0.5, 3.0])
     layers = slice_layers(nn.Conv2d(6, 5, 1), nn.Conv2d(6, 5, 1), decoder, KEEP, constants=constants)
     z = features(5, 4, 4)
@@ -75,18 +75,18 @@ def test_transposed_head():
 
 
 @pytest.mark.parametrize("decoder", [nn.Conv2d(5, 7, 3, padding=1), nn.ConvTranspose2d(5, 7, 4)])
-def test_constant_that_depends_on_the_place_is_refused(decoder):
+def test_a_constant_that_depends_on_the_position_is_refused(decoder):
     with pytest.raises(ConfigError, match="constant"):
         slice_layers(nn.Conv2d(6, 5, 1), nn.Conv2d(6, 5, 1), decoder, KEEP, constants=torch.ones(5))
 
 
-def test_mistakes_are_explained():
+def test_invalid_layers_are_refused():
     linear = nn.Linear(6, 5)
     with pytest.raises(ConfigError, match="layout"):
         slice_layers(linear, None, nn.Linear(5, 2), KEEP)
     with pytest.raises(ConfigError, match="layout"):
         slice_layers(linear, linear, nn.Linear(5, 2), KEEP, layout="stacked")
-    with pytest.raises(ConfigError, match="sees z"):
+    with pytest.raises(ConfigError, match="takes z"):
         slice_layers(linear, linear, nn.Linear(4, 2), KEEP)
     with pytest.raises(ConfigError, match="constants"):
         slice_layers(linear, linear, nn.Linear(5, 2), KEEP, constants=torch.zeros(3))

@@ -14,7 +14,7 @@ PRIORS = [name for name in registry.names("prior") if name[0].isupper()]
 
 
 @pytest.mark.parametrize("architecture", registry.names("architecture"))
-def test_every_network_comes_back_as_it_was(tmp_path, architecture):
+def test_every_network_survives_saving(tmp_path, architecture):
     config = {"architecture": architecture, "latents": 3}
     vae = build_vae(config, (1, 32, 32), seed=2).eval()
     found = load_vae(save_vae(vae, tmp_path / "model.safetensors", config=config))
@@ -23,11 +23,11 @@ def test_every_network_comes_back_as_it_was(tmp_path, architecture):
 
 
 @pytest.mark.parametrize("prior", PRIORS)
-def test_every_prior_comes_back_as_it_was(tmp_path, prior):
+def test_every_prior_survives_saving(tmp_path, prior):
     config = {**SMALL, "prior": prior}
     vae = build_vae(config, (1, 16, 16), 2, seed=2)
     found = load_vae(save_vae(vae, tmp_path / "model.safetensors", config=config, auxiliary_size=2))
-    # Not a number stands for scales that are still to be taken from data.
+    # NaN stands for scales that are not yet taken from data.
     torch.testing.assert_close(found.state_dict(), vae.state_dict(), rtol=0, atol=0, equal_nan=True)
 
 
@@ -76,13 +76,13 @@ def test_code_that_is_trusted_or_in_use_is_run(tmp_path, monkeypatch):
         {"prior": []},
     ],
 )
-def test_a_config_that_lies_allocates_nothing(tmp_path, change):
+def test_a_config_with_wrong_sizes_allocates_nothing(tmp_path, change):
     with pytest.raises(DataError, match="expected"):
         load_vae(handed_over(tmp_path / "model.safetensors", **change))
 
 
 @pytest.mark.parametrize("header", [None, {}, {"polarised": "{"}, {"polarised": "[]"}, {"polarised": "[" * 10**5}])
-def test_a_file_of_something_else_is_refused(tmp_path, header):
+def test_a_file_with_other_contents_is_refused(tmp_path, header):
     save_file({"a": torch.zeros(3)}, tmp_path / "model.safetensors", metadata=header)
     with pytest.raises(DataError, match="saved by polarised"):
         load_vae(tmp_path / "model.safetensors")

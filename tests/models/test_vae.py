@@ -26,14 +26,14 @@ def test_prior_decides_whether_u_is_used():
         conditional.posterior(x)
 
 
-def test_paper_s_ivae_has_its_parameters():
+def test_the_ivae_has_the_parameters_of_the_paper():
     vae = build_vae({"architecture": "ivae_conv", "latents": 30, "prior": "Conditional"}, (1, 64, 64), 5)
     counts = [sum(p.numel() for p in part.parameters()) for part in (vae.encoder, vae.decoder, vae.prior)]
     assert counts == [326_214, 386_433, 6_930]
 
 
 @pytest.mark.parametrize("latents", [0, -1, 2.5, "10", True])
-def test_latents_must_be_a_count(latents):
+def test_latents_must_be_a_positive_whole_number(latents):
     with pytest.raises(ConfigError, match="latents"):
         build_vae({"architecture": "mlp", "latents": latents}, (5,))
 
@@ -43,14 +43,14 @@ def test_unknown_architecture_suggests_the_nearest():
         build_vae({"architecture": "locatelo_conv"}, (1, 64, 64))
 
 
-def test_glorot_start_of_the_reference():
+def test_weights_start_as_in_the_reference():
     vae = build_vae({"architecture": "locatello_conv"}, (1, 64, 64))
     assert all((p == 0).all() for name, p in vae.named_parameters() if name.endswith("bias"))
     weight = vae.encoder.hidden[0].weight
     assert weight.abs().max().item() == pytest.approx((6 / (1024 + 256)) ** 0.5, rel=1e-3)
 
 
-def test_whole_model_runs_in_double():
+def test_the_whole_model_runs_in_double_precision():
     vae = build_vae({"architecture": "mlp", "prior": "Sparse"}, (5,)).double()
     assert vae.reconstruct(torch.rand(2, 5).double()).dtype == torch.float64
 

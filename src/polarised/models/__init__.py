@@ -1,4 +1,4 @@
-"""p(x|z) p(z) and q(z|x): networks, priors, likelihoods, and the VAE that joins them."""
+"""p(x|z) p(z) and q(z|x): networks, priors, likelihoods, and the VAE that combines them."""
 
 from polarised.models.distributions import DiagonalGaussian
 from polarised.models.slicing import slice_layers

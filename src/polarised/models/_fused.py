@@ -1,9 +1,9 @@
-"""Linear layers with their activations, and the cross-entropy, each as one node of the graph: small networks trained
-on a CPU spend more on the graph than on numbers. And the transposed convolution, whose own gradients are slow there.
+"""Linear layers with activations, and the cross-entropy, each as one node of the autograd graph: small networks trained
+on a CPU spend more time on the graph than on arithmetic. Also a transposed convolution with faster gradients.
 
-Nothing here changes what is computed but in its last digits. It serves training in single precision on a CPU; whatever
-else is asked of a network (second derivatives, `torch.func`, forward mode, torch.compile, other devices and precisions,
-hooks) goes the plain way.
+These functions change results only in their last digits. They are used for training in single precision on a CPU; in
+all other cases (second derivatives, `torch.func`, forward mode, torch.compile, other devices and precisions, hooks) the
+standard layers run.
 """
 
 import platform
@@ -29,23 +29,23 @@ __all__ = [
     "sum_cross_entropy",
 ]
 
-# Below so many multiplications the call of oneDNN costs more than its faster kernel gains.
+# Below this number of multiplications the call of oneDNN costs more than its faster kernel saves.
 _LARGE = 1 << 20
 _ONEDNN = (
     platform.machine() in ("x86_64", "AMD64")
     and torch._C._has_mkldnn
     and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 )
-# Chunks of this many factors in [1/2, 1) stay far from the smallest number of single precision.
+# A product of this many factors in [1/2, 1) stays far above the smallest number of single precision.
 _FACTORS = 32
 
 
 class Activation(NamedTuple):
-    """What follows a linear layer: its name in oneDNN and, of a leaky ReLU, its slope.
+    """The activation after a linear layer: its name in oneDNN and, for a leaky ReLU, its slope.
 
     Args:
         name: "none", "relu", "leaky_relu" or "tanh".
-        slopes: The slope of a leaky ReLU, or nothing.
+        slopes: The slope of a leaky ReLU, otherwise empty.
     """
 
     name: str
@@ -56,13 +56,13 @@ _NONE, _RELU, _TANH = Activation("none"), Activation("relu"), Activation("tanh")
 
 
 def fuses(*tensors: Tensor) -> bool:
-    """Return whether ordinary gradients in single precision on a CPU are all that is asked for.
+    """Return whether only first derivatives in single precision on a CPU are needed.
 
     Args:
-        *tensors: What the layers are applied to.
+        *tensors: The inputs of the layers.
 
     Returns:
-        Whether one node may stand for several.
+        Whether one node may replace several.
 
     >>> fuses(torch.zeros(2)), fuses(torch.zeros(2, dtype=torch.float64))
     (True, False)
@@ -88,13 +88,13 @@ def _transformed() -> bool:
 
 
 def graph_wanted(slope: Tensor) -> bool:
-    """Return whether a backward pass is differentiated itself, or runs for many slopes at once.
+    """Return whether the backward pass is itself differentiated, or runs for a batch of gradients.
 
     Args:
-        slope: A slope that came in.
+        slope: A gradient received by the backward pass.
 
     Returns:
-        Whether it has to go the plain way.
+        Whether the standard layers must be used.
     """
     return torch.is_grad_enabled() or _transformed() or torch._C._functorch.is_legacy_batchedtensor(slope)
 
@@ -104,11 +104,11 @@ def pass_through(x: Tensor, modules: Iterable[nn.Module], heads: Sequence[nn.Mod
 
     Args:
         x: The inputs, (B, ...).
-        modules: The modules, of which sequences are unrolled.
-        heads: Modules that all take what the last one gives.
+        modules: The modules; sequences are flattened.
+        heads: Modules that are all applied to the output of the last module.
 
     Returns:
-        The outputs of the heads, or that of the last module where there are none.
+        The outputs of the heads, or that of the last module if there are none.
 
     >>> layers = nn.Linear(3, 4), nn.ReLU()
     >>> [tuple(y.shape) for y in pass_through(torch.zeros(2, 3), layers, [nn.Linear(4, 1), nn.Linear(4, 5)])]
@@ -130,14 +130,14 @@ def pass_through(x: Tensor, modules: Iterable[nn.Module], heads: Sequence[nn.Mod
 
 
 class Dense(nn.Sequential):
-    """A sequence that is one node of the graph as far as it consists of linear layers with their activations.
+    """A sequence whose leading linear layers, with their activations, are one node of the graph.
 
     >>> tuple(Dense(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))(torch.zeros(2, 3)).shape)
     (2, 1)
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return what the last module gives.
+        """Return the output of the last module.
 
         Args:
             input: The inputs, (B, ...).
@@ -169,20 +169,20 @@ def _is_linear(module: nn.Module) -> bool:
 
 
 def _split(layers: list[nn.Module]) -> tuple[list[nn.Module], tuple[Activation, ...], list[nn.Module]]:
-    """Return the leading linear layers, what follows each of them, and the modules after the last."""
+    """Return the leading linear layers, the activation after each of them, and the remaining modules."""
     linears, activations = [], []
     for place, layer in enumerate(layers):
         if _is_linear(layer):
             linears.append(layer)
             activations.append(_NONE)
-        elif linears and activations[-1] is _NONE and (known := _known(layer)) is not None:
+        elif linears and activations[-1] is _NONE and (known := _activation_of(layer)) is not None:
             activations[-1] = known
         else:
             return linears, tuple(activations), layers[place:]
     return linears, tuple(activations), []
 
 
-def _known(module: nn.Module) -> Activation | None:
+def _activation_of(module: nn.Module) -> Activation | None:
     kind = type(module)
     if kind not in (nn.ReLU, nn.LeakyReLU, nn.Tanh) or _hooked(module):
         return None
@@ -192,14 +192,14 @@ def _known(module: nn.Module) -> Activation | None:
 
 
 class _Chain(torch.autograd.Function):
-    """Linear layers with their activations, then heads side by side; weights and biases come in turn."""
+    """Linear layers with their activations, then parallel heads; weights and biases alternate in the arguments."""
 
     @staticmethod
     def forward(ctx: Any, activations: tuple[Activation, ...], heads: int, x: Tensor, *weights: Tensor) -> Any:
         hidden = _hidden(x, weights, activations, _layer)
         ctx.activations, ctx.heads = activations, heads
         last = hidden[-1]
-        # The output itself is needed only where an activation was applied to it.
+        # The output itself is needed only if an activation was applied to it.
         ctx.save_for_backward(*(hidden if heads or activations[-1] is not _NONE else hidden[:-1]), *weights)
         places = range(2 * len(activations), 2 * (len(activations) + heads), 2)
         return tuple(_layer(last, weights[place], weights[place + 1], _NONE) for place in places) or (last,)
@@ -211,29 +211,29 @@ class _Chain(torch.autograd.Function):
         hidden, weights = ctx.saved_tensors[:-count], ctx.saved_tensors[-count:]
         plain = graph_wanted(slopes[0])
         if plain:
-            # The layers again, now with a graph: what was saved of them has none.
+            # Run the layers again with a graph, as the saved tensors have none.
             hidden = _hidden(hidden[0], weights, activations, _plain_layer)
         gradients: list[Tensor | None] = [None] * count
         slope, needed = slopes[0], ctx.needs_input_grad[3:]
         if ctx.heads:
             for place, own in zip(range(2 * depth, count, 2), slopes, strict=True):
-                _take(gradients, place, own, hidden[-1], needed, plain)
+                _store_gradients(gradients, place, own, hidden[-1], needed, plain)
                 slope = own @ weights[place] if place == 2 * depth else torch.addmm(slope, own, weights[place])
-        entry = _descend(slope, hidden, weights, activations, gradients, needed, plain, ctx.needs_input_grad[2])
+        entry = _backpropagate(slope, hidden, weights, activations, gradients, needed, plain, ctx.needs_input_grad[2])
         return None, None, entry, *gradients
 
 
 def _hidden(
     x: Tensor, weights: Sequence[Tensor], activations: Sequence[Activation], layer: Callable[..., Tensor]
 ) -> list[Tensor]:
-    """Return the inputs and what each layer makes of them."""
+    """Return the inputs and the output of each layer."""
     hidden = [x]
     for place, activation in enumerate(activations):
         hidden.append(layer(hidden[-1], weights[2 * place], weights[2 * place + 1], activation))
     return hidden
 
 
-def _descend(
+def _backpropagate(
     slope: Tensor,
     hidden: Sequence[Tensor],
     weights: Sequence[Tensor],
@@ -243,14 +243,14 @@ def _descend(
     plain: bool,
     entry: bool,
 ) -> Tensor | None:
-    """Note the gradients of all weights that need one, given the slope at the end; return that at the entry if asked.
+    """Store the gradients of all weights that need one; return the gradient of the inputs if needed.
 
-    `hidden` may lack the last output where it has no activation.
+    `hidden` may omit the last output if it has no activation.
     """
     for place in range(len(activations) - 1, -1, -1):
         if activations[place] is not _NONE:
-            slope = _before(slope, hidden[place + 1], activations[place])
-        _take(gradients, 2 * place, slope, hidden[place], needed, plain)
+            slope = _slope_before(slope, hidden[place + 1], activations[place])
+        _store_gradients(gradients, 2 * place, slope, hidden[place], needed, plain)
         if not place and not entry:
             return None
         slope = _product(slope, weights[2 * place].t(), plain)
@@ -258,15 +258,15 @@ def _descend(
 
 
 def judge(network: nn.Module, codes: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Apply a network once to codes and to others, and return its outputs twice, for two players.
+    """Apply a network once to codes and other codes, and return its outputs with two different gradients.
 
-    The first outputs, those of the codes, depend on the codes while the weights are constants; the second, those of
-    the codes and of the others below them, on the weights while the codes are constants.
+    The first outputs, those for the codes, are differentiable in the codes with constant weights; the second, those for
+    the codes followed by the others, in the weights with constant codes.
 
     Args:
         network: The network, such as a critic.
         codes: Codes, (B, d).
-        others: Other codes, (C, d).
+        others: Further codes, (C, d).
 
     Returns:
         The outputs for the codes, (B, k), and for both, (B + C, k).
@@ -287,7 +287,7 @@ def judge(network: nn.Module, codes: Tensor, others: Tensor) -> tuple[Tensor, Te
 
 
 class _Judged(torch.autograd.Function):
-    """The outputs of layers for codes, as a function of the codes; and for codes and others, of the weights."""
+    """The outputs of layers for codes, as a function of the codes; and for codes and others, as one of the weights."""
 
     @staticmethod
     def forward(ctx: Any, activations: tuple[Activation, ...], codes: Tensor, others: Tensor, *weights: Tensor) -> Any:
@@ -311,9 +311,9 @@ class _Judged(torch.autograd.Function):
         entry = None
         if ctx.needs_input_grad[1]:
             nothing = [False] * count
-            entry = _descend(slopes[0], own, constants, activations, gradients, nothing, plain, True)
+            entry = _backpropagate(slopes[0], own, constants, activations, gradients, nothing, plain, True)
         if any(ctx.needs_input_grad[3:]):
-            _descend(slopes[1], hidden, weights, activations, gradients, ctx.needs_input_grad[3:], plain, False)
+            _backpropagate(slopes[1], hidden, weights, activations, gradients, ctx.needs_input_grad[3:], plain, False)
         return None, entry, None, *gradients
 
 
@@ -339,8 +339,8 @@ def _plain_layer(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation
     return y.tanh() if activation.name == "tanh" else y
 
 
-def _before(slope: Tensor, output: Tensor, activation: Activation) -> Tensor:
-    """Return the slope before an activation, given the slope after it and what it gave."""
+def _slope_before(slope: Tensor, output: Tensor, activation: Activation) -> Tensor:
+    """Return the gradient before an activation, given the gradient after it and its output."""
     before: Tensor
     if activation.name == "relu":
         before = torch.ops.aten.threshold_backward(slope, output, 0)
@@ -359,10 +359,10 @@ def _product(a: Tensor, b: Tensor, plain: bool) -> Tensor:
     return a @ b.t()
 
 
-def _take(
+def _store_gradients(
     gradients: list[Tensor | None], place: int, slope: Tensor, x: Tensor, needed: Sequence[bool], plain: bool
 ) -> None:
-    """Note the gradients of the weight and the bias of the layer that made what `slope` is of from x."""
+    """Store the gradients of the weight and the bias of a layer with input x, given the gradient of its output."""
     if needed[place]:
         gradients[place] = _product(slope.t(), x.t(), plain)
     if needed[place + 1]:
@@ -370,15 +370,15 @@ def _take(
 
 
 def double(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Apply the 4x4 transposed convolution that doubles an image.
+    """Apply the 4x4 transposed convolution that doubles the side of an image.
 
     Args:
         x: The features, (B, C, H, W).
         weight: The weights, (C, D, 4, 4).
-        bias: The bias, (D,), if one is added.
+        bias: The bias, (D,), or None.
 
     Returns:
-        The features of twice the side, (B, D, 2 H, 2 W).
+        The features with twice the side, (B, D, 2 H, 2 W).
 
     >>> tuple(double(torch.zeros(1, 2, 3, 3), torch.zeros(2, 5, 4, 4), None).shape)
     (1, 5, 6, 6)
@@ -390,7 +390,7 @@ def double(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class _Doubled(torch.autograd.Function):
-    """A transposed convolution with the gradients of the convolution it transposes: in bfloat16 half the time."""
+    """A transposed convolution with the gradients of the convolution that it transposes; half the time in bfloat16."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -420,7 +420,7 @@ def sum_cross_entropy(outputs: Tensor, x: Tensor) -> Tensor:
         x: The values in [0, 1], (B, ...).
 
     Returns:
-        One number an image, (B,).
+        One value per image, (B,).
 
     >>> sum_cross_entropy(torch.zeros(1, 2), torch.ones(1, 2)).tolist()
     [1.3862943649291992]
@@ -431,7 +431,7 @@ def sum_cross_entropy(outputs: Tensor, x: Tensor) -> Tensor:
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """sum_i max(o_i, 0) - x_i o_i - log sigmoid|o_i| of every row; one logarithm serves 32 values."""
+    """sum_i max(o_i, 0) - x_i o_i - log sigmoid|o_i| of every row, with one logarithm per 32 values."""
 
     @staticmethod
     def forward(ctx: Any, outputs: Tensor, x: Tensor) -> Tensor:
@@ -439,7 +439,7 @@ class _CrossEntropy(torch.autograd.Function):
         near = outputs.abs().sigmoid_()
         size = near.shape[1]
         whole = size - size % _FACTORS
-        # Values that lie far apart are multiplied, which a processor does side by side.
+        # Multiply values that are far apart in memory, which vectorises.
         logs = near[:, :whole].view(len(near), _FACTORS, -1).prod(1).log_().sum(1)
         if whole < size:
             logs += near[:, whole:].prod(1).log_()
@@ -464,7 +464,7 @@ def sample_gaussian(mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor
     Args:
         mean: The means.
         log_variance: The log-variances, of the same shape.
-        noise: The noise, of a shape that broadcasts.
+        noise: The noise, of a broadcastable shape.
 
     Returns:
         The samples.

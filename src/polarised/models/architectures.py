@@ -1,7 +1,7 @@
 """The networks of the papers.
 
 Every entry is called as f(shape, latents, outputs_per_value, auxiliary_size) and returns an encoder and a decoder.
-Convolutional ones take any number of channels and a side of 16, 32, 64 or 128; u joins the features of x.
+Convolutional networks accept any number of channels and a side of 16, 32, 64 or 128; u is appended to the features.
 """
 
 import math
@@ -54,15 +54,15 @@ def locatello_conv(
 ) -> Halves:
     """Build the convolutional network of disentanglement_lib [Locatello2019, table 1].
 
-    Four stride-2 convolutions 32, 32 (4x4), 64, 64 (2x2; the paper's table prints 4x4), dense 256; back by dense
-    256, 1024 and four 4x4 transposed convolutions 64, 32, 32, C. ReLU, Glorot-uniform, zero bias.
+    Four stride-2 convolutions 32, 32 (4x4), 64, 64 (2x2; the paper's table prints 4x4), dense 256; the decoder has
+    dense 256, 1024 and four 4x4 transposed convolutions 64, 32, 32, C. ReLU, Glorot-uniform, zero bias.
 
     Args:
         shape: The shape of one image.
         latents: The number of latent variables.
-        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood requires.
         auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
-        hidden: Units of the encoder's dense layer.
+        hidden: Units of the dense layer of the encoder.
 
     Returns:
         The encoder and the decoder.
@@ -88,12 +88,12 @@ def locatello_conv(
 @register(
     "architecture",
     title="convolutional (iVAE)",
-    summary="the network of Locatello with u joined to its features",
+    summary="the network of Locatello with u appended to its features",
     needs=("square",),
     references=("Bonheme2023iVAE",),
 )
 def ivae_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
-    """Build `locatello_conv` with u joined to the flattened features and a dense layer of 256 + dim(u).
+    """Build `locatello_conv` with u appended to the flattened features and a dense layer of 256 + dim(u).
 
     [Bonheme2023iVAE, table 1], corrected by the released code: 2x2 kernels in convolutions 3 and 4, a dense 1024 in
     the decoder, linear outputs. The third network of that table is the prior `Conditional`.
@@ -101,7 +101,7 @@ def ivae_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, 
     Args:
         shape: The shape of one image.
         latents: The number of latent variables.
-        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood requires.
         auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
 
     Returns:
@@ -131,7 +131,7 @@ def burgess_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 
     Args:
         shape: The shape of one image.
         latents: The number of latent variables.
-        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood requires.
         auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
 
     Returns:
@@ -176,14 +176,14 @@ def burgess_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 
     references=("Mathieu2019",),
 )
 def shapes_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
-    """Build the 2D-shapes network of [Mathieu2019, table 1a]; the 128 features before the heads stay linear.
+    """Build the 2D-shapes network of [Mathieu2019, table 1a]; the 128 features before the heads have no activation.
 
-    Differs from the released code by leaving out the 1e-6 it adds to the standard deviation.
+    Unlike the released code, it does not add 1e-6 to the standard deviation.
 
     Args:
         shape: The shape of one image.
         latents: The number of latent variables.
-        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood requires.
         auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
 
     Returns:
@@ -208,19 +208,19 @@ def shapes_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1
 @register(
     "architecture",
     title="convolutional (RTC-VAE)",
-    summary="convolutions all the way",
+    summary="a fully convolutional network",
     needs=("square",),
     references=("Cheng2021",),
 )
 def rtc_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0) -> Halves:
-    """Build the all-convolutional network of RTC-VAE [Cheng2021, table 2], with 2 x latents outputs and linear pixels.
+    """Build the fully convolutional network of RTC-VAE [Cheng2021, table 2] with 2 x latents outputs and linear pixels.
 
-    The table prints one head of `latents` outputs and a ReLU on the image; neither can be meant.
+    The table prints one head of `latents` outputs and a ReLU on the image; both must be misprints.
 
     Args:
         shape: The shape of one image.
         latents: The number of latent variables.
-        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood requires.
         auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
 
     Returns:
@@ -269,16 +269,16 @@ def rtc_conv(shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, a
 def dcgan(
     shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 32
 ) -> Halves:
-    """Build the CelebA network of [Mathieu2019, table 1c]: convolutions 32, 64, 128, 256 with batch norm, and back.
+    """Build the CelebA network of [Mathieu2019, table 1c]: convolutions 32, 64, 128, 256 with batch norm, and reversed.
 
-    The first layer of the decoder, a 4x4 upconvolution of a single point, is written as the linear map it is.
+    The first layer of the decoder, a 4x4 transposed convolution of a single point, is implemented as a linear layer.
 
     Args:
         shape: The shape of one image.
         latents: The number of latent variables.
-        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood requires.
         auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
-        width: Filters of the first convolution; each further one has twice as many.
+        width: Filters of the first convolution; each following one has twice as many.
 
     Returns:
         The encoder and the decoder.
@@ -296,24 +296,25 @@ def dcgan(
 @register(
     "architecture",
     title="convolutional (Fashion-MNIST)",
-    summary="the DCGAN of the decomposition paper's released code",
+    summary="the DCGAN of the released code of the decomposition paper",
     needs=("square",),
     references=("Mathieu2019",),
 )
 def fashion_conv(
     shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 32
 ) -> Halves:
-    """Build the Fashion-MNIST network of the decomposition paper's released code [Mathieu2019].
+    """Build the Fashion-MNIST network of the released code of the decomposition paper [Mathieu2019].
 
-    As `dcgan`, without bias in the convolutions and without batch norm after the first; std = softplus + 1e-6;
-    weights start as N(0, 0.02^2). Its images are 32x32. Differs by a bias in the decoder's first layer.
+    Like `dcgan`, without bias in the convolutions and without batch norm after the first; std = softplus + 1e-6;
+    weights are initialised from N(0, 0.02^2). The images are 32x32. Unlike the released code, the decoder's first layer
+    has a bias.
 
     Args:
         shape: The shape of one image.
         latents: The number of latent variables.
-        outputs_per_value: Decoder outputs for each value of the image, as the likelihood asks.
+        outputs_per_value: Decoder outputs for each value of the image, as the likelihood requires.
         auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
-        width: Filters of the first convolution; each further one has twice as many.
+        width: Filters of the first convolution; each following one has twice as many.
 
     Returns:
         The encoder and the decoder.
@@ -353,25 +354,25 @@ def mlp(
     activation: Activation = "relu",
     decoder_activation: Activation | None = None,
 ) -> Halves:
-    """Build fully connected networks for data of any shape; u is joined to x.
+    """Build fully connected networks for data of any shape; u is appended to x.
 
-    Widths (1200, 1200) against (1200, 1200, 1200) with tanh are those of [Higgins2017].
+    [Higgins2017] uses widths (1200, 1200) and decoder_widths (1200, 1200, 1200) with tanh.
 
     Args:
         shape: The shape of one image or vector.
         latents: The number of latent variables.
-        outputs_per_value: Decoder outputs for each value of it, as the likelihood asks.
+        outputs_per_value: Decoder outputs for each value of it, as the likelihood requires.
         auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
         widths: Units of the encoder's hidden layers.
-        decoder_widths: Units of the decoder's hidden layers; those of the encoder in reverse if not given.
+        decoder_widths: Units of the decoder's hidden layers; by default those of the encoder in reverse.
         activation: The activation after each hidden layer; "xtanh" is that of the first iVAE [Khemakhem2020].
-        decoder_activation: The decoder's own activation; that of the encoder if not given.
+        decoder_activation: The activation of the decoder; by default that of the encoder.
 
     Returns:
         The encoder and the decoder.
 
     Raises:
-        ConfigError: If a side has no hidden layer, or a layer no unit.
+        ConfigError: If encoder or decoder has no hidden layer, or a layer has no unit.
 
     >>> encoder, decoder = mlp((1, 32, 32), 10)
     >>> encoder.mean_head
@@ -380,7 +381,7 @@ def mlp(
     back = tuple(reversed(widths)) if decoder_widths is None else tuple(decoder_widths)
     if not widths or not back or min(*widths, *back) < 1:
         raise ConfigError(
-            f"mlp needs at least one hidden layer on both sides and a unit in each, got {widths} and {back}; "
+            f"mlp needs at least one hidden layer in encoder and decoder and a unit in each, got {widths} and {back}; "
             "try widths: [256, 256]"
         )
     size = math.prod(shape)
@@ -408,20 +409,20 @@ def mlp(
 @register(
     "architecture",
     title="fully connected (pinwheel)",
-    summary="one hidden layer each way",
+    summary="one hidden layer in encoder and decoder",
     references=("Mathieu2019",),
 )
 def pinwheel_mlp(
     shape: tuple[int, ...], latents: int, outputs_per_value: int = 1, auxiliary_size: int = 0, *, width: int = 100
 ) -> Halves:
-    """Build the pinwheel network of [Mathieu2019, table 1b]: one hidden layer of 100 each way, std = softplus + 1e-6.
+    """Build the pinwheel network of [Mathieu2019, table 1b]: one hidden layer of 100 in each, std = softplus + 1e-6.
 
-    The decoder's own softplus scale is the likelihood `Gaussian(scale="learned")`.
+    The softplus scale of the decoder is provided by the likelihood `Gaussian(scale="learned")`.
 
     Args:
         shape: The shape of one image or vector.
         latents: The number of latent variables.
-        outputs_per_value: Decoder outputs for each value of it, as the likelihood asks.
+        outputs_per_value: Decoder outputs for each value of it, as the likelihood requires.
         auxiliary_size: The number of auxiliary variables u that the encoder takes; 0 if none.
         width: Units of the hidden layer.
 
@@ -445,7 +446,7 @@ def _four_convolutions(
     widths: tuple[int, int],
     back: tuple[int, int, int, int],
 ) -> Halves:
-    """Build convolutions 32, 32 (4x4), 64, 64 (`kernel`), a dense layer each way, and `back` by transposed ones."""
+    """Build convolutions 32, 32 (4x4), 64, 64 (`kernel`), a dense layer in each half, and transposed ones by `back`."""
     name, shape, latents, outputs_per_value, auxiliary_size = asked
     channels, side = square_image(shape, name)
     last = side // 16

@@ -1,4 +1,4 @@
-"""Distributions over the latent variables: q(z|x), what the encoder says of an image, and what a prior p(z|u) is."""
+"""Distributions over the latent variables: the posterior q(z|x) and the interface of a prior p(z|u)."""
 
 import math
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ LOG_TWO_PI = math.log(2 * math.pi)
 
 @dataclass(frozen=True)
 class DiagonalGaussian:
-    """Hold q(z|x) = N(mean, diag(variance)) of a batch, shape (B, d) [Kingma2014, appendix C].
+    """The posterior q(z|x) = N(mean, diag(variance)) of a batch, shape (B, d) [Kingma2014, appendix C].
 
     Args:
         mean: The means, (B, d).
@@ -43,8 +43,8 @@ class DiagonalGaussian:
         """Draw z = mean + exp(log_variance / 2) noise, differentiable in both [Kingma2014, eq. 4].
 
         Args:
-            generator: The source of the noise; torch's own if none.
-            noise: The noise itself, where it is given.
+            generator: The source of the noise; torch's default generator if None.
+            noise: The noise itself; drawn if None.
 
         Returns:
             One sample for each row.
@@ -53,7 +53,7 @@ class DiagonalGaussian:
         [[2.0, 2.0]]
         """
         if noise is None:
-            # A generator draws where it lives, which need not be where the model is.
+            # A generator draws on its own device, which may differ from that of the model.
             source = self.mean.device if generator is None else generator.device
             noise = torch.randn(self.mean.shape, generator=generator, dtype=self.mean.dtype, device=source)
             noise = noise.to(self.mean.device)
@@ -63,7 +63,7 @@ class DiagonalGaussian:
         """Return the log-density of every variable.
 
         Args:
-            z: Values of the variables; any shape that broadcasts will do.
+            z: Values of the variables, of a broadcastable shape.
 
         Returns:
             log q(z_j|x) of every variable, (B, d).
@@ -85,7 +85,7 @@ class DiagonalGaussian:
         [Bonheme2023iVAE, eq. 4; Kingma2014, appendix B].
 
         Args:
-            other: The distribution to compare with, of a shape that broadcasts.
+            other: The distribution to compare with, of a broadcastable shape.
 
         Returns:
             The KL of every variable in nats, (B, d).
@@ -101,15 +101,15 @@ class DiagonalGaussian:
 
 Compatibility = Literal["none", "released-code"]
 
-# Where a Gaussian posterior is looked at to integrate over it, in standard deviations: fine enough for `Sparse`.
+# Grid for integrals over a Gaussian posterior, in standard deviations: fine enough for `Sparse`.
 _NODES = torch.linspace(-6, 6, 241)
 
 
 class Prior(nn.Module, ABC):
-    """The plug point: a distribution over the latent variables.
+    """The extension point for priors: a distribution over the latent variables.
 
-    `factorised`: p(z) is a product over variables; `exchangeable`: permuting the variables leaves p(z) as it is;
-    `conditional`: p depends on u; `gaussian`: every p(z_j|u) is a Gaussian, and `moments` are its own.
+    `factorised`: p(z) is a product over variables; `exchangeable`: p(z) is invariant under permutations of the
+    variables; `conditional`: p depends on u; `gaussian`: every p(z_j|u) is a Gaussian, whose moments `moments` returns.
 
     Args:
         latents: The number of variables d.
@@ -131,7 +131,7 @@ class Prior(nn.Module, ABC):
 
     @abstractmethod
     def log_density(self, z: Tensor) -> Tensor:
-        """Return the log-density of every variable, or of the whole code if it is not factorised.
+        """Return the log-density of every variable, or of the whole code if the prior is not factorised.
 
         Args:
             z: Codes, (B, d).
@@ -142,11 +142,11 @@ class Prior(nn.Module, ABC):
 
     @abstractmethod
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw codes, differentiable in the prior's parameters.
+        """Draw codes, differentiable in the parameters of the prior.
 
         Args:
             n: The number of codes.
-            generator: The source of the draws; torch's own if none.
+            generator: The source of random numbers; torch's default generator if None.
 
         Returns:
             The codes, (n, d).
@@ -154,9 +154,9 @@ class Prior(nn.Module, ABC):
 
     @abstractmethod
     def moments(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the Gaussian on which a passive variable's posterior settles.
+        """Return mean and variance of the Gaussian to which the posterior of a passive variable converges.
 
-        It is argmin_q KL(q || p) over Gaussians q: for a Gaussian prior the prior itself.
+        This is argmin_q KL(q || p) over Gaussians q: for a Gaussian prior, the prior itself.
 
         Args:
             n: The number of rows.
@@ -166,10 +166,10 @@ class Prior(nn.Module, ABC):
         """
 
     def rest_variance(self, n: int) -> Tensor:
-        """Return the variance at which the rate alone holds a variable: that of `moments`, as a rule.
+        """Return the variance at which the rate alone holds a variable: that of `moments` by default.
 
         Args:
-            n: How many rows.
+            n: The number of rows.
 
         Returns:
             The variance of every variable, (n, d).
@@ -177,7 +177,7 @@ class Prior(nn.Module, ABC):
         return self.moments(n)[1]
 
     def deviation(self, n: int) -> Tensor:
-        """Return the standard deviation of every variable; where it has none, that of `moments`.
+        """Return the standard deviation of every variable; if it does not exist, that of `moments`.
 
         Args:
             n: The number of rows.
@@ -192,10 +192,10 @@ class Prior(nn.Module, ABC):
         """Return the marginal prior of some variables.
 
         Args:
-            keep: The variables, in the order they shall have.
+            keep: The variables, in their new order.
 
         Returns:
-            A prior of those variables alone.
+            A prior of these variables only.
         """
 
     def log_prob(self, z: Tensor) -> Tensor:
@@ -212,7 +212,7 @@ class Prior(nn.Module, ABC):
     def kl(self, posterior: DiagonalGaussian, z: Tensor) -> Tensor:
         """Return KL(q(z|x) || p) of every image.
 
-        Without a closed form it is log q(z|x) - log p(z) at the step's own sample z, one per image.
+        Without a closed form this is log q(z|x) - log p(z) at the sample z of the step, one per image.
 
         Args:
             posterior: q(z|x) of a batch.
@@ -225,9 +225,9 @@ class Prior(nn.Module, ABC):
         return (log_q if self.factorised else log_q.sum(1, keepdim=True)) - self.log_density(z)
 
     def marginal_kl(self, posterior: DiagonalGaussian) -> Tensor:
-        """Return KL(q(z_j|x) || p(z_j)) of every variable alone, by quadrature.
+        """Return KL(q(z_j|x) || p(z_j)) of every variable separately, by quadrature.
 
-        Where the prior is factorised their sum is the KL.
+        If the prior is factorised, they sum to the KL.
 
         Args:
             posterior: q(z|x) of a batch.
@@ -247,10 +247,10 @@ class Prior(nn.Module, ABC):
         return -posterior.entropy() - expected
 
     def given(self, u: Tensor | None) -> "Prior":
-        """Return p(z|u); an unconditional prior is its own.
+        """Return p(z|u); an unconditional prior returns itself.
 
         Args:
-            u: The auxiliary variables of a batch, (B, k), or none.
+            u: The auxiliary variables of a batch, (B, k), or None.
 
         Returns:
             The prior of that batch.
@@ -258,7 +258,7 @@ class Prior(nn.Module, ABC):
         return self
 
     def fit(self, images: Tensor) -> None:
-        """Set what the prior takes from a sample of the data before training; most take nothing.
+        """Set the parameters that the prior takes from the data before training; most priors have none.
 
         Args:
             images: A sample of the data, (n, *shape).
@@ -266,14 +266,14 @@ class Prior(nn.Module, ABC):
 
 
 def device_of(generator: torch.Generator | None, home: Tensor | None = None) -> torch.device:
-    """Return where a generator draws.
+    """Return the device on which a generator draws.
 
     Args:
-        generator: The generator, or none.
-        home: A tensor whose place counts where there is no generator.
+        generator: The generator, or None.
+        home: A tensor whose device is used if there is no generator.
 
     Returns:
-        The generator's device, else that of `home`, else the CPU.
+        The device of the generator, else that of `home`, else the CPU.
     """
     if generator is not None:
         return generator.device
@@ -281,13 +281,13 @@ def device_of(generator: torch.Generator | None, home: Tensor | None = None) -> 
 
 
 def normal(n: int, latents: int, generator: torch.Generator | None, home: Tensor | None = None) -> Tensor:
-    """Draw N(0, 1) numbers where the generator lives, and bring them to where `home` is.
+    """Draw N(0, 1) numbers on the device of the generator and copy them to the device of `home`.
 
     Args:
         n: The number of rows.
         latents: The number of columns.
-        generator: The source of the draws; torch's own if none.
-        home: A tensor beside which the result shall lie.
+        generator: The source of random numbers; torch's default generator if None.
+        home: A tensor on the device of the result.
 
     Returns:
         The draws, (n, latents).
@@ -297,12 +297,12 @@ def normal(n: int, latents: int, generator: torch.Generator | None, home: Tensor
 
 
 def uniform(n: int, latents: int, generator: torch.Generator | None) -> Tensor:
-    """Draw uniform numbers in [0, 1) where the generator lives.
+    """Draw uniform numbers in [0, 1) on the device of the generator.
 
     Args:
         n: The number of rows.
         latents: The number of columns.
-        generator: The source of the draws; torch's own if none.
+        generator: The source of random numbers; torch's default generator if None.
 
     Returns:
         The draws, (n, latents).
@@ -316,7 +316,7 @@ def nearest_gaussian_variance(
     """Return argmin_s KL(N(0, s) || p) for a symmetric density of one variable, by quadrature.
 
     Args:
-        log_density: From values (n, 1) to log p of each, (n, 1).
+        log_density: Function from values (n, 1) to the log-density of each, (n, 1).
         inclusive: (a, v) with v the variance of p, to minimise KL(N(0, s) || p) + a KL(p || N(0, s)) instead.
 
     Returns:

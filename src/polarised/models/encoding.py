@@ -1,4 +1,4 @@
-"""A VAE of ours → Encodings, and what its decoder makes of the variables: torch goes in, NumPy comes out."""
+"""A VAE of the library → Encodings, and the use of the variables by its decoder: torch in, NumPy out."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -24,22 +24,22 @@ __all__ = ["Live", "decoder_use", "from_vae", "pictures", "represent_by_drawing"
 Floats = NDArray[Any]
 
 
-# Images in one pass through a network.
+# The number of images in one forward pass.
 _AT_ONCE = 512
 
 
 class Resting(Protocol):
-    """What an objective says of variables that are not used."""
+    """The part of an objective that describes unused variables."""
 
     def rest_variance(self, prior: Prior, count: int = 1) -> Tensor | None:
-        """Return where the variance of an unused variable rests.
+        """Return the variance at which an unused variable rests.
 
         Args:
             prior: p(z|u) of the inputs.
-            count: How many inputs it is of.
+            count: The number of inputs.
 
         Returns:
-            The variances, (count, d), or None where nothing holds the variable.
+            The variances, (count, d), or None if the loss does not determine them.
         """
 
 
@@ -55,21 +55,21 @@ def from_vae(
     objective: Resting | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Encodings:
-    """Encode a sample of a dataset, or all images of an array, with the prior each input is held to.
+    """Encode a sample of a dataset, or all images of an array, with the prior of each input.
 
-    Of a dataset at most `examples` images are drawn, all different, with their factors. `objective` is what the model
-    was trained with, which says where an unused variable rests; `progress` is called with the number of images done.
+    At most `examples` different images of a dataset are drawn, with their factors. `objective` is the training
+    objective, which defines where an unused variable rests; `progress` is called with the number of completed images.
 
     Args:
         vae: The model.
         data: A dataset, a batch, or images.
-        examples: The most images to draw of a dataset.
-        u: Auxiliary variables of the images, where the model has some.
-        batch_size: Images at a time.
-        device: Where to encode; where the model is if None.
+        examples: The maximum number of images to draw from a dataset.
+        u: Auxiliary variables of the images, if the model uses them.
+        batch_size: Number of images encoded at a time.
+        device: Device on which to encode; that of the model if None.
         seed: Seed of the draw.
-        objective: What the model was trained with.
-        progress: Called with the number of images done.
+        objective: The training objective of the model.
+        progress: Called with the number of completed images.
 
     Returns:
         The encodings.
@@ -85,11 +85,11 @@ def from_vae(
     parts: list[tuple[Tensor, ...]] = []
     divergences: list[Tensor] = []
     rests: list[Tensor | None] = []
-    with evaluating(vae), _at(vae, device), torch.inference_mode():
+    with evaluating(vae), _on_device(vae, device), torch.inference_mode():
         for start in range(0, len(batch), batch_size):
             x, auxiliary = _tensors(vae, batch, slice(start, start + batch_size))
             posterior = vae.posterior(x, auxiliary)
-            # An unconditional prior is the same for every input and is asked once.
+            # An unconditional prior is the same for every input and is evaluated once.
             count = len(x) if vae.prior.conditional else 1
             given = vae.prior.given(auxiliary)
             prior_mean, prior_variance = given.moments(count)
@@ -115,14 +115,14 @@ def from_vae(
 
 
 def rest_ratio_of(objective: Resting, vae: VAE) -> Floats | None:
-    """Return where an unused variable of a VAE rests under an objective, as variance over prior variance.
+    """Return the rest of an unused variable of a VAE under an objective, as variance divided by prior variance.
 
     Args:
-        objective: What the model was trained with.
+        objective: The training objective of the model.
         vae: The model.
 
     Returns:
-        The ratios (d,), NaN where it rests nowhere; None where that depends on u: encode with the objective then.
+        The ratios (d,), NaN where there is no rest; None if it depends on u: encode with the objective in that case.
 
     >>> from polarised.models import build_vae
     >>> from polarised.objectives import RTCVAE
@@ -139,7 +139,7 @@ def rest_ratio_of(objective: Resting, vae: VAE) -> Floats | None:
 
 
 def _rest_ratio(rests: list[Tensor | None], latents: int) -> Floats | None:
-    """Average over batches; NaN where the objective holds an unused variable nowhere, None where there is none."""
+    """Average over batches; NaN if the objective defines no rest, None if there is no objective."""
     if not rests:
         return None
     known = [rest for rest in rests if rest is not None]
@@ -156,19 +156,19 @@ def decoder_use(
     u: ArrayLike | None = None,
     seed: int = 0,
 ) -> DecoderUse:
-    """Return how much the decoder relies on each variable, as the rise of -log p(x|z) in nats an image.
+    """Return how much the decoder relies on each variable, as the rise of -log p(x|z) in nats per image.
 
-    z_j of one input is replaced by that of another input (permuted) or by a draw from p(z_j|u) (redrawn). Both near 0:
-    the decoder ignores it. Permuting costs, redrawing does not: the prior knows it already. [Bonheme2023iVAE]
+    z_j of one input is replaced by that of another input (permuted) or by a draw from p(z_j|u) (redrawn). If both rises
+    are near 0, the decoder ignores it. If only permuting raises it, the prior already determines it. [Bonheme2023iVAE]
 
     Args:
         vae: The model.
-        data: A dataset, of which images are drawn, or images.
-        examples: Images to look at; where a few hundred settle a variable it is not looked at on all of them.
-        most: Images to look at as long as some variable is doubtful.
-        redraw: Whether to redraw too, which decides nothing and takes half the time.
-        u: Auxiliary variables of the images, where `data` is an array of them.
-        seed: Which images, and whose code each gets.
+        data: A dataset, from which images are drawn, or images.
+        examples: Number of images; a variable that is decided after a few hundred is not measured on all of them.
+        most: Maximum number of images while some variable is doubtful.
+        redraw: Whether to redraw too, which decides nothing and takes half of the time.
+        u: Auxiliary variables of the images, if `data` is an array of images.
+        seed: Seed of the images and of the permutations.
 
     Returns:
         The rises with their standard errors.
@@ -187,13 +187,13 @@ def decoder_use(
 def _coded(
     vae: VAE, data: Dataset | Batch | ArrayLike, examples: int, most: int, u: ArrayLike | None, seed: int
 ) -> Iterator[CodedBatch]:
-    """Yield some hundred images with their codes, then more up to `examples`, then as many again up to `most`."""
+    """Yield a few hundred images with their codes, then more up to `examples`, then as many again up to `most`."""
     generator = torch.Generator().manual_seed(seed_for(seed, "decoder use"))
     done = 0
     for total, sizes in ((examples, (FEW, examples)), (most, range(examples + USUAL, most + USUAL, USUAL))):
-        # Later images are another draw: what was seen before is a small part of any large dataset.
+        # Further images are a new draw: repeats are rare in a large dataset.
         batch = _drawn(data, total, u, seed if not done else seed_for(seed, "more images"))
-        # Images may be sorted by what they show, and the first few hundred are to be of all kinds.
+        # Images may be sorted by content, and the first few hundred should be representative.
         order = stream(seed, "order of images", done).permutation(len(batch))
         for end in (min(size, len(batch)) for size in sizes):
             if end - done >= 2:
@@ -227,7 +227,7 @@ def pictures(
     u: ArrayLike | None = None,
     seed: int = 0,
 ) -> Pictures:
-    """Return reconstructions, and each variable moved from -`reach` to `reach` prior standard deviations.
+    """Return reconstructions, and traversals of each variable from -`reach` to `reach` prior standard deviations.
 
     The other variables stay at the mean of the first original; at most `originals` images of the data are drawn.
 
@@ -235,9 +235,9 @@ def pictures(
         vae: The model.
         data: A dataset, a batch, or images.
         originals: The number of images.
-        steps: The places each variable is moved to.
-        reach: How far, in prior standard deviations.
-        u: Auxiliary variables of the images, where the model has some.
+        steps: The number of values of each traversal.
+        reach: The range, in prior standard deviations.
+        u: Auxiliary variables of the images, if the model uses them.
         seed: Seed of the draw.
 
     Returns:
@@ -271,21 +271,21 @@ def pictures(
 def represent_by_drawing(
     vae: VAE, dataset: Dataset, kind: Literal["mean", "sampled"], *, seed: int = 0
 ) -> tuple[Callable[[Any], Floats], tuple[int, ...]]:
-    """Return a function from factors (n, F) to the codes of newly drawn images with them, and the factors' sizes.
+    """Return a function from factors (n, F) to the codes of newly drawn images, and the number of values per factor.
 
-    It is what scores that hold a factor fixed ask for; of encodings made before, `represent_by_lookup` gives it.
+    Scores that hold a factor fixed need it; for existing encodings, use `represent_by_lookup`.
 
     Args:
         vae: The model.
-        dataset: Where images of any factors are drawn from.
+        dataset: The dataset that draws images with given factors.
         kind: Whether the code is the mean or a sample.
-        seed: Of the images and the samples.
+        seed: Seed of the images and the samples.
 
     Returns:
-        The function, and how many values each factor has.
+        The function, and the number of values of each factor.
 
     Raises:
-        DataError: If the factors of the dataset are not known.
+        DataError: If the factors of the dataset are unknown.
     """
     space, draws = dataset.factor_space, stream(seed, "images of factors")
     if space is None:
@@ -298,16 +298,16 @@ def represent_by_drawing(
 
     def represent(factors: Any) -> Floats:
         indices = space.index(factors, draws)
-        # Images are many times as large as their codes, so few of them are held at a time.
+        # Images are much larger than their codes, so only a few are in memory at a time.
         return np.concatenate([codes(indices[start : start + 4096]) for start in range(0, len(indices), 4096)])
 
     return represent, space.sizes
 
 
 @contextmanager
-def _at(vae: VAE, device: str | None) -> Iterator[None]:
-    """Bring the VAE to a device for a while."""
-    home = _home(vae)
+def _on_device(vae: VAE, device: str | None) -> Iterator[None]:
+    """Move the VAE to a device inside the block."""
+    home = _device_of(vae)
     vae.to(device or home)
     try:
         yield
@@ -315,7 +315,7 @@ def _at(vae: VAE, device: str | None) -> Iterator[None]:
         vae.to(home)
 
 
-def _home(vae: VAE) -> torch.device:
+def _device_of(vae: VAE) -> torch.device:
     return next((p.device for p in vae.parameters()), torch.device("cpu"))
 
 
@@ -333,7 +333,7 @@ def _batch(data: Dataset | Batch | ArrayLike, examples: int, u: ArrayLike | None
 
 
 def _drawn(data: Dataset | Batch | ArrayLike, count: int, u: ArrayLike | None, seed: int) -> Batch:
-    """Return at most so many images, of an array or a batch too."""
+    """Return at most `count` images, also of an array or a batch."""
     batch = _batch(data, count, u, seed)
     if len(batch) <= count:
         return batch
@@ -359,9 +359,9 @@ def _tensors(vae: VAE, batch: Batch, rows: slice) -> tuple[Tensor, Tensor | None
     if batch.images.shape[1:] != vae.shape:
         raise DataError(
             f"expected images of shape {vae.shape}, got {batch.images.shape[1:]}; "
-            "is the channel last? Images are (n, channels, height, width) in [0, 1]"
+            "if the channel is last, transpose them: images are (n, channels, height, width) in [0, 1]"
         )
-    home = _home(vae)
+    home = _device_of(vae)
     x = torch.as_tensor(np.ascontiguousarray(batch.images[rows]), device=home)
     return x, None if batch.u is None else torch.as_tensor(np.ascontiguousarray(batch.u[rows]), device=home)
 
@@ -373,15 +373,15 @@ def _distortions(vae: VAE, x: Tensor, z: Tensor, *, rows: int = 256) -> Floats:
 
 
 def _constant(prior: Floats) -> Floats:
-    """Return one row where all are alike: a prior that does not depend on its input says so by its shape."""
+    """Return one row if all are equal: the shape (d,) marks a prior that does not depend on its input."""
     return prior[0] if bool((prior == prior[0]).all()) else prior
 
 
 class Live:
-    """A VAE that answers with arrays, one question at a time whatever the number of threads that ask.
+    """A VAE with an array interface, which handles one call at a time from any number of threads.
 
     Args:
-        vae: The model; it is put into evaluation mode.
+        vae: The model; it is set to evaluation mode.
 
     >>> from polarised.models import build_vae
     >>> live = Live(build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 3}, shape=(1, 16, 16)))
@@ -403,13 +403,13 @@ class Live:
         """Return the image E[x|z] in [0, 1].
 
         Args:
-            code: The numbers of one code, (d,).
+            code: The values of one code, (d,).
 
         Returns:
             The image.
 
         Raises:
-            DataError: If that is no code of this model.
+            DataError: If it is not a code of this model.
         """
         z = np.asarray(code, dtype=np.float32)
         if z.shape != (self.latents,) or not np.isfinite(z).all():
@@ -426,7 +426,7 @@ class Live:
 
         Args:
             image: One image.
-            u: Its auxiliary variables, if the model takes them.
+            u: Its auxiliary variables, if the model uses them.
 
         Returns:
             Mean and variance, each (d,).

@@ -1,4 +1,4 @@
-"""p(x|z): what the decoder's outputs mean.
+"""p(x|z): the interpretation of the decoder's outputs.
 
 Every entry is built from its settings alone. `outputs_per_value` is the number of decoder outputs for each value
 of x, `log_prob` sums over everything but the batch, `mean` turns outputs into images.
@@ -24,10 +24,10 @@ CLIP = 1e-6
 
 
 class Likelihood(nn.Module, ABC):
-    """The plug point: the distribution of an image given the decoder's outputs."""
+    """The extension point for likelihoods: the distribution of an image given the decoder's outputs."""
 
     outputs_per_value: int = 1
-    # How often `log_prob` counts every value: what was trained with 2 has half of it as its nats.
+    # How many times `log_prob` counts every value: trained with 2, half of it is the value in nats.
     weight: float = 1.0
 
     @abstractmethod
@@ -36,46 +36,46 @@ class Likelihood(nn.Module, ABC):
 
         Args:
             x: The images, (B, *shape).
-            outputs: What the decoder gave for them.
+            outputs: The outputs of the decoder for them.
 
         Returns:
-            One number an image, shape (B,).
+            One value per image, shape (B,).
         """
 
     @abstractmethod
     def mean(self, outputs: Tensor) -> Tensor:
-        """Return E[x|z], the image to look at.
+        """Return E[x|z], the image to show.
 
         Args:
-            outputs: What the decoder gave.
+            outputs: The outputs of the decoder.
 
         Returns:
             The images, (B, *shape).
         """
 
     def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
-        """Return -log p(x|z) of every image for a decoder whose mean is x itself, its variance as in `outputs`.
+        """Return -log p(x|z) of every image for a decoder whose mean is x itself, with the variance of `outputs`.
 
-        What lies above it is all that a better mean could gain; a density's normaliser or the entropy of grey
-        values is not. 0 unless a likelihood knows better.
+        Only the excess over this value can be reduced by a better mean; the normaliser of a density or the entropy of
+        grey values cannot. 0 unless the likelihood overrides it.
 
         Args:
             x: The images, (B, *shape).
-            outputs: What the decoder gave for them.
+            outputs: The outputs of the decoder for them.
 
         Returns:
-            One number an image, shape (B,).
+            One value per image, shape (B,).
         """
         return torch.zeros(len(x), dtype=x.dtype, device=x.device)
 
     def check(self, x: Tensor) -> list[str]:
-        """Say what about the data this likelihood does not allow.
+        """Return the problems of the data under this likelihood.
 
         Args:
             x: The images.
 
         Returns:
-            One sentence for each fault.
+            One sentence per problem.
         """
         return []
 
@@ -89,19 +89,19 @@ class Likelihood(nn.Module, ABC):
     example=({}, {"activation": "tanh"}, {"subtract_entropy": True}),
 )
 class Bernoulli(Likelihood):
-    """Score values in [0, 1] by the cross-entropy with p = sigmoid(output).
+    """Evaluate values in [0, 1] by the cross-entropy with p = sigmoid(output).
 
     log p(x|z) = sum x log p + (1 - x) log(1 - p)  [Kingma2014, eq. 11]
 
-    Real-valued x is scored by the same cross-entropy, as every disentanglement study does [Locatello2019];
-    it is then no density: `ContinuousBernoulli` is.
+    Real-valued x uses the same cross-entropy, as in all studies of disentanglement [Locatello2019]; it is then not a
+    density, unlike `ContinuousBernoulli`.
 
     Args:
-        activation: How p follows from the output; "tanh" takes (1 + tanh(output)) / 2 clipped at 1e-6, an option of
+        activation: How p is computed from the output; "tanh" uses (1 + tanh(output)) / 2 clipped at 1e-6, an option of
             disentanglement_lib that is off in its study.
-        subtract_entropy: Leave out what no decoder can gain, the entropy of the image itself; another such option.
-        weight: How often every value counts: with 4, a picture whose pixels are means of 2x2 weighs against the rate
-            as much as the full one.
+        subtract_entropy: Subtract the entropy of the image itself, which no decoder can reduce; another such option.
+        weight: How many times every value counts: with 4, an image whose pixels are means of 2x2 pixels has the same
+            weight relative to the rate as the full one.
 
     Raises:
         ConfigError: If the weight is not positive.
@@ -147,13 +147,13 @@ class Bernoulli(Likelihood):
 @register(
     "likelihood",
     title="continuous Bernoulli",
-    summary="cross-entropy made a density on [0, 1]",
+    summary="cross-entropy normalised to a density on [0, 1]",
     support=(0.0, 1.0),
     density=True,
     references=("LoaizaGanem2019",),
 )
 class ContinuousBernoulli(Likelihood):
-    """Score values in [0, 1] by the Bernoulli cross-entropy plus its log normaliser [LoaizaGanem2019, eq. 6].
+    """Evaluate values in [0, 1] by the Bernoulli cross-entropy plus its log normaliser [LoaizaGanem2019, eq. 6].
 
     log p(x|z) = sum x log p + (1 - x) log(1 - p) + log C(p), C(p) = 2 artanh(1 - 2p) / (1 - 2p), C(1/2) = 2.
 
@@ -194,18 +194,18 @@ class ContinuousBernoulli(Likelihood):
     ),
 )
 class Gaussian(Likelihood):
-    """Score x by log N(x; mean, variance), with the decoder's output as the mean [Kingma2014, eq. 12].
+    """Evaluate x by log N(x; mean, variance), with the decoder's output as the mean [Kingma2014, eq. 12].
 
     log p(x|z) = -sum ((x - mean)^2 / variance + log(2 pi variance)) / 2
 
     Args:
-        variance: The variance, or where its training starts.
-        scale: Where the variance comes from: "fixed" is the setting `variance`; "shared" is one number, trained
-            [Dai2018, eq. 3]; "per-image" is the image's own mean squared error, the best a number per image can do
+        variance: The variance, or its initial value if trained.
+        scale: The source of the variance: "fixed" is the setting `variance`; "shared" is one trained number
+            [Dai2018, eq. 3]; "per-image" is the mean squared error of the image, the optimum of one number per image
             [Rybkin2021, eq. 5]; "learned" is a second decoder output for every value, std = softplus(output) + 1e-6
             [Mathieu2019, table 1b].
-        activation: "sigmoid" and "tanh" bring the mean into [0, 1]; "sigmoid" with variance 1/2 is the squared error
-            of disentanglement_lib up to a constant.
+        activation: "sigmoid" and "tanh" map the mean to [0, 1]; "sigmoid" with variance 1/2 is the squared error of
+            disentanglement_lib up to a constant.
 
     Raises:
         ConfigError: If the variance is not positive.
@@ -263,9 +263,9 @@ class Gaussian(Likelihood):
     references=("Mathieu2019",),
 )
 class Laplace(Likelihood):
-    """Score x by log p(x|z) = sum -|x - output| / b - log 2b with a fixed scale b.
+    """Evaluate x by log p(x|z) = sum -|x - output| / b - log 2b with a fixed scale b.
 
-    b = 0.1 is the released code of the decomposition paper on Fashion-MNIST [Mathieu2019].
+    The released code of the decomposition paper uses b = 0.1 on Fashion-MNIST [Mathieu2019].
 
     Args:
         scale: The scale b.

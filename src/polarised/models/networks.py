@@ -1,4 +1,4 @@
-"""The two halves every architecture is made of, their building blocks, and how their weights begin."""
+"""Encoder and decoder, the building blocks of all architectures, and the initialisation of weights."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -41,16 +41,16 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 class Encoder(nn.Module):
-    """Compute the mean and log-variance of q(z|x, u): features of x, joined with u, then two heads.
+    """Compute the mean and log-variance of q(z|x, u): features of x, combined with u, then two heads.
 
     Args:
-        features: The layers up to where u joins.
+        features: The layers before u is appended.
         hidden: The layers from there to the heads.
-        mean_head: The layer that gives the mean.
-        log_variance_head: The layer that gives the log-variance, or what softplus makes a deviation of.
+        mean_head: The layer that returns the mean.
+        log_variance_head: The layer that returns the log-variance, or the input of softplus.
         shape: The shape of one image.
         auxiliary_size: The number of auxiliary variables u; 0 for a network that ignores them.
-        scale: How the second head h is read: as the log-variance ("exponential"), or as log-variance = 2
+        scale: The meaning of the output h of the second head: the log-variance ("exponential"), or log-variance = 2
             log(softplus(h) + 1e-6) ("softplus").
 
     >>> heads = nn.Linear(4, 2), nn.Linear(4, 2)
@@ -87,23 +87,23 @@ class Encoder(nn.Module):
             Mean and log-variance, each (B, d).
 
         Raises:
-            DataError: If the network was built with u and none of that shape came.
+            DataError: If the network was built with u and u is missing or has another shape.
         """
         h = self.features(x)
         if self.auxiliary_size:
-            h = torch.cat([h, self._beside(h, u)], dim=1)
+            h = torch.cat([h, self._append_auxiliary(h, u)], dim=1)
         heads = self.mean_head, self.log_variance_head
         mean, log_variance = (output.flatten(1) for output in pass_through(h, [self.hidden], heads))
         if self.scale == "softplus":
             log_variance = 2 * (nn.functional.softplus(log_variance) + 1e-6).log()
         return mean, log_variance
 
-    def _beside(self, h: Tensor, u: Tensor | None) -> Tensor:
+    def _append_auxiliary(self, h: Tensor, u: Tensor | None) -> Tensor:
         if u is None or u.shape != (len(h), self.auxiliary_size):
             came = "none" if u is None else f"an array of shape {tuple(u.shape)}"
             raise DataError(
                 f"expected auxiliary variables u of shape ({len(h)}, {self.auxiliary_size}), got {came}; "
-                "this encoder was built with u: give a dataset that has it (Dataset.with_auxiliary)"
+                "this encoder was built with u: use a dataset that has it (Dataset.with_auxiliary)"
             )
         return u.reshape(*u.shape, *[1] * (h.ndim - 2)).expand(-1, -1, *h.shape[2:])
 
@@ -128,7 +128,7 @@ class Decoder(nn.Module):
         self.input, self.rest, self.shape = input, rest, tuple(shape)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Return the raw outputs, to be read by the likelihood.
+        """Return the raw outputs, which the likelihood interprets.
 
         Args:
             z: Codes, (B, d).
@@ -141,12 +141,12 @@ class Decoder(nn.Module):
 
 
 class Doubling(nn.ConvTranspose2d):
-    """The 4x4 transposed convolution that doubles an image: same weights and result, faster gradients on a CPU.
+    """The 4x4 transposed convolution that doubles the side of an image, with faster gradients on a CPU.
 
     Args:
         inputs: The number of input channels.
         outputs: The number of output channels.
-        bias: Whether a bias is added.
+        bias: Whether to add a bias.
 
     >>> doubling, x = Doubling(8, 4), torch.rand(2, 8, 5, 5)
     >>> bool(torch.equal(doubling(x), nn.ConvTranspose2d.forward(doubling, x)))
@@ -157,11 +157,11 @@ class Doubling(nn.ConvTranspose2d):
         super().__init__(inputs, outputs, 4, stride=2, padding=1, bias=bias)
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """Return features of twice the side.
+        """Return features with twice the side.
 
         Args:
             input: The features, (B, inputs, H, W).
-            output_size: Not used; torch's own layer has it.
+            output_size: Not used; part of the signature of torch's layer.
 
         Returns:
             The features, (B, outputs, 2 H, 2 W).
@@ -170,9 +170,9 @@ class Doubling(nn.ConvTranspose2d):
 
 
 class Pixels(Doubling):
-    """The last 4x4 transposed convolution, to few channels: same weights and result, a third less time on a CPU.
+    """The last 4x4 transposed convolution, to few channels: the same results in two thirds of the time on a CPU.
 
-    Each output is a 2x2 convolution of its input shifted by half a pixel, so four of them, interleaved, are the image.
+    Each output is a 2x2 convolution of the input shifted by half a pixel; four of them, interleaved, form the image.
 
     >>> pixels, x = Pixels(8, 1), torch.rand(2, 8, 5, 5)
     >>> bool(torch.allclose(pixels(x), nn.ConvTranspose2d.forward(pixels, x), atol=1e-5))
@@ -180,11 +180,11 @@ class Pixels(Doubling):
     """
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """Return the image of twice the side.
+        """Return the image with twice the side.
 
         Args:
             input: The features, (B, inputs, H, W).
-            output_size: Not used; torch's own layer has it.
+            output_size: Not used; part of the signature of torch's layer.
 
         Returns:
             The image, (B, outputs, 2 H, 2 W).
@@ -202,7 +202,7 @@ def square_image(shape: tuple[int, ...], name: str) -> tuple[int, int]:
 
     Args:
         shape: The shape of one image.
-        name: The architecture, for the sentence.
+        name: The name of the architecture, for the error message.
 
     Returns:
         The number of channels and the side.
@@ -219,7 +219,7 @@ def square_image(shape: tuple[int, ...], name: str) -> tuple[int, int]:
 
 
 def halvings(side: int) -> int:
-    """Return how many stride-2 layers bring an image down to 4x4.
+    """Return the number of stride-2 layers that reduce an image to 4x4.
 
     Args:
         side: The side of the image.
@@ -234,7 +234,7 @@ def halvings(side: int) -> int:
 
 
 def convolution(inputs: int, outputs: int, *, kernel: int = 4) -> nn.Sequential:
-    """Return a convolution that halves the image, and ReLU.
+    """Return a convolution that halves the side of an image, and ReLU.
 
     Args:
         inputs: The number of input channels.
@@ -249,7 +249,7 @@ def convolution(inputs: int, outputs: int, *, kernel: int = 4) -> nn.Sequential:
 
 
 def transposed(inputs: int, outputs: int) -> nn.Sequential:
-    """Return a 4x4 transposed convolution that doubles the image, and ReLU.
+    """Return a 4x4 transposed convolution that doubles the side of an image, and ReLU.
 
     Args:
         inputs: The number of input channels.
@@ -262,7 +262,7 @@ def transposed(inputs: int, outputs: int) -> nn.Sequential:
 
 
 def dense(*widths: int, activation: Activation = "relu") -> nn.Sequential:
-    """Return linear layers through the given widths, each followed by the activation.
+    """Return linear layers of the given widths, each followed by the activation.
 
     Args:
         *widths: The number of inputs, then the units of each layer.
@@ -276,10 +276,10 @@ def dense(*widths: int, activation: Activation = "relu") -> nn.Sequential:
 
 
 def glorot(*modules: nn.Module) -> None:
-    """Start every linear and convolutional layer Glorot-uniform with zero bias.
+    """Initialise every linear and convolutional layer Glorot-uniform with zero bias.
 
     Args:
-        *modules: The modules, which are changed.
+        *modules: The modules, which are changed in place.
 
     >>> layer = nn.Linear(2, 3)
     >>> glorot(layer)
@@ -295,7 +295,7 @@ def glorot(*modules: nn.Module) -> None:
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Put a network into evaluation mode for a while; each of its modules then goes back to its own mode.
+    """Set a network to evaluation mode inside the block, then restore the mode of each of its modules.
 
     Args:
         network: The network.
@@ -310,7 +310,7 @@ def evaluating(network: nn.Module) -> Iterator[None]:
     >>> layer.training
     True
     """
-    # A module may have been frozen within a network that trains, so one mode does not speak for all.
+    # A module may be frozen inside a network that trains, so each mode is stored.
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
@@ -322,11 +322,11 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def seeded_weights(seed: int, purpose: str = "weights") -> Iterator[None]:
-    """Draw the initial weights of modules built inside from (seed, purpose), leaving torch's own stream alone.
+    """Draw the initial weights of modules built inside the block from (seed, purpose), not from torch's global state.
 
     Args:
         seed: The seed of the run.
-        purpose: What the weights are for.
+        purpose: The purpose of the weights.
 
     Yields:
         Nothing.

@@ -1,7 +1,7 @@
-"""p(z|u): what the latent variables are before an image is seen.
+"""p(z|u): the distribution of the latent variables before an image is observed.
 
 Every entry is called with the number of latents and of auxiliary variables. A pruned prior loads into the same entry
-with fewer latents, so what belongs to a variable is kept in the state, not in the settings.
+with fewer latents, so the parameters of a variable are part of the state, not of the settings.
 """
 
 # ruff: noqa: D102 (the abstract class documents the methods)
@@ -39,7 +39,7 @@ __all__ = ["Anisotropic", "Conditional", "GaussianMixture", "Sparse", "StandardN
     references=("Kingma2014",),
 )
 class StandardNormal(Prior):
-    """Place p(z) = N(0, I) on the codes [Kingma2014, section 2.3].
+    """The prior p(z) = N(0, I) [Kingma2014, section 2.3].
 
     Args:
         latents: The number of variables.
@@ -78,20 +78,20 @@ class StandardNormal(Prior):
     example=({"variances": (2.0, 0.7, 0.3)}, {"variances": (2.0, 0.7, 0.3), "learned": True}),
 )
 class Anisotropic(Prior):
-    """Place p(z) = prod_j N(0, s_j), s = v d softmax(l), so that the variances sum to v d [Mathieu2019, section 6.1].
+    """The prior p(z) = prod_j N(0, s_j), s = v d softmax(l): the variances sum to v d [Mathieu2019, section 6.1].
 
     Args:
         latents: The number of variables.
         auxiliary_size: The number of auxiliary variables, which this prior ignores.
-        variances: The variances s; without them `fit` takes l = log of the squared largest singular values of the
+        variances: The variances s; without them `fit` sets l to the log of the squared largest singular values of the
             flattened, uncentred images.
-        learned: Whether l is trained; the softmax holds the variances to the same sum.
-        scale: The mean variance v where `fit` sets them.
-        compatibility: "released-code" takes the smallest of the 20 largest singular values instead: scipy's truncated
-            decomposition, used there, sorts them upwards.
+        learned: Whether l is trained; the softmax keeps the sum of the variances.
+        scale: The mean variance v if `fit` sets them.
+        compatibility: "released-code" uses the smallest of the 20 largest singular values instead: the truncated
+            decomposition of scipy, used there, sorts them in ascending order.
 
     Raises:
-        ConfigError: If there is not one positive variance a latent, or the scale is not positive.
+        ConfigError: If there is not one positive variance per latent, or the scale is not positive.
 
     >>> Anisotropic(2, variances=(3.0, 1.0)).moments(1)[1].tolist()
     [[3.0, 1.0]]
@@ -130,7 +130,7 @@ class Anisotropic(Prior):
 
     @property
     def awaits_data(self) -> bool:
-        # Asked at every step of a training: once they are there, the scales are not looked at again.
+        # Evaluated at every training step: once the scales are set, they are not checked again.
         if not self._scaled:
             self._scaled = bool(torch.isfinite(self.log_weight).all())
         return not self._scaled
@@ -140,7 +140,7 @@ class Anisotropic(Prior):
         """The log-variance of every variable, shape (1, d)."""
         if self.awaits_data:
             raise DataError(
-                "expected the scales of the prior Anisotropic to be set, but they are taken from data and none came; "
+                "expected the scales of the prior Anisotropic, which are taken from data, to be set, got none; "
                 "call prior.fit(images) before training, or set its variances"
             )
         return (self.log_weight.log_softmax(0) + (self.latents * self.mean_variance).log())[None]
@@ -188,7 +188,7 @@ class Anisotropic(Prior):
     example=({}, {"df": 3.0}),
 )
 class StudentT(Prior):
-    """Place p(z) = prod_j t_df(z_j / scale) / scale: heavy tails break the rotation [Mathieu2019, section 6.1].
+    """The prior p(z) = prod_j t_df(z_j / scale) / scale: heavy tails break the rotation [Mathieu2019, section 6.1].
 
     Args:
         latents: The number of variables.
@@ -209,7 +209,7 @@ class StudentT(Prior):
         super().__init__(latents)
         if not (df > 0 and scale > 0):
             raise ConfigError(
-                f"StudentT needs positive df and scale, got df {df} and scale {scale}; 9 and 1 are the released example"
+                f"StudentT needs positive df and scale, got df {df} and scale {scale}; the released code uses 9 and 1"
             )
         self.df, self.scale = df, scale
 
@@ -223,7 +223,7 @@ class StudentT(Prior):
 
         Args:
             n: The number of codes.
-            generator: The source of the draws; torch's own if none.
+            generator: The source of random numbers; torch's default generator if None.
 
         Returns:
             The codes, (n, d).
@@ -232,12 +232,12 @@ class StudentT(Prior):
         return self.scale * (self.df * torch.expm1(-2 / self.df * a.log())).sqrt() * torch.cos(2 * math.pi * b)
 
     def moments(self, n: int) -> tuple[Tensor, Tensor]:
-        # The search is made at scale 1, where its grid is fine enough whatever the scale.
+        # The search runs at scale 1, where its grid is fine enough, for every scale.
         variance = self.scale**2 * nearest_gaussian_variance(StudentT(1, df=self.df).log_density)
         return torch.zeros(n, self.latents), torch.full((n, self.latents), variance)
 
     def deviation(self, n: int) -> Tensor:
-        # Tails of df <= 2 are too heavy for a variance.
+        # With df <= 2 the variance is infinite.
         if self.df <= 2:
             return super().deviation(n)
         return torch.full((n, self.latents), self.scale * math.sqrt(self.df / (self.df - 2)))
@@ -258,22 +258,22 @@ def _singular_values(rows: Tensor, count: int) -> Tensor:
 
 @register(
     "prior",
-    summary="every variable mostly near 0, seldom far from it",
+    summary="every variable mostly near 0, rarely far from it",
     references=("Mathieu2019",),
     example=({}, {"gamma": 0.0}),
 )
 class Sparse(Prior):
-    """Place p(z) = prod_j (1 - gamma) N(0, 1) + gamma N(0, width^2): mostly off, seldom on [Mathieu2019, appendix B].
+    """The prior p(z) = prod_j (1 - gamma) N(0, 1) + gamma N(0, width^2): mostly off [Mathieu2019, appendix B].
 
     Args:
         latents: The number of variables.
         auxiliary_size: The number of auxiliary variables, which this prior ignores.
-        gamma: The share of the narrow part: how seldom a variable is used.
+        gamma: The share of the narrow part: how rarely a variable is used.
         width: The standard deviation of the narrow part, 0.05 as in the paper's appendix and code (its main text says
             variance).
 
     Raises:
-        ConfigError: If gamma is no share, or the width not positive.
+        ConfigError: If gamma is not in [0, 1], or the width is not positive.
 
     >>> spike, slab = Sparse(1, gamma=1.0), Sparse(1, gamma=0.0)
     >>> round((spike.log_prob(torch.zeros(1, 1)) - slab.log_prob(torch.zeros(1, 1))).exp().item(), 3)
@@ -310,23 +310,24 @@ class Sparse(Prior):
 @register(
     "prior",
     title="Gaussian mixture",
-    summary="equal Gaussians at several places",
+    summary="a mixture of equal Gaussians",
     references=("Mathieu2019",),
     example=({}, {"compatibility": "released-code"}),
 )
 class GaussianMixture(Prior):
-    """Place p(z) = sum_c weight_c N(z; mean_c, variance_c I) on the codes [Mathieu2019, eq. 9].
+    """The prior p(z) = sum_c weight_c N(z; mean_c, variance_c I) [Mathieu2019, eq. 9].
 
     Args:
         latents: The number of variables.
         auxiliary_size: The number of auxiliary variables, which this prior ignores.
-        means: The places; by default the pinwheel's cross: (0, -1), (0, 1), (1, 0), (-1, 0) in the first two variables.
+        means: The means; by default the cross of the pinwheel: (0, -1), (0, 1), (1, 0), (-1, 0) in the first two
+            variables.
         variance: The variance of each Gaussian in every direction: one number, or one for each component.
-        weights: The weight of each component, divided by their sum; equal if none.
+        weights: The weight of each component, divided by their sum; equal by default.
         compatibility: "released-code" counts log p(z) once for each latent in the KL, as that code does.
 
     Raises:
-        ConfigError: If the variance is not positive, or a mean has not one number a latent.
+        ConfigError: If the variance is not positive, or a mean does not have one number per latent.
 
     >>> round(GaussianMixture(2).log_prob(torch.tensor([[0.0, 1.0]])).item(), 3)
     0.282
@@ -388,7 +389,7 @@ class GaussianMixture(Prior):
         return posterior.log_prob(z).sum(1, keepdim=True) - count * self.log_density(z)
 
     def moments(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the mixture itself: its nearest Gaussian would be any one of the components.
+        """Return mean and variance of the mixture itself: its nearest Gaussian would be one of its components.
 
         Args:
             n: The number of rows.
@@ -402,7 +403,7 @@ class GaussianMixture(Prior):
         return mean.expand(n, -1), variance.expand(n, -1)
 
     def rest_variance(self, n: int) -> Tensor:
-        # One Gaussian cannot match several places: it settles on the heaviest component, the narrowest of equal ones.
+        # One Gaussian cannot match several components: it rests on the heaviest, or the narrowest if several are.
         heaviest = max(zip(self.weights, (-variance for variance in self.variances), strict=True))
         return torch.full((n, self.latents), -heaviest[1]).to(self.means)
 
@@ -415,8 +416,8 @@ class GaussianMixture(Prior):
 
 @functools.lru_cache(maxsize=64)
 def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return numbers of a prior as a tensor, brought to a device once and not at every step."""
-    # An ordinary tensor wherever the first call comes from: one of inference mode could not be trained with.
+    """Return the parameters of a prior as a tensor, copied to a device once instead of at every step."""
+    # Created outside inference mode even if the first call is inside it: training cannot use an inference tensor.
     with torch.inference_mode(False):
         return torch.tensor(values, dtype=dtype, device=device)
 
@@ -430,15 +431,15 @@ def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.devic
     example=({}, {"mean": "learned"}),
 )
 class Conditional(Prior):
-    """Place p(z|u) = N(mean(u), diag(variance(u))) on the codes: the prior of the iVAE [Khemakhem2020, eq. 7].
+    """The prior of the iVAE, p(z|u) = N(mean(u), diag(variance(u))) [Khemakhem2020, eq. 7].
 
-    With a learned mean passive variables move with u, and Theorem 7 of [Bonheme2023BeMoreActive] does not hold for
+    With a learned mean, passive variables depend on u, and Theorem 7 of [Bonheme2023BeMoreActive] does not hold for
     them.
 
     Args:
         latents: The number of variables.
         auxiliary_size: The number of auxiliary variables u.
-        widths: Units of the hidden layers (leaky ReLU, slope 0.1) of the network that gives the log-variance.
+        widths: Units of the hidden layers (leaky ReLU, slope 0.1) of the network that returns the log-variance.
         mean: "zero", or "learned" by a second network of the same widths.
 
     Raises:
@@ -509,7 +510,7 @@ class Conditional(Prior):
 
 
 class _Given(Prior):
-    """A conditional prior whose u is known: one Gaussian for each image of the batch."""
+    """A conditional prior for a given u: one Gaussian for each image of the batch."""
 
     gaussian = True
     exchangeable = False
@@ -524,7 +525,7 @@ class _Given(Prior):
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         if n != len(self.distribution.mean):
             raise DataError(
-                f"expected {len(self.distribution.mean)} draws, one for each row of u, but {n} were asked for; "
+                f"expected {len(self.distribution.mean)} draws, one for each row of u, got a request for {n}; "
                 "repeat the rows of u instead"
             )
         return self.distribution.sample(generator)

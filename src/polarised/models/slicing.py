@@ -1,4 +1,4 @@
-"""The layers around the latent variables of any VAE, cut to the variables that are kept."""
+"""The layers around the latent variables of any VAE, reduced to the kept variables."""
 
 import copy
 from collections.abc import Iterable, Sequence
@@ -17,16 +17,16 @@ Layer = nn.Linear | Convolution | Transposed
 
 
 class UnfitConstantsError(ConfigError):
-    """Dropped variables cannot be held at these constants, as no bias of the layers can stand for them."""
+    """The dropped variables cannot be held at these constants, because no bias of the layers can replace them."""
 
 
 class SlicedLayers(NamedTuple):
-    """New layers around the variables that are kept.
+    """New layers around the kept variables.
 
     Args:
-        mean_head: The layer that gives the means of the kept variables.
-        log_variance_head: The layer that gives their log-variances; the same object where one layer held both.
-        decoder_input: The decoder's first layer, which takes the kept variables.
+        mean_head: The layer that returns the means of the kept variables.
+        log_variance_head: The layer that returns their log-variances; the same object if one layer returned both.
+        decoder_input: The first layer of the decoder, with the kept variables as inputs.
     """
 
     mean_head: Any
@@ -43,23 +43,23 @@ def slice_layers(
     constants: Tensor | Sequence[float] | None = None,
     layout: Literal["separate", "interleaved", "stacked"] = "separate",
 ) -> SlicedLayers:
-    """Return copies of the three layers of any VAE that hold its latents, cut to `keep`.
+    """Return copies of the three layers around the latents of a VAE, reduced to `keep`.
 
     Args:
-        mean_head: The layer that gives the means, and the log-variances as well where the layout says so.
-        log_variance_head: The layer that gives the log-variances; None where `mean_head` does.
-        decoder_input: The decoder's first layer.
-        keep: The variables to keep, in the order they shall have.
-        constants: What the decoder shall see in place of each dropped variable, (d,); 0 by default.
-        layout: Where the log-variances come from: a layer of their own ("separate"), or the outputs of `mean_head` as
-            pairs (mean, log-variance) for each variable ("interleaved"), or all means before all log-variances
+        mean_head: The layer that returns the means, and in some layouts also the log-variances.
+        log_variance_head: The layer that returns the log-variances; None if `mean_head` does.
+        decoder_input: The first layer of the decoder.
+        keep: The variables to keep, in their new order.
+        constants: The value that replaces each dropped variable in the decoder, (d,); 0 by default.
+        layout: The source of the log-variances: a separate layer ("separate"), or the outputs of `mean_head` as pairs
+            (mean, log-variance) for each variable ("interleaved"), or all means before all log-variances
             ("stacked").
 
     Returns:
-        New layers; the given ones are left as they are.
+        New layers; the given ones are not changed.
 
     Raises:
-        ConfigError: If the layers cannot be sliced, or do not fit together.
+        ConfigError: If the layers cannot be sliced, or their sizes do not match.
 
     >>> layers = slice_layers(nn.Linear(8, 6), None, nn.Linear(3, 8), [2], layout="interleaved")
     >>> layers.mean_head.out_features, layers.decoder_input.in_features
@@ -68,20 +68,20 @@ def slice_layers(
     if (log_variance_head is None) == (layout == "separate"):
         raise ConfigError(
             f"expected a log-variance head with layout 'separate' and none otherwise, got {log_variance_head!r} "
-            f"with layout {layout!r}; say 'interleaved' or 'stacked' where one layer gives both"
+            f"with layout {layout!r}; use 'interleaved' or 'stacked' if one layer returns both"
         )
     for layer in (mean_head, decoder_input, *([] if log_variance_head is None else [log_variance_head])):
         if not isinstance(layer, Layer) or getattr(layer, "groups", 1) != 1:
             raise ConfigError(
                 f"pruning slices Linear, convolutional and transposed layers without groups, got {layer!r}; "
-                "give the layers whose outputs are the latents and whose inputs are the latents"
+                "pass the layers whose outputs are the latents and whose inputs are the latents"
             )
     latents = _size(mean_head, "out") // (1 if layout == "separate" else 2)
     chosen = checked_keep(keep, latents)
     if _size(decoder_input, "in") != latents:
         raise ConfigError(
-            f"expected the decoder's first layer to take {latents} latents, as the encoder gives, got "
-            f"{_size(decoder_input, 'in')}; is this the layer that sees z?"
+            f"expected the decoder's first layer to take {latents} latents, as the encoder returns, got "
+            f"{_size(decoder_input, 'in')}; pass the layer that takes z"
         )
     rows = {
         "separate": chosen,
@@ -98,7 +98,7 @@ def checked_keep(keep: Iterable[int], latents: int) -> list[int]:
 
     Args:
         keep: The variables.
-        latents: How many there are in all.
+        latents: The total number of variables.
 
     Returns:
         The variables.
@@ -145,7 +145,7 @@ def _with_inputs(layer: Layer, keep: list[int], constants: Tensor | Sequence[flo
     if constant.any():
         if not isinstance(layer, nn.Linear) and not _translation_invariant(layer):
             raise UnfitConstantsError(
-                f"a constant other than 0 cannot become a bias of {layer!r}, which answers by place; "
+                f"a constant other than 0 cannot become a bias of {layer!r}, whose effect depends on the position; "
                 "keep the variables that do not rest at 0"
             )
         kernels = weight if isinstance(layer, nn.Linear) else weight.flatten(2).sum(2)

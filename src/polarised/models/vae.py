@@ -1,4 +1,4 @@
-"""The VAE: one forward pass for every paper."""
+"""The VAE, with one forward pass for all papers."""
 
 import json
 from collections.abc import Mapping
@@ -21,18 +21,18 @@ from polarised.models.networks import Decoder, Encoder, seeded_weights
 
 __all__ = ["VAE", "build_vae", "load_vae", "save_vae"]
 
-# A real one has about two thousand characters; thousands of layers would take minutes to build.
+# A real config has about two thousand characters; thousands of layers would take minutes to build.
 LARGEST_HEADER = 1 << 14
 
 
 class VAE(nn.Module):
-    """Join p(z|u), p(x|z) and q(z|x, u); a model without auxiliary variables ignores u [Kingma2014; Khemakhem2020].
+    """Combine p(z|u), p(x|z) and q(z|x, u); a model without auxiliary variables ignores u [Kingma2014; Khemakhem2020].
 
     Args:
         encoder: Computes mean and log-variance of q(z|x, u).
         decoder: Computes the parameters of p(x|z).
         prior: p(z|u).
-        likelihood: What the decoder's outputs mean.
+        likelihood: Interprets the outputs of the decoder.
 
     >>> import torch
     >>> vae = build_vae({"architecture": "mlp", "latents": 3}, shape=(1, 16, 16), seed=0)
@@ -59,7 +59,7 @@ class VAE(nn.Module):
 
         Args:
             x: The images, (B, *shape).
-            u: Their auxiliary variables, (B, k), if the model takes them.
+            u: Their auxiliary variables, (B, k), if the model uses them.
 
         Returns:
             The posterior.
@@ -67,7 +67,7 @@ class VAE(nn.Module):
         return DiagonalGaussian(*self.encoder(x, u))
 
     def decode(self, z: Tensor) -> Tensor:
-        """Return the decoder's raw outputs, to be read by the likelihood.
+        """Return the raw outputs of the decoder, which the likelihood interprets.
 
         Args:
             z: Codes, (B, d).
@@ -83,7 +83,7 @@ class VAE(nn.Module):
 
         Args:
             x: The images, (B, *shape).
-            u: Their auxiliary variables, (B, k), if the model takes them.
+            u: Their auxiliary variables, (B, k), if the model uses them.
 
         Returns:
             The reconstructions, (B, *shape).
@@ -91,7 +91,7 @@ class VAE(nn.Module):
         return self.generate(self.posterior(x, u).mean)
 
     def generate(self, z: Tensor) -> Tensor:
-        """Return E[x|z], the image the decoder draws for z.
+        """Return E[x|z], the image that the decoder generates from z.
 
         Args:
             z: Codes, (B, d).
@@ -103,13 +103,13 @@ class VAE(nn.Module):
 
 
 def build_vae(config: Mapping[str, Any], shape: tuple[int, ...], auxiliary_size: int = 0, seed: int = 0) -> VAE:
-    """Build the VAE a config names: architecture, latents, prior, likelihood; weights drawn from the seed.
+    """Build the VAE described by a config: architecture, latents, prior, likelihood; the seed determines the weights.
 
-    The prior decides whether u is used: under an unconditional one the encoder is built without it.
+    The prior decides whether u is used: with an unconditional prior the encoder is built without u.
 
     Args:
-        config: The architecture, the number of latents, the prior and the likelihood, as a config names them; what is
-            left out has the library's default.
+        config: The architecture, the number of latents, the prior and the likelihood, as named in a config; omitted
+            settings have the default of the library.
         shape: The shape of one image.
         auxiliary_size: The number of auxiliary variables of the data.
         seed: The seed of the weights.
@@ -118,14 +118,14 @@ def build_vae(config: Mapping[str, Any], shape: tuple[int, ...], auxiliary_size:
         The VAE, untrained.
 
     Raises:
-        ConfigError: If the config names what does not exist or does not fit.
+        ConfigError: If the config names something that does not exist or does not fit.
 
     >>> build_vae({"architecture": {"name": "mlp", "widths": [8]}}, shape=(5,)).latents
     10
     """
     latents = config.get("latents", 10)
     if type(latents) is not int or latents < 1:
-        raise ConfigError(f"model.latents must be a whole number of at least 1, got {latents!r}; 10 is customary")
+        raise ConfigError(f"model.latents must be a whole number of at least 1, got {latents!r}; 10 is a common choice")
     with seeded_weights(seed):
         prior = registry.build("prior", config.get("prior", "StandardNormal"), latents, auxiliary_size)
         likelihood = registry.build("likelihood", config.get("likelihood", "Bernoulli"))
@@ -141,12 +141,12 @@ def build_vae(config: Mapping[str, Any], shape: tuple[int, ...], auxiliary_size:
 
 
 def save_vae(vae: VAE, path: str | Path, *, config: Mapping[str, Any], auxiliary_size: int = 0) -> Path:
-    """Write the weights as safetensors, with the config that makes their network.
+    """Write the weights as safetensors, with the config of their network.
 
     Args:
         vae: The model.
         path: The file to write.
-        config: The config of `build_vae` that makes its network.
+        config: The config with which `build_vae` builds its network.
         auxiliary_size: The number of auxiliary variables it was built for.
 
     Returns:
@@ -168,13 +168,13 @@ def save_vae(vae: VAE, path: str | Path, *, config: Mapping[str, Any], auxiliary
 
 
 def _checked_header(text: str, path: Path) -> dict[str, Any]:
-    """Return what a model file says of its network, where that is of a sensible size and kind."""
+    """Return the description of the network in a model file, after checking its size and type."""
     try:
         header = parse_json(text, where=path) if len(text) <= LARGEST_HEADER else None
     except DataError as error:
-        raise DataError(f"expected a model saved by polarised, what {path} says of its network is damaged") from error
+        raise DataError(f"expected a model saved by polarised, its description in {path} is damaged") from error
     if not isinstance(header, dict) or not isinstance(header.get("config"), dict):
-        raise DataError(f"expected a model saved by polarised, {path} says nothing of its network, or far too much")
+        raise DataError(f"expected a model saved by polarised, its description in {path} is missing or too long")
     shape, auxiliary = header.get("shape"), header.get("auxiliary_size")
     sizes = shape if isinstance(shape, list) else []
     if not 1 <= len(sizes) <= 4 or not all(type(size) is int and 1 <= size <= 1 << 20 for size in sizes):
@@ -185,16 +185,16 @@ def _checked_header(text: str, path: Path) -> dict[str, Any]:
 
 
 def load_vae(path: str | Path) -> VAE:
-    """Read back a model written by `save_vae`, ready to encode; code it names is refused (`registry.refuse_code`).
+    """Load a model written by `save_vae` for encoding; a model that names code is refused (`registry.refuse_code`).
 
     Args:
         path: The file.
 
     Returns:
-        The model, ready to encode.
+        The model, in evaluation mode.
 
     Raises:
-        DataError: If there is no such file, it is no model of ours, or it names code.
+        DataError: If there is no such file, it is not a model of polarised, or it names code.
     """
     path = Path(path)
     if not path.exists():
@@ -206,7 +206,7 @@ def load_vae(path: str | Path) -> VAE:
             registry.refuse_code(header, path)
             weights = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
         network = header["config"], tuple(header["shape"]), header["auxiliary_size"]
-        # Sizes are the file's word: they are held against its weights before anything is allocated.
+        # The sizes in the header are not trusted: they are compared with the weights before anything is allocated.
         with torch.device("meta"):
             asked = sum(value.numel() for value in build_vae(*network).state_dict().values())
         if asked != sum(value.numel() for value in weights.values()):
