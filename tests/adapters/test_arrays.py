@@ -124,7 +124,7 @@ def test_parquet_of_columns_or_lists(tmp_path, nested):
 def test_convolutional_latents_have_channels_as_variables(tmp_path):
     latents = GENERATOR.normal(size=(6, 4, 2, 2))
     path = npz(tmp_path, mean=latents, variance=np.ones_like(latents))
-    with pytest.raises(DataError, match="which axis is the variable"):
+    with pytest.raises(DataError, match="set the axis of the variables"):
         from_arrays(path)
     encodings = from_arrays(path, axis=1)
     assert encodings.mean.shape == (24, 4)

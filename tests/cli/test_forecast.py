@@ -51,7 +51,7 @@ def test_forecast_of_a_run_by_its_config(tmp_path):
     ("options", "words"),
     [
         (("linear_gaussian", "--beta", 0), "positive beta"),
-        (("linear_gaussian", "--reduction", "mean", "--variance", 1), "such a loss has none"),
+        (("linear_gaussian", "--reduction", "mean", "--variance", 1), "whose loss has none"),
         (("nowhere",), "no dataset"),
         (("linear_gaussian", "--plot", "curve.xls"), ".png, .svg or .pdf"),
     ],

@@ -179,7 +179,7 @@ def test_a_filter_of_others_is_not_loaded(tmp_path: Path) -> None:
 
 def test_more_variables_than_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polarised.regime.evidence.available_memory", lambda: 50_000_000)
-    with pytest.raises(DataError, match="at most 1,000 variables in the memory there is, got 2,000"):
+    with pytest.raises(DataError, match="at most 1,000 variables in the available memory, got 2,000"):
         Evidence().update(np.zeros((4, 2000)), variance=np.ones((4, 2000)))
 
 
@@ -274,7 +274,7 @@ def test_more_classes_than_can_be_scored_are_refused_in_a_sentence(tmp_path: Pat
     path = wide_factors(tmp_path, factors)
     told = CliRunner().invoke(app, ["evaluate", str(path)], env={"COLUMNS": "400"})
     assert told.exit_code == 1
-    assert told.stderr.startswith("error: expected factors of at most 5,000 classes together")
+    assert told.stderr.startswith("error: expected factors of at most 5,000 classes in total")
     assert told.stderr.count("\n") == 1
     # What needs no factors is scored all the same.
     assert CliRunner().invoke(app, ["evaluate", str(path), "--metrics", "total_correlation"]).exit_code == 0

@@ -33,7 +33,7 @@ def test_the_subsets_are_those_of_the_paper(encodings):
     }
 
 
-def test_every_value_is_the_plain_metric_on_the_chosen_columns(encodings):
+def test_every_value_equals_the_metric_on_the_chosen_columns(encodings):
     regime = classify(encodings)
     scores = compare(encodings, regime, seed=3)
     values = {tuple(row[:3]): row[3] for row in scores.iter_rows()}
@@ -59,7 +59,7 @@ def test_passive_variables_make_the_mean_look_correlated_and_the_sample_not(enco
     assert abs(alive[0] - alive[1]) < 0.005
 
 
-def test_arrays_are_asked_to_be_encodings(encodings):
+def test_plain_arrays_are_refused(encodings):
     with pytest.raises(DataError, match="expected Encodings, got ndarray"):
         compare(encodings.mean, classify(encodings))
 

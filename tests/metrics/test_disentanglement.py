@@ -72,7 +72,7 @@ def test_mcc_finds_permuted_scaled_sources() -> None:
     assert fewer.assignment.tolist() == [-1, 0, -1]
 
 
-def test_votes_do_not_depend_on_the_order_of_draws_only_on_the_seed() -> None:
+def test_votes_depend_only_on_the_seed() -> None:
     def represent(rows: np.ndarray) -> np.ndarray:
         return np.column_stack([rows[:, 0] + rows[:, 1], rows[:, 1], np.full(len(rows), 3.0)]).astype(np.float32)
 
@@ -104,7 +104,7 @@ def test_our_draws_cover_all_values_evenly() -> None:
     assert rows[:, 1].max() == 39
 
 
-def test_drawing_refuses_a_broken_encoder() -> None:
+def test_invalid_codes_of_an_encoder_are_refused() -> None:
     with pytest.raises(DataError, match="represent must map"):
         metrics.factor_vae_score(lambda rows: np.zeros(3), (2, 2))
     with pytest.raises(DataError, match="finite"):
@@ -141,7 +141,7 @@ def test_edges(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mig", "sap", "dci", "modularity", "explicitness", "irs", "infomec", "r2_matrix"])
-def test_codes_and_factors_that_do_not_fit(name: str) -> None:
+def test_codes_and_factors_of_different_rows_are_refused(name: str) -> None:
     metric = getattr(metrics, name)
     z, factors = perfect(60)
     with pytest.raises(DataError, match="rows"):
@@ -153,13 +153,13 @@ def test_codes_and_factors_that_do_not_fit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sap", "dci", "explicitness"])
-def test_a_split_without_test_rows(name: str) -> None:
+def test_a_split_without_test_rows_is_refused(name: str) -> None:
     z, factors = perfect(60)
     with pytest.raises(ConfigError, match="n_train"):
         getattr(metrics, name)(z, factors, n_train=60)
 
 
-def test_cosine_and_sine_of_a_factor_are_dependent_and_no_disintegration() -> None:
+def test_cosine_and_sine_of_a_factor_are_dependent_and_not_a_disintegration() -> None:
     generator = np.random.default_rng(1)
     angle = generator.integers(40, size=4000)
     turned = 2 * np.pi * angle / 40
@@ -171,7 +171,7 @@ def test_cosine_and_sine_of_a_factor_are_dependent_and_no_disintegration() -> No
     assert table["independent"][0].len() == 1
 
 
-def test_an_echo_of_one_carrier_does_not_undo_a_disintegration() -> None:
+def test_a_copy_of_one_carrier_does_not_hide_a_disintegration() -> None:
     generator = np.random.default_rng(2)
     z = generator.normal(size=(3000, 2))
     factor = np.digitize(z.sum(axis=1), [-1, 0, 1])
@@ -186,7 +186,7 @@ def test_an_echo_of_one_carrier_does_not_undo_a_disintegration() -> None:
 
 
 @pytest.mark.parametrize(("classes", "rows", "error"), [(2, 300, 0.02), (4, 900, 0.01)])
-def test_the_error_of_histograms_is_what_the_documentation_says(classes: int, rows: int, error: float) -> None:
+def test_the_error_of_histograms_is_as_documented(classes: int, rows: int, error: float) -> None:
     generator = np.random.default_rng(0)
     sources = generator.normal(size=(rows, 3))
     mixing = np.eye(3, 6) + 0.3 * generator.normal(size=(3, 6))
@@ -204,7 +204,7 @@ def test_trees_are_exact_for_binary_factors_and_few_rows() -> None:
     many = np.digitize(z[:, :1], [-1, 0, 1])
     for codes, factors in ((z, binary), (z[:300], many[:300])):
         ours, exact, quick = (metrics.dci(codes, factors, trees=trees) for trees in ("auto", "exact", "histogram"))
-        # Only ties between variables may fall in another way: the order of columns is not to matter.
+        # Only ties between variables may be resolved differently: the order of columns must not matter.
         np.testing.assert_allclose(ours.importance, exact.importance, atol=2e-3)
         assert ours.informativeness == pytest.approx(exact.informativeness, abs=1e-9)
         assert not np.array_equal(ours.importance, quick.importance)

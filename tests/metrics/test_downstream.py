@@ -32,14 +32,14 @@ def test_protocols_and_trees() -> None:
     reference = metrics.logistic_regression(z, factors)
     modern = metrics.logistic_regression(z, factors, protocol="modern")
     trees = metrics.boosted_trees(z, factors)
-    # A middle class is invisible to one line against the rest, but not to a multinomial model or a tree.
+    # A middle class is not linearly separable from the rest, but a multinomial model or a tree finds it.
     assert reference.by_factor[1] < modern.by_factor[1]
     assert min(modern.accuracy, trees.accuracy) > 0.9
     scaled = metrics.logistic_regression(z * [1e-3, 1.0, 50.0], factors, protocol="modern")
     assert scaled.accuracy == pytest.approx(modern.accuracy, abs=0.01)
 
 
-def test_one_strength_is_taken_as_it_is() -> None:
+def test_a_single_strength_is_used_without_folds() -> None:
     from sklearn.linear_model import LogisticRegression
 
     z, factors = coded(300)
@@ -65,7 +65,7 @@ def test_reduced_codes() -> None:
         metrics.reduced_downstream(z, factors, drop=3)
 
 
-def test_refusals() -> None:
+def test_invalid_settings_are_refused() -> None:
     z, factors = coded(30)
     with pytest.raises(ConfigError, match="folds"):
         metrics.logistic_regression(z, factors, folds=1)

@@ -13,7 +13,7 @@ def batch(rows: int = 30, variables: int = 3) -> tuple[np.ndarray, np.ndarray, n
     return mean + np.sqrt(variance) * generator.normal(size=mean.shape), mean, variance
 
 
-def test_a_batch_that_is_the_dataset_leaves_nothing_to_weigh() -> None:
+def test_all_weightings_agree_if_the_batch_is_the_dataset() -> None:
     rows = batch()
     exact = estimators.exact(*rows)
     even = estimators.eq10b(*rows, dataset_size=30)
@@ -21,7 +21,7 @@ def test_a_batch_that_is_the_dataset_leaves_nothing_to_weigh() -> None:
     np.testing.assert_allclose(even.log_density, exact.log_density)
 
 
-def test_exact_on_some_rows_is_near_exact_on_all() -> None:
+def test_exact_on_some_rows_is_close_to_exact_on_all() -> None:
     rows = batch(800)
     part, whole = estimators.exact(*rows, rows=400), estimators.exact(*rows)
     assert len(part.log_density) == 400
@@ -39,7 +39,7 @@ def test_unbiased_weights_sum_to_one() -> None:
         np.testing.assert_allclose(importance_weights(7, 100, estimator=name).sum(axis=1), 1.0)
 
 
-def test_density_ratio_nears_the_gaussian_truth() -> None:
+def test_density_ratio_is_close_to_the_gaussian_value() -> None:
     z = np.random.default_rng(0).normal(size=(3000, 2))
     z[:, 1] = 0.8 * z[:, 0] + 0.6 * z[:, 1]
     found = estimators.density_ratio(z, hidden=(40,))
@@ -47,7 +47,7 @@ def test_density_ratio_nears_the_gaussian_truth() -> None:
     assert estimators.density_ratio(z[:, :1]) == 0.0
 
 
-def test_refusals() -> None:
+def test_invalid_arguments_are_refused() -> None:
     z, mean, variance = batch()
     with pytest.raises(DataError, match="logarithm"):
         estimators.mws(z, mean, np.log(variance), dataset_size=100)

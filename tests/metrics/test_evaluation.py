@@ -17,7 +17,7 @@ def encodings(*, factors: bool = True) -> Encodings:
     return Encodings(mean, variance=np.tile([0.01, 0.01, 0.01, 1.0], (len(grid), 1)), factors=grid if factors else None)
 
 
-def test_everything_has_a_value_and_a_sentence() -> None:
+def test_every_metric_has_a_value_and_a_reading() -> None:
     table = metrics.evaluate(encodings())
     assert table["value"].is_finite().all()
     assert set(table["metric"]) == {out.name for entry in registry.records("metric") for out in entry.outputs}
@@ -28,7 +28,7 @@ def test_everything_has_a_value_and_a_sentence() -> None:
     assert found["random_accuracy", "mean"] < found["dci_informativeness", "mean"]
 
 
-def test_without_factors_only_what_needs_none() -> None:
+def test_without_factors_only_metrics_that_need_none_are_scored() -> None:
     table = metrics.evaluate(encodings(factors=False))
     assert "mig" not in set(table["metric"])
     assert "total_correlation" in set(table["metric"])
@@ -59,7 +59,7 @@ def test_the_metric_of_another_package_is_in_the_table_with_its_reading() -> Non
         del registry._records["metric"]["largest"]
 
 
-def test_a_look_up_needs_every_combination() -> None:
+def test_a_lookup_needs_every_combination() -> None:
     whole = encodings()
     assert whole.factors is not None
     with pytest.raises(DataError, match="combinations"):
@@ -90,13 +90,13 @@ def test_command(tmp_path) -> None:  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("count", [40, 64])
-def test_a_look_up_of_many_factors_is_refused_before_it_is_made(count: int) -> None:
+def test_a_lookup_of_many_factors_is_refused_before_it_is_allocated(count: int) -> None:
     factors = np.random.default_rng(0).integers(2, size=(50, count))
     with pytest.raises(DataError, match=f"all {2**count} combinations of factors encoded, got 50"):
         metrics.represent_by_lookup(np.zeros((50, 1)), factors)
 
 
-def test_a_variance_of_zero_costs_the_information_about_the_input_only() -> None:
+def test_a_variance_of_zero_excludes_only_the_information_about_the_input() -> None:
     certain = Encodings([[0.0, 1.0], [1.0, 0.0], [0.5, 0.1]], variance=[[0.1, 0.0]] * 3)
     assert set(metrics.evaluate(certain)["metric"]) == set(metrics.evaluate(encodings(factors=False))["metric"]) - {
         "index_information"

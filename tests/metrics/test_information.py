@@ -7,17 +7,17 @@ from polarised.metrics.information import bin_codes, bin_edges, entropies, infor
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_labels_are_those_of_numpy(dtype: type) -> None:
+def test_labels_equal_those_of_numpy(dtype: type) -> None:
     z = np.random.default_rng(0).normal(size=(5000, 6)).astype(dtype)
     if dtype is np.float64:
-        # In single precision numpy's own edges differ by a rounding between its versions.
+        # In single precision the edges of numpy differ by rounding between versions.
         z[:, 3] = np.round(z[:, 3], 1)
     for variable, labels in enumerate(bin_codes(z).T):
         edges = np.histogram(z[:, variable], bins=20)[1]
         assert np.array_equal(labels, np.digitize(z[:, variable], edges[:-1]) - 1)
 
 
-def test_information_is_that_of_scikit_learn() -> None:
+def test_information_equals_that_of_scikit_learn() -> None:
     generator = np.random.default_rng(1)
     first, second = generator.integers(7, size=(400, 3)), generator.integers(40, size=(400, 2)) * 1000 - 5
     expected = [[mutual_info_score(a, b) for b in second.T] for a in first.T]
@@ -27,12 +27,12 @@ def test_information_is_that_of_scikit_learn() -> None:
     assert pointwise.mean() == pytest.approx(expected[0][1])
 
 
-def test_extremes_fall_in_the_first_and_last_bin() -> None:
+def test_extremes_are_in_the_first_and_last_bin() -> None:
     labels = bin_codes(np.array([[-1e300], [0.0], [1e300]]))
     assert labels.ravel().tolist() == [0, 10, 19]
     assert len(np.unique(bin_codes(np.full((3, 1), 2.0)))) == 1
 
 
-def test_at_least_one_bin() -> None:
+def test_fewer_than_one_bin_are_refused() -> None:
     with pytest.raises(ConfigError, match="bins"):
         bin_edges([0.0], [1.0], bins=0)

@@ -18,7 +18,7 @@ def blobs(rows: int = 400, classes: int = 4, seed: int = 0) -> tuple[np.ndarray,
 
 
 @pytest.mark.parametrize(("rows", "dtype"), [(400, np.float64), (8_000, np.float64), (8_000, np.float32)])
-def test_multinomial_is_the_minimum_scikit_learn_looks_for(rows: int, dtype: type) -> None:
+def test_multinomial_finds_the_minimum_of_scikit_learn(rows: int, dtype: type) -> None:
     z, labels = blobs(rows)
     z = z.astype(dtype)
     ours = linear_classifier(z, labels, multiclass="multinomial")
@@ -27,7 +27,7 @@ def test_multinomial_is_the_minimum_scikit_learn_looks_for(rows: int, dtype: typ
     assert np.array_equal(ours.predict(z), theirs.predict(z))
 
 
-def test_one_vs_rest_with_a_shrunk_intercept_is_liblinear() -> None:
+def test_one_vs_rest_with_a_penalised_intercept_equals_liblinear() -> None:
     z, labels = blobs()
     ours = linear_classifier(z, labels, multiclass="one_vs_rest", shrink_intercept=True)
     theirs = OneVsRestClassifier(LogisticRegression(solver="liblinear", tol=1e-10, max_iter=1000)).fit(z, labels)
@@ -49,7 +49,7 @@ def test_cross_validation_predicts_as_scikit_learn(multiclass: str, seed: int) -
 
 
 @pytest.mark.parametrize("multiclass", ["one_vs_rest", "multinomial"])
-def test_hard_cases_end_and_are_finite(multiclass: str) -> None:
+def test_hard_cases_converge_and_are_finite(multiclass: str) -> None:
     generator = np.random.default_rng(0)
     separable = np.repeat([0, 1, 2], 30)
     cases = {
@@ -67,7 +67,7 @@ def test_hard_cases_end_and_are_finite(multiclass: str) -> None:
             assert np.array_equal(model.predict(z), labels), case
 
 
-def test_hinge_is_liblinear() -> None:
+def test_hinge_equals_liblinear() -> None:
     from sklearn.svm import LinearSVC
 
     generator = np.random.default_rng(3)

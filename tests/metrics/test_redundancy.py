@@ -17,7 +17,7 @@ def test_floors_of_independent_variables() -> None:
     assert metrics.effective_rank(z) == pytest.approx(9.994, abs=0.003)
 
 
-def test_corrections_make_zero_mean_zero() -> None:
+def test_corrected_scores_of_independent_variables_are_zero() -> None:
     found = np.array(
         [
             (
@@ -83,7 +83,7 @@ def test_a_constant_variable_changes_nothing() -> None:
     assert metrics.mutual_information_matrix(wider)[3].tolist() == [0.0] * 4
 
 
-def test_nothing_but_constants_and_one_variable_are_defined() -> None:
+def test_scores_of_constants_and_of_one_variable_are_defined() -> None:
     constant, single = np.full((5, 3), 0.1), gaussian(50, 1)
     for metric in (metrics.total_correlation, metrics.mutual_information, metrics.wasserstein_correlation):
         assert metric(constant) == metric(single) == 0.0
@@ -93,7 +93,7 @@ def test_nothing_but_constants_and_one_variable_are_defined() -> None:
     assert metrics.hoyer(constant) == metrics.hoyer(single) == 0.0
 
 
-def test_tied_variables_have_infinite_total_correlation_and_finite_others() -> None:
+def test_dependent_variables_have_infinite_total_correlation_and_other_scores_finite() -> None:
     z = gaussian(200, 3)
     tied = np.column_stack([z, z[:, 0] - 2 * z[:, 1]])
     assert metrics.total_correlation(tied) == np.inf
@@ -102,7 +102,7 @@ def test_tied_variables_have_infinite_total_correlation_and_finite_others() -> N
     assert np.isfinite(metrics.wasserstein_correlation(tied, errors=True)).all()
 
 
-def test_nearly_tied_variables_are_finite_and_large() -> None:
+def test_nearly_dependent_variables_have_large_finite_total_correlation() -> None:
     z = gaussian(2000, 2)
     z[:, 1] = z[:, 0] + 1e-4 * z[:, 1]
     assert metrics.total_correlation(z) == pytest.approx(-np.log(1e-4), abs=0.1)
@@ -146,7 +146,7 @@ def test_overlap() -> None:
         (np.zeros((4, 0)), "d >= 1"),
     ],
 )
-def test_refusals(codes, words) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_codes_are_refused(codes, words) -> None:  # type: ignore[no-untyped-def]
     for metric in (metrics.total_correlation, metrics.mutual_information, metrics.effective_rank, metrics.hoyer):
         with pytest.raises(DataError, match=words):
             metric(codes)

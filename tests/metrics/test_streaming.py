@@ -21,7 +21,7 @@ def codes(dtype: type = np.float32) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("rows", [1, 7, 10_001, 100_000])
-def test_moments_equal_those_of_the_whole(rows: int, dtype: type) -> None:
+def test_moments_equal_those_of_the_whole_array(rows: int, dtype: type) -> None:
     z = codes(dtype)[:500] if rows < 10 else codes(dtype)
     moments = Moments()
     for chunk in chunks_of(z, rows=rows):
@@ -50,7 +50,7 @@ def test_merging_is_the_same_in_any_order() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_streamed_information_equals_the_whole(dtype: type) -> None:
+def test_streamed_information_equals_that_of_the_whole_array(dtype: type) -> None:
     z = codes(dtype)
     streamed = streamed_mutual_information_matrix(lambda: chunks_of(z, rows=4_321))
     np.testing.assert_allclose(streamed, metrics.mutual_information_matrix(z), rtol=1e-12, atol=1e-14)
@@ -71,7 +71,7 @@ def test_counts_and_ranges_merge() -> None:
         counts.merge(BinnedCounts(right.edges(bins=3)))
 
 
-def test_refusals() -> None:
+def test_invalid_chunks_are_refused() -> None:
     moments = Moments()
     with pytest.raises(DataError, match="at least 2"):
         _ = moments.covariance

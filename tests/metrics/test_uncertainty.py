@@ -15,6 +15,6 @@ def test_bootstrap_reads_the_first_field_and_is_reproducible() -> None:
     assert 0 < first.error < 0.2
 
 
-def test_a_spread_needs_two_repeats() -> None:
+def test_a_bootstrap_needs_two_repeats() -> None:
     with pytest.raises(ConfigError, match="repeats"):
         metrics.bootstrap(metrics.total_correlation, np.eye(3), repeats=1)

@@ -26,7 +26,7 @@ def test_prior_decides_whether_u_is_used():
         conditional.posterior(x)
 
 
-def test_the_ivae_has_the_parameters_of_the_paper():
+def test_paper_s_ivae_has_its_parameters():
     vae = build_vae({"architecture": "ivae_conv", "latents": 30, "prior": "Conditional"}, (1, 64, 64), 5)
     counts = [sum(p.numel() for p in part.parameters()) for part in (vae.encoder, vae.decoder, vae.prior)]
     assert counts == [326_214, 386_433, 6_930]

@@ -79,7 +79,7 @@ def test_shuffling_keeps_each_variable_and_breaks_the_pairs():
     assert not torch.equal(permuted[:, 0] + 1, permuted[:, 1])
 
 
-def test_density_ratio_of_the_optimal_critic_is_the_total_correlation():
+def test_density_ratio_of_the_best_critic_is_the_total_correlation():
     """Two normals of correlation 0.6: E[log D/(1-D)] = -log(1 - 0.36)/2; the printed ratio without log is 1.5625."""
     rho, n = 0.6, 400_000
     noise = torch.randn(n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

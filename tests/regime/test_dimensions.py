@@ -15,7 +15,7 @@ NEEDED = 5
 
 
 def encode(latents, seed=0):
-    """A model that uses five variables, whatever it is given."""
+    """A model that uses five variables, whatever its size."""
     generator = np.random.default_rng(seed)
     variance = np.where(np.arange(latents) < NEEDED, 0.01, 1.0) * np.ones((1000, 1))
     means = generator.normal(size=(1000, latents)) * np.sqrt(np.maximum(1 - variance, 1e-4))
@@ -47,13 +47,13 @@ def test_twonn_is_the_published_formula():
     assert intrinsic_dimension_twonn(points) == pytest.approx(slope, rel=1e-12)
 
 
-def test_duplicates_are_named():
+def test_duplicates_are_refused():
     points = np.repeat(np.random.default_rng(0).normal(size=(30, 2)), 2, axis=0)
-    with pytest.raises(DataError, match="60 of 60 have a twin"):
+    with pytest.raises(DataError, match="60 of 60 have a duplicate"):
         intrinsic_dimension_mle(points)
 
 
-def test_images_are_points_and_bad_ones_are_refused():
+def test_images_are_accepted_as_points_and_invalid_points_are_refused():
     images = np.random.default_rng(0).uniform(size=(60, 1, 4, 4))
     assert intrinsic_dimension_twonn(images) > 3
     with pytest.raises(DataError, match="at least 22"):
@@ -77,13 +77,13 @@ def test_one_shot_counts_what_is_alive():
 
 
 @pytest.mark.parametrize("start", [1, 2, 3, 5, 6, 8, 11, 40])
-def test_fondue_finds_the_size_from_anywhere(start):
+def test_fondue_finds_the_size_from_any_start(start):
     assert fondue(encode, start=start, estimator="trace", threshold=0.5).latents == NEEDED
 
 
 @pytest.mark.parametrize("estimator", ["mle", "twonn"])
 def test_fondue_with_estimators_of_dimension(estimator):
-    """They see the first noise variable only in part, so that one or two more may be kept."""
+    """They detect the first noise variable only partly, so one or two more may be kept."""
     assert NEEDED <= fondue(encode, start=4, estimator=estimator, threshold=1.0).latents <= NEEDED + 2
 
 
@@ -106,9 +106,9 @@ def test_the_trace_difference_is_the_mean_variance():
     assert visit.difference == pytest.approx(encode(8).variance.mean(axis=0).sum(), rel=0.05)
 
 
-def test_fondue_may_find_that_nothing_helps_or_nothing_ever_fails():
+def test_fondue_reports_if_no_size_passes_or_none_fails():
     assert fondue(lambda p: encode(NEEDED + p), start=4, estimator="trace", threshold=0.5).latents == 0
-    with pytest.raises(DataError, match="none did up to 4"):
+    with pytest.raises(DataError, match="got none up to 4"):
         fondue(lambda p: encode(2), start=4, estimator="trace", largest=6)
     with pytest.raises(ConfigError, match="start"):
         fondue(encode, start=0)
@@ -127,6 +127,6 @@ def test_the_variant_by_types_doubles_until_some_are_passive():
         fondue_by_types(lambda latents: classify(encode(2)), start=2, largest=4)
 
 
-def test_points_whose_neighbours_are_all_equally_far_are_refused():
+def test_points_with_equidistant_neighbours_are_refused():
     with pytest.raises(DataError, match="all 20 are equally far from 30 of the 30 points"):
         intrinsic_dimension_mle(np.eye(30))

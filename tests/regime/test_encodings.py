@@ -19,7 +19,7 @@ VARIANCE = np.random.default_rng(1).uniform(0.01, 1.0, (20, 3))
         ({"mean": MEAN, "variance": VARIANCE, "kl": VARIANCE}, r"kl as \(3,\)"),
         ({"mean": MEAN}, "either variance= or log_variance=, got neither"),
         ({"mean": MEAN, "variance": VARIANCE, "log_variance": VARIANCE}, "got both"),
-        ({"mean": MEAN, "variance": VARIANCE[:10]}, r"one shape, got \(20, 3\) and \(10, 3\)"),
+        ({"mean": MEAN, "variance": VARIANCE[:10]}, r"the same shape, got \(20, 3\) and \(10, 3\)"),
         ({"mean": MEAN, "variance": np.log(VARIANCE)}, "negative entries .* pass it as log_variance="),
         ({"mean": np.where(MEAN > 1, np.nan, MEAN), "variance": VARIANCE}, "NaN or infinite"),
         ({"mean": MEAN, "log_variance": np.full((20, 3), 1e4)}, "its variance is infinite"),
@@ -36,11 +36,11 @@ VARIANCE = np.random.default_rng(1).uniform(0.01, 1.0, (20, 3))
         ({"mean": MEAN, "variance": VARIANCE, "factors": MEAN}, "whole-number classes"),
         ({"mean": MEAN, "variance": VARIANCE, "factors": np.zeros(20), "factor_names": ["a", "b"]}, "1 factor_names"),
         ({"mean": MEAN, "variance": VARIANCE, "factor_names": ["a"]}, "factors with factor_names"),
-        ({"mean": MEAN, "variance": VARIANCE, "axis": 2}, "axis to name"),
-        ({"mean": MEAN[:, :, None], "variance": VARIANCE[:, :, None]}, "which axis is the variable"),
+        ({"mean": MEAN, "variance": VARIANCE, "axis": 2}, "axis as that of the variables"),
+        ({"mean": MEAN[:, :, None], "variance": VARIANCE[:, :, None]}, "set the axis of the variables"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_a_sentence(arguments, says):
+def test_invalid_arguments_are_refused_with_a_message(arguments, says):
     mean = arguments.pop("mean")
     with pytest.raises(DataError, match=says):
         Encodings(mean, **arguments)
@@ -50,13 +50,13 @@ def test_variance_and_log_variance_are_the_same_encodings():
     np.testing.assert_allclose(Encodings(MEAN, log_variance=np.log(VARIANCE)).variance, VARIANCE, rtol=1e-12)
 
 
-def test_a_tiny_float32_log_variance_does_not_vanish():
+def test_a_tiny_float32_log_variance_does_not_underflow():
     encodings = Encodings(MEAN.astype(np.float32), log_variance=np.full((20, 3), -200, dtype=np.float32))
     np.testing.assert_allclose(encodings.variance, np.exp(-200.0))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_tensors_are_taken_by_their_values(dtype):
+def test_tensors_are_converted_to_their_values(dtype):
     mean = torch.tensor(MEAN, dtype=dtype, requires_grad=True)
     encodings = Encodings(mean, variance=torch.tensor(VARIANCE, dtype=dtype))
     assert encodings.mean.dtype == np.float32
@@ -105,7 +105,7 @@ def test_keep_refuses_variables_that_do_not_exist(variables):
         Encodings(MEAN, variance=VARIANCE).keep(variables)
 
 
-def test_what_was_saved_is_loaded(tmp_path):
+def test_saved_encodings_can_be_loaded(tmp_path):
     encodings = Encodings(
         MEAN,
         variance=VARIANCE,
@@ -122,21 +122,21 @@ def test_what_was_saved_is_loaded(tmp_path):
     assert not {"kl", "repeats"} & set(np.load(tmp_path / "e.npz").files)
 
 
-def test_what_is_known_beside_the_moments_is_kept_and_loaded(tmp_path):
+def test_kl_and_rest_are_saved_and_loaded(tmp_path):
     encodings = Encodings(MEAN, variance=VARIANCE, kl=[1.0, 2.0, 3.0], repeats=5)
     for found in (encodings, Encodings.load(encodings.save(tmp_path / "e.npz"))):
         kept = found.keep([2, 0])
         assert (kept.kl.tolist(), kept.repeats) == ([3.0, 1.0], 5)
 
 
-def test_load_refuses_what_is_not_a_file_of_arrays(tmp_path):
+def test_load_refuses_other_files(tmp_path):
     with pytest.raises(DataError, match="does not exist"):
         Encodings.load(tmp_path / "absent.npz")
     (tmp_path / "text.npz").write_text("hello")
     with pytest.raises(DataError, match="not a zip file"):
         Encodings.load(tmp_path / "text.npz")
     np.savez(tmp_path / "other.npz", latent=MEAN)
-    with pytest.raises(DataError, match="mean and variance missing"):
+    with pytest.raises(DataError, match="got no mean and variance"):
         Encodings.load(tmp_path / "other.npz")
     with pytest.raises(DataError, match=r"ends in \.npz"):
         Encodings(MEAN, variance=VARIANCE).save(tmp_path / "e.npy")

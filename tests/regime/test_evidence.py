@@ -47,7 +47,7 @@ def test_statistics_of_single_precision_are_the_same_in_any_chunks():
     np.testing.assert_allclose(whole.log_ratio, np.log(exact).mean(0), rtol=1e-12)
 
 
-def test_covariance_merges_and_travels_between_processes():
+def test_covariance_can_be_merged_and_pickled():
     mean, variance = codes()
     shards = [seen(mean[part], variance[part], 5_000) for part in (slice(0, 11), slice(11, 9_000), slice(9_000, ROWS))]
     merged = Evidence(covariance=True)
@@ -63,7 +63,7 @@ def test_covariance_merges_and_travels_between_processes():
         _ = plain.covariance
 
 
-def test_a_prior_of_each_input_leaves_the_covariance_as_it_is():
+def test_a_prior_of_each_input_does_not_change_the_covariance():
     mean, variance = codes(np.float64)
     evidence = Evidence(covariance=True)
     prior = np.random.default_rng(1).uniform(0.5, 2.0, size=mean.shape)
@@ -75,7 +75,7 @@ def test_a_prior_of_each_input_leaves_the_covariance_as_it_is():
 
 @pytest.mark.parametrize("which", ["mean", "variance"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_broken_number_is_refused_by_its_place_and_leaves_no_trace(which, value):
+def test_an_invalid_number_is_located_and_changes_nothing(which, value):
     arrays = dict(zip(("mean", "variance"), codes(), strict=True))
     arrays[which][123, 4] = value
     evidence = seen(*codes(), 10_000)
@@ -86,7 +86,7 @@ def test_a_broken_number_is_refused_by_its_place_and_leaves_no_trace(which, valu
     np.testing.assert_array_equal(evidence.covariance, before)
 
 
-def test_two_negative_variances_are_refused_though_their_product_is_positive():
+def test_two_negative_variances_are_refused_although_their_product_is_positive():
     mean, variance = codes()
     variance[[64, 128], 2] *= -1
     with pytest.raises(DataError, match="2 negative entries"):
@@ -101,7 +101,7 @@ def convolutional(images: int, side: int = 6) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def test_positions_of_an_image_make_nobody_surer():
+def test_positions_of_an_image_do_not_raise_the_certainty():
     variance = np.array([0.61, 1.3, 0.7, 1.25])[:, None]
     plain = classify(Encodings(np.zeros((4, 1)), variance=variance), rule="relative")
     pictures = np.broadcast_to(variance[..., None, None], (4, 1, 32, 32))
@@ -113,7 +113,7 @@ def test_positions_of_an_image_make_nobody_surer():
 
 
 @pytest.mark.parametrize("prior", ["fixed", "of each"])
-def test_whole_images_are_dealt_whatever_the_chunks_and_however_they_come(prior):
+def test_images_are_assigned_to_blocks_as_a_whole_for_any_chunks(prior):
     mean, variance = convolutional(70)
     given = {} if prior == "fixed" else {"prior_mean": 0.1, "prior_variance": 1.1}
     rows = 70 * 36
@@ -144,7 +144,7 @@ def test_whole_images_are_dealt_whatever_the_chunks_and_however_they_come(prior)
     assert (np.abs(whole.distance_errors) < np.abs(rowwise.distance_errors)).all()
 
 
-def test_one_image_does_not_say_how_sure_it_is():
+def test_the_certainty_of_one_image_is_unknown():
     mean, variance = convolutional(1)
     regime = classify(Encodings(mean, variance=variance, axis=1))
     assert np.isnan(regime.confidence).all()

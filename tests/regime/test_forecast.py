@@ -56,7 +56,7 @@ SETTINGS = [
 
 
 def best_linear_vae(rows, latents, variance, beta):
-    """Return posterior variance and mean square of the means of the best linear VAE, found by descent alone.
+    """Return posterior variance and mean square of the means of the best linear VAE, found by gradient descent.
 
     The expected loss is exact in the covariance: no sampling, no use of the eigenvalues.
     """
@@ -92,7 +92,7 @@ def best_linear_vae(rows, latents, variance, beta):
 
 
 def types_of(variance, square):
-    """The types `classify` gives two rows with exactly these moments."""
+    """The types that `classify` gives to two rows with exactly these moments."""
     means = np.sqrt(square)
     encodings = po.Encodings(np.stack([means, -means]), variance=np.stack([variance, variance]))
     counts = po.classify(encodings, rule="relative").types
@@ -125,7 +125,7 @@ def test_linear_vaes_keep_what_was_forecast(name, latents, b):
         ("circle", 8, 0.3),
     ],
 )
-def test_linear_vaes_trained_on_samples_end_within_one(name, latents, b):
+def test_linear_vaes_trained_on_samples_agree_within_one_variable(name, latents, b):
     data = dataset_from_arrays(DATA[name]().astype(np.float32))
     size = data.shape[0]
     with seeded_weights(0):
@@ -180,7 +180,7 @@ def test_optimal_variance_stops_at_the_floor_where_nothing_is_discarded():
         optimal_noise_variance([1.0], latents=1, beta=0.0)
 
 
-def test_the_three_cases_and_their_words():
+def test_the_three_cases_and_their_sentences():
     collapse = po.forecast(DIGITS, variance=1.0, latents=16)
     assert collapse.case == "collapse"
     assert "would collapse entirely" in collapse.sentence
@@ -199,12 +199,12 @@ def test_the_three_cases_and_their_words():
         assert "\n" not in each.line
 
 
-def test_learning_rows_by_heart_is_no_cluster():
+def test_overfitted_clusters_do_not_count():
     noise = np.random.default_rng(3).normal(size=(600, 40))
     assert po.forecast(noise, variance=2.5, latents=4).case == "collapse"
 
 
-def test_curve_has_the_place_of_the_setting_and_falls():
+def test_the_curve_contains_the_setting_and_decreases():
     expected = po.forecast(DIGITS, beta=4.0, variance=0.05, latents=16)
     curve = expected.curve
     here = int(np.flatnonzero(curve.threshold == expected.threshold)[0])
@@ -236,13 +236,13 @@ def test_a_variable_at_the_threshold_is_undecided():
         ("mean_of_both", "bernoulli", 16.0),
     ],
 )
-def test_what_a_loss_amounts_to(reduction, likelihood, b):
+def test_the_threshold_of_each_loss(reduction, likelihood, b):
     assert loss_threshold(2.0, reduction=reduction, likelihood=likelihood, values=64, latents=8) == b
     assert po.forecast(DIGITS, beta=2.0, likelihood=likelihood, reduction=reduction, latents=8).threshold == b
 
 
-def test_losses_written_in_different_ways_have_the_optimum_of_their_threshold():
-    """mean((x - y)^2) + KL is (2/D) times the Gaussian loss of variance 1 with beta D/2, and so is its optimum."""
+def test_equivalent_losses_have_the_optimum_of_their_threshold():
+    """mean((x - y)^2) + KL is (2/D) times the Gaussian loss of variance 1 with beta D/2, and has the same optimum."""
     rows = DATA["linear_gaussian"]() * 3.0
     expected = po.forecast(rows, beta=0.3, reduction="mean", latents=8)
     variance, square, _ = best_linear_vae(rows, 8, 1.0, 0.3 * rows.shape[1] / 2)
@@ -250,11 +250,11 @@ def test_losses_written_in_different_ways_have_the_optimum_of_their_threshold():
     assert any("averaged over values, but the KL summed" in note for note in expected.notes)
 
 
-def test_a_mean_over_pixels_is_pointed_out():
+def test_a_mean_over_pixels_is_noted():
     assert any('reduction="mean"' in note for note in po.forecast(DIGITS, variance=0.1).notes)
 
 
-def test_unscaled_pixels_are_pointed_out_and_bytes_are_scaled():
+def test_unscaled_pixels_are_noted_and_bytes_are_scaled():
     raw = np.round(DIGITS * 255)
     assert any("divides them by 255" in note for note in po.forecast(raw, latents=4).notes)
     scaled = po.forecast(raw.astype(np.uint8), latents=4)
@@ -272,7 +272,7 @@ def test_bernoulli_of_binary_data_has_the_correlation_matrix():
 
 
 def test_onset_of_collapse_under_the_cross_entropy():
-    """Around the best constant, the exact loss of a small linear-logistic VAE falls below the threshold only."""
+    """Around the best constant, the exact loss of a small linear-logistic VAE decreases only below the threshold."""
     grey = po.forecast(DIGITS, likelihood="bernoulli", latents=1)
     assert grey.spectrum.eigenvalues[0] == pytest.approx(3.3, abs=0.1)
     mean = DIGITS.mean(axis=0)
@@ -285,7 +285,7 @@ def test_onset_of_collapse_under_the_cross_entropy():
     weights = torch.from_numpy(weights / weights.sum())
 
     def change(beta, size):
-        """Loss minus that of collapse, with z = size-small code along the leading direction and its best decoder."""
+        """Loss minus that of collapse, with z = size-small code along the leading direction and its optimal decoder."""
         logits = torch.logit(rows.mean(0))
         means = (scaled @ direction)[:, None] * size / grey.spectrum.eigenvalues[0] ** 0.5
         z = means + (1 - size**2) ** 0.5 * torch.from_numpy(nodes)
@@ -311,7 +311,7 @@ def test_poisson_divides_by_the_mean():
     assert any("Poisson" in note for note in found.notes)
 
 
-def test_streams_arrays_and_datasets_are_read_alike():
+def test_streams_arrays_and_datasets_give_the_same_forecast():
     whole = po.forecast(DIGITS.astype(np.float32), latents=6)
     batches = (DIGITS[start : start + 100].astype(np.float32) for start in range(0, len(DIGITS), 100))
     loader = torch.utils.data.DataLoader(
@@ -383,12 +383,12 @@ def test_as_text_and_as_plain_values():
         ({"variance": -1.0}, "positive variance"),
         ({"latents": 0}, "latents"),
         ({"alpha": 0.7}, "alpha"),
-        ({"likelihood": "laplace"}, "absolute errors have no forecast"),
+        ({"likelihood": "laplace"}, "there is no forecast for"),
         ({"reduction": "median"}, "reduction"),
         ({"reduction": "mean", "variance": 1.0}, "has none"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings, words):
+def test_settings_out_of_range_are_refused(settings, words):
     with pytest.raises(ConfigError, match=words):
         po.forecast(DIGITS, **settings)
 
@@ -407,6 +407,6 @@ def test_settings_that_make_no_sense_are_refused(settings, words):
         (iter([np.ones((3, 2)), np.ones((3, 4))]), {}, "one shape"),
     ],
 )
-def test_data_that_do_not_fit_are_refused(data, settings, words):
+def test_invalid_data_are_refused(data, settings, words):
     with pytest.raises(DataError, match=words):
         po.forecast(data, **settings)

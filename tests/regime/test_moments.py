@@ -22,7 +22,7 @@ def table(rows: int, latents: int, dtype: type = np.float32) -> np.ndarray:
 
 @pytest.mark.parametrize("rows", [1, 63, 64, 1_000, 60_003])
 @pytest.mark.parametrize("latents", [1, 2, 8, 9, 10, 17, 40])
-def test_moments_are_those_of_each_block_one_by_one(rows, latents):
+def test_moments_equal_those_of_each_block_computed_separately(rows, latents):
     values = table(rows, latents)
     moments = blocked_moments(values, products=True)
     exact = values.astype(np.float64)
@@ -38,7 +38,7 @@ def test_moments_are_those_of_each_block_one_by_one(rows, latents):
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-12, 1e-30, 1e15])
-def test_logarithms_of_products_are_those_of_single_numbers(scale):
+def test_logarithms_of_products_equal_those_of_single_numbers(scale):
     values = (scale * np.random.default_rng(0).uniform(0.01, 1.0, size=(70_000, 3))).astype(np.float32)
     moments = blocked_moments(values, logarithms=True)
     np.testing.assert_allclose(moments.logarithms[7], np.log(values[7::BLOCKS].astype(np.float64)).mean(0), rtol=1e-12)
@@ -54,7 +54,7 @@ def test_the_logarithm_of_zero_is_minus_infinity_in_its_block_only():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_constant_has_exactly_no_spread_whatever_stands_beside_it(dtype):
+def test_a_constant_has_exactly_zero_variance_beside_any_column(dtype):
     values = table(10_000, 4, dtype)
     values[:, 2] = dtype(0.1)
     moments = blocked_moments(values, products=True)
@@ -63,7 +63,7 @@ def test_a_constant_has_exactly_no_spread_whatever_stands_beside_it(dtype):
     assert not moments.products[:, 2].any()
 
 
-def test_digits_are_kept_though_the_first_rows_promise_an_easy_table():
+def test_precision_is_kept_if_only_later_rows_are_far_from_zero():
     generator = np.random.default_rng(0)
     values = 1e3 + np.concatenate([100 * generator.normal(size=(1_100, 2)), 1e-3 * generator.normal(size=(90_000, 2))])
     moments = blocked_moments(values, products=True)
@@ -73,7 +73,7 @@ def test_digits_are_kept_though_the_first_rows_promise_an_easy_table():
         np.testing.assert_array_equal(before, after)
 
 
-def test_the_argument_is_left_alone():
+def test_the_argument_is_not_changed():
     values = table(5_000, 3, np.float64)
     before = values.copy()
     blocked_moments(np.abs(values), logarithms=True, products=True)
@@ -97,7 +97,7 @@ def test_the_rows_of_an_input_go_to_one_block(inputs):
     assert moments.lowest == whole.lowest
 
 
-def test_a_constant_of_many_positions_has_no_spread():
+def test_a_constant_with_many_positions_has_zero_variance():
     assert not blocked_moments(np.full((400, 2), 0.1), repeats=4).squares.any()
 
 
@@ -108,7 +108,7 @@ def of(log_ratios):
     return two_states(count_ratios(np.exp(np.asarray(log_ratios))[:, None]))
 
 
-def test_bins_are_fine_and_cover_what_variances_can_be():
+def test_bins_are_fine_and_cover_the_range_of_variances():
     ratios = np.exp(np.random.default_rng(0).uniform(-15, 8, 5000))[:, None]
     counts = count_ratios(ratios)
     assert counts.sum() == 5000
@@ -135,7 +135,7 @@ def test_one_state_is_not_taken_for_two():
     assert of(rng.normal(size=N)).separation[0] == pytest.approx(2 / np.pi, abs=0.03)
     assert of(rng.uniform(-1, 1, size=N)).separation[0] == pytest.approx(0.75, abs=0.03)
     assert of(np.zeros(N)).separation[0] == 0.0
-    # Numbers that happen to lie on both sides of an edge between bins are not two states.
+    # Values on both sides of an edge between bins are not two states.
     assert of(np.log(1 + 1e-3 * rng.normal(size=N))).separation[0] < 0.85
 
 
@@ -161,7 +161,7 @@ def test_many_inputs_are_counted_by_a_part_of_them():
     assert share_below(count_ratios(variance), 0.5)[0] == pytest.approx((variance < 0.5).mean(), abs=1e-9)
 
 
-def test_another_unit_of_code_and_prior_changes_no_type_and_no_reason():
+def test_rescaling_code_and_prior_changes_no_type_and_no_reason():
     rng = np.random.default_rng(5)
     on = np.arange(N) % 2 == 0
     mean = np.column_stack([rng.normal(size=N), 0.01 * rng.normal(size=N), np.where(on, rng.normal(size=N), 0.0)])
@@ -174,7 +174,7 @@ def test_another_unit_of_code_and_prior_changes_no_type_and_no_reason():
     assert plain.why[2] == "mixed: on for 50 ± 1 % of the inputs"
 
 
-def test_the_rest_of_an_objective_is_what_a_variable_is_compared_with(tmp_path):
+def test_a_variable_is_compared_with_the_rest_of_the_objective(tmp_path):
     rng = np.random.default_rng(6)
     dead = 1 / 21
     mean = np.column_stack([rng.normal(size=N), 0.1 * rng.normal(size=N)])
@@ -188,21 +188,21 @@ def test_the_rest_of_an_objective_is_what_a_variable_is_compared_with(tmp_path):
     again = Encodings.load(encodings.save(tmp_path / "codes.npz"))
     np.testing.assert_array_equal(again.rest_ratio, encodings.rest_ratio)
     assert classify(again.keep([1])).types == ("passive",)
-    # Nobody says where it rests: by its noise share of 83% it would pass for used.
+    # If the rest is unknown, its noise share of 83% makes it look used.
     unknown = classify(Encodings(mean, variance=variance))
     assert unknown.types == ("active", "active")
     nowhere = classify(Encodings(mean, variance=variance, rest_ratio=np.nan))
     assert nowhere.doubtful == [1]
 
 
-def test_variables_that_share_one_variance_are_suspected_where_the_objective_is_not_known():
+def test_variables_that_share_one_variance_are_doubtful_if_the_objective_is_unknown():
     rng = np.random.default_rng(7)
     mean = rng.normal(size=(N, 4)) * [1.0, 1.0, 0.1, 0.1]
     variance = np.broadcast_to([0.002, 0.004, 0.048, 0.05], (N, 4))
     assert classify(Encodings(mean, variance=variance)).doubtful == [2, 3]
 
 
-def test_few_inputs_are_never_sure():
+def test_few_inputs_are_never_certain():
     rng = np.random.default_rng(8)
     regime = classify(Encodings(rng.normal(size=(5, 2)), variance=np.full((5, 2), 0.01)))
     assert regime.confidence.max() <= 6 / 7

@@ -11,7 +11,7 @@ Z = GENERATOR.normal(size=N) / 1.0
 
 
 def exact(deviation):
-    """A column whose standard deviation (n - 1) is exactly this."""
+    """A column with exactly this standard deviation (n - 1)."""
     return (Z - Z.mean()) / Z.std(ddof=1) * deviation
 
 
@@ -54,12 +54,12 @@ def test_papers_count_differently():
         "factor_vae": 2,
         "not_vanished": 2,
     }
-    # The same whichever rule one starts from.
+    # The same for any initial rule.
     assert counts_by_rule(classify(encodings, rule="standard"), encodings) == counts
 
 
 def test_an_unused_variable_under_a_variance_penalty_is_not_called_active():
-    """The optimum of an unused variable under RTC-VAE is 1/(1 + 2 eta): 0.048 at eta 10, and carries nothing."""
+    """The optimum of an unused variable under RTC-VAE is 1/(1 + 2 eta): 0.048 at eta 10, without information."""
     dead = 1 / (1 + 2 * 10)
     encodings = of(column(1.0, 0.01), column(0.001, dead))
     relative, standard = classify(encodings), classify(encodings, rule="standard")

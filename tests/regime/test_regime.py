@@ -8,7 +8,7 @@ N = 10_000
 
 
 def draw(seed, kind, prior_variance=1.0):
-    """Mean and variance of one variable of a known kind, under N(0, prior_variance)."""
+    """Mean and variance of one variable of a known type, under N(0, prior_variance)."""
     generator = np.random.default_rng(seed)
     if kind == "active":
         variance = prior_variance * generator.uniform(0.005, 0.03, N)
@@ -32,12 +32,12 @@ KINDS = ("active", "passive", "mixed")
 
 
 @pytest.mark.parametrize("prior_variance", [1.0, 0.003, 20.0])
-def test_the_relative_rule_sees_the_kind_whatever_the_scale(prior_variance):
+def test_the_relative_rule_finds_the_type_at_any_scale(prior_variance):
     columns = [draw(i, kind, prior_variance) for i, kind in enumerate(KINDS)]
     assert classify(encodings_of(*columns, prior_variance=prior_variance)).types == KINDS
 
 
-def test_the_standard_rule_is_fooled_by_a_small_prior_variance():
+def test_the_standard_rule_fails_for_a_small_prior_variance():
     columns = [draw(i, kind, 0.003) for i, kind in enumerate(KINDS)]
     regime = classify(encodings_of(*columns, prior_variance=0.003), rule="standard")
     assert regime.types == ("active", "active", "active")
@@ -99,7 +99,7 @@ def test_chunks_give_the_result_of_all_rows_at_once(chunks):
     np.testing.assert_allclose(regime.confidence, whole.confidence)
 
 
-def test_merging_shards_in_any_order_gives_the_whole():
+def test_merging_shards_in_any_order_gives_the_same_result():
     encodings = encodings_of(*[draw(i, kind) for i, kind in enumerate(KINDS)])
     shards = []
     for part in (slice(0, 17), slice(17, 5000), slice(5000, N)):
@@ -113,14 +113,14 @@ def test_merging_shards_in_any_order_gives_the_whole():
         np.testing.assert_allclose(getattr(merged.statistics(), name), getattr(whole, name), rtol=1e-12, atol=1e-12)
 
 
-def test_a_far_off_mean_does_not_cost_digits():
+def test_a_mean_far_from_zero_keeps_the_precision():
     generator = np.random.default_rng(0)
     mean = 1e6 + 1e-2 * generator.standard_normal((N, 1))
     statistics = classify(Encodings(mean, variance=np.ones((N, 1)))).statistics
     np.testing.assert_allclose(statistics.mean_variance, mean.var(0), rtol=1e-6)
 
 
-def test_an_unused_variable_of_a_variance_penalty_is_passive_to_us_and_active_to_the_standard_rule():
+def test_an_unused_variable_under_a_variance_penalty_is_passive_here_and_active_by_the_standard_rule():
     generator = np.random.default_rng(0)
     mean = 0.01 * generator.standard_normal((N, 1))
     encodings = Encodings(mean, variance=np.full((N, 1), 1 / 21))
@@ -143,7 +143,7 @@ def test_a_variable_that_follows_a_learned_prior_mean_is_flagged():
     assert regime.learned_prior_mean
 
 
-def test_without_a_prior_that_moves_nothing_is_driven_by_it():
+def test_no_variable_is_prior_driven_under_a_constant_prior():
     mean = np.random.default_rng(0).integers(-5, 6, size=(N, 1)).astype(float)
     for prior_mean in (0.0, np.zeros((N, 1))):
         assert classify(Encodings(mean, variance=np.ones((N, 1)), prior_mean=prior_mean)).prior_driven == []
@@ -153,7 +153,7 @@ def test_a_mean_off_the_prior_is_not_passive_unless_the_shift_is_ignored():
     encodings = Encodings(np.full((N, 1), 0.8), variance=np.ones((N, 1)))
     assert classify(encodings, rule="relative").types == ("mixed",)
     assert classify(encodings, rule="relative", use_shift=False).types == ("passive",)
-    # It tells no input apart, so that by the default rule it is not used.
+    # It distinguishes no inputs, so by the default rule it is not used.
     assert classify(encodings).why == ("passive: 100 % noise",)
 
 
@@ -165,7 +165,7 @@ def test_degenerate_variables_have_defined_results():
     assert np.isposinf(sharp.statistics.kl).all()
 
 
-def test_confidence_and_distance_tell_a_fragile_type_from_a_sure_one():
+def test_confidence_and_distance_separate_fragile_from_certain_types():
     generator = np.random.default_rng(0)
     variance = np.stack([generator.uniform(0.0, 0.2, 2000), generator.uniform(0.01, 0.03, 2000)], 1)
     regime = classify(Encodings(generator.standard_normal((2000, 2)), variance=variance), rule="relative")
@@ -176,14 +176,14 @@ def test_confidence_and_distance_tell_a_fragile_type_from_a_sure_one():
     np.testing.assert_allclose(regime.distance[0], abs(0.1 - variance[:, 0].mean()), atol=1e-12)
 
 
-def test_another_alpha_retypes_on_the_same_evidence():
+def test_another_alpha_uses_the_same_evidence():
     regime = classify(Encodings(np.random.default_rng(0).standard_normal((500, 1)), variance=np.full((500, 1), 0.15)))
     assert regime.types == ("mixed",)
     assert regime.at(0.2).types == ("active",)
     assert regime.at(0.2, rule="standard").rule == "standard"
 
 
-def test_the_table_has_a_row_a_variable_and_no_gaps():
+def test_the_table_has_one_complete_row_per_variable():
     table = classify(encodings_of(*[draw(i, kind) for i, kind in enumerate(KINDS)])).table()
     assert table["type"].to_list() == list(KINDS)
     assert table.null_count().sum_horizontal().item() == 0
@@ -203,6 +203,6 @@ def test_wrong_use_is_refused():
         evidence.update([[0.0]], variance=[[1.0]])
 
 
-def test_arrays_alone_are_refused_with_the_way_out():
-    with pytest.raises(DataError, match=r"expected Encodings, got ndarray; make them .* Encodings\(mean, variance"):
+def test_plain_arrays_are_refused_with_a_hint():
+    with pytest.raises(DataError, match=r"expected Encodings, got ndarray; create them .* Encodings\(mean, variance"):
         classify(np.zeros((5, 2)))

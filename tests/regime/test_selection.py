@@ -42,14 +42,14 @@ def test_the_kept_columns_are_those_of_the_types():
 
 
 @pytest.mark.parametrize("spread", ["variance", "log_variance"])
-def test_variances_travel_as_columns(spread):
+def test_variances_can_be_passed_as_columns(spread):
     columns = np.hstack([MEAN, VARIANCE if spread == "variance" else np.log(VARIANCE)])
     chosen = ActiveVariables(spread=spread).fit(columns)
     np.testing.assert_array_equal(chosen.transform(columns), MEAN[:, [0, 2]])
     assert chosen.get_feature_names_out().tolist() == ["x0", "x2"]
 
 
-def test_means_alone_tell_dead_from_alive():
+def test_means_alone_separate_passive_from_alive():
     """A fitted aggregate posterior has E[variance] = 1 - E[mean^2], so the types follow from the means."""
     variance = np.array([0.02, 0.99, 0.5])
     means = GENERATOR.normal(size=(5000, 3)) * np.sqrt(1 - variance)
@@ -64,7 +64,7 @@ def test_it_works_in_a_pipeline_with_cross_validation():
     assert pipeline.fit(columns, LABELS)[0].n_features_in_ == 8
 
 
-def test_it_is_cloned_and_pickled_and_gives_frames():
+def test_it_can_be_cloned_and_pickled_and_returns_frames():
     import polars
 
     chosen = ActiveVariables(alpha=0.2).fit(ENCODINGS)
@@ -88,7 +88,7 @@ def test_a_collapsed_code_and_wrong_settings_are_refused():
         ActiveVariables(spread="variance").fit(MEAN[:, :3])
 
 
-def test_types_decided_with_all_evidence_are_kept_as_they_are():
+def test_types_of_a_regime_are_used_unchanged():
     mean = np.random.default_rng(0).normal(size=(300, 3))
     encodings = Encodings(mean, variance=np.full((300, 3), 0.01))
     errors = np.full(3, 0.01)

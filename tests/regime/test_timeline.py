@@ -26,7 +26,7 @@ def test_types_information_and_correlations_are_kept_for_each_step():
     assert timeline.table().filter(variable=1, step=100)["type"].item() == "active"
 
 
-def test_a_collapse_warns_once_in_words():
+def test_a_collapse_causes_a_single_warning():
     timeline = Timeline()
     timeline.update(4000, Z, variance=ALIVE)
     with pytest.warns(UserWarning, match="^at step 4,200 all 3 variables are passive: lower beta or warm it up$"):
@@ -54,14 +54,14 @@ def test_the_beginning_is_not_a_collapse_but_staying_there_is():
         timeline.update(1000, 0.01 * Z, variance=DEAD)
 
 
-def test_a_silent_one_only_answers():
+def test_without_warnings_collapse_is_still_reported():
     timeline = Timeline(warn=False)
     timeline.update(2000, 0.01 * Z, variance=DEAD)
     assert timeline.collapse().startswith("at step 2,000")
 
 
 @pytest.mark.parametrize("keep", ["statistics", "encodings"])
-def test_the_state_brings_everything_back(keep):
+def test_a_restored_state_is_complete(keep):
     timeline = Timeline(keep=keep)
     for step in (0, 10):
         timeline.take(step, Encodings(Z * step, variance=ALIVE))
@@ -74,7 +74,7 @@ def test_the_state_brings_everything_back(keep):
     assert len(again) == 0
 
 
-def test_a_step_seen_again_replaces_the_old_one_and_sizes_must_agree():
+def test_a_repeated_step_replaces_the_old_one_and_sizes_must_agree():
     timeline = Timeline()
     timeline.update(5, Z, variance=ALIVE)
     timeline.update(5, Z, variance=DEAD * 0.5)
@@ -96,7 +96,7 @@ def test_final_types_are_those_of_the_last_step_or_of_the_trained_model(tmp_path
         load_timeline(path, final_types=["active"])
 
 
-def test_every_pair_is_of_one_kind() -> None:
+def test_every_pair_has_one_kind() -> None:
     types = ("active", "mixed", "passive", "active", "passive", "mixed")
     found = pairs_by_type(types)
     pairs = [pair for own in found.values() for pair in zip(*own, strict=True)]

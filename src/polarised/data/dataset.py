@@ -1,4 +1,4 @@
-"""A dataset: images, the factors they were made from, and batches that are pure functions of (seed, step)."""
+"""A dataset: images, their generative factors, and batches that are pure functions of (seed, step)."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,12 +18,12 @@ Indices = NDArray[np.int64]
 
 
 class OutOfRangeError(DataError, IndexError):
-    """An index past the end, for those who catch IndexError and those who catch ours."""
+    """An index past the end; both an IndexError and a DataError."""
 
 
 @dataclass(frozen=True, eq=False)
 class FactorSpace:
-    """The generative factors of a dataset and the way between an image's index and its factors.
+    """The generative factors of a dataset and the mapping between the index of an image and its factors.
 
     Without a table every combination has one image and the last factor varies fastest:
     index = sum_i factor_i * prod_(j > i) size_j [Locatello2019, appendix]. With one, combinations may have several
@@ -31,12 +31,12 @@ class FactorSpace:
 
     Args:
         names: The names of the factors.
-        sizes: How many values each has.
-        values: What the values of each factor are, for captions; numbers from 0 on if not given.
-        table: The factors of each image, (n, F), where not every combination has exactly one.
+        sizes: The number of values of each.
+        values: The values of each factor, for captions; numbered from 0 by default.
+        table: The factors of each image, (n, F), if not every combination has exactly one.
 
     Raises:
-        DataError: If names, sizes, values and table do not fit together.
+        DataError: If names, sizes, values and table are inconsistent.
 
     >>> space = FactorSpace(("shape", "scale"), (3, 6))
     >>> space.index([[2, 5], [0, 1]])
@@ -92,7 +92,7 @@ class FactorSpace:
             One index for each row.
 
         Raises:
-            DataError: If a row is no row of factors, or no image has it.
+            DataError: If a row does not consist of factors, or no image has it.
 
         >>> labels = FactorSpace(("digit",), (10,), table=np.array([[7], [3], [7]]))
         >>> labels.index([[7], [3]])
@@ -128,11 +128,11 @@ class FactorSpace:
         return np.stack(np.unravel_index(wanted, self.sizes), axis=-1).astype(np.int64)
 
     def sample(self, n: int, generator: np.random.Generator, *, fixed: Mapping[str, int] | None = None) -> Indices:
-        """Draw n rows of factors uniformly, some of them held at a value.
+        """Draw n rows of factors uniformly, with some factors held at a value.
 
         Args:
             n: The number of rows.
-            generator: The source of the draws.
+            generator: The source of random numbers.
             fixed: The value of each factor that is held, by name.
 
         Returns:
@@ -170,7 +170,7 @@ class FactorSpace:
                 f"expected {called} of shape (n, {len(self.names)}) for {', '.join(self.names)}, got {array.shape}"
             )
         if array.dtype.kind not in "iubf" or not np.array_equal(array, np.floor(array)):
-            raise DataError(f"expected whole numbers as {called}, got {array.dtype}; give the index of each value")
+            raise DataError(f"expected whole numbers as {called}, got {array.dtype}; pass the index of each value")
         bad = np.argwhere((array < 0) | (array >= self.sizes))
         if len(bad):
             row, column = bad[0]
@@ -187,13 +187,13 @@ class FactorSpace:
         return key
 
     def column(self, name: str) -> int:
-        """Return which factor has this name.
+        """Return the index of the factor with this name.
 
         Args:
             name: The name.
 
         Returns:
-            The number of the factor, from 0.
+            The index of the factor, from 0.
 
         Raises:
             DataError: If there is no such factor.
@@ -216,13 +216,13 @@ def resolved(key: Any, length: int) -> Indices:
 
     Args:
         key: The index expression.
-        length: How many things there are.
+        length: The number of items.
 
     Returns:
-        Indices from 0 on.
+        Indices from 0.
 
     Raises:
-        DataError: If it is no such expression.
+        DataError: If it is not such an expression.
         OutOfRangeError: If an index is past the end.
 
     >>> resolved([0, -1], 10)
@@ -249,13 +249,13 @@ def resolved(key: Any, length: int) -> Indices:
 
 Floats = NDArray[np.float32]
 
-# Values of images that `batches` reads at once (4 MB): enough to spread the cost of a call, few enough for the caches.
+# Image values that `batches` reads at once (4 MB): enough to amortise a call, few enough for the caches.
 AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some images with what is known of them: factors (B, F) and auxiliary variables u (B, k), where there are any.
+    """Some images with their factors (B, F) and auxiliary variables u (B, k), if there are any.
 
     Args:
         images: The images, (B, *shape).
@@ -280,11 +280,11 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """The images of a dataset, read when asked for: an index, a slice, a list or a mask gives float32.
+    """The images of a dataset, read on access: an index, a slice, a list or a mask returns float32.
 
     Args:
-        read: From indices to images.
-        length: How many images there are.
+        read: A function from indices to images.
+        length: The number of images.
         shape: The shape of one image.
 
     >>> from polarised.data import dsprites
@@ -310,18 +310,18 @@ class Images:
 class Dataset:
     """Images of one shape, their factors, and batches drawn as pure functions of (seed, step).
 
-    Nuisance is what no factor explains, such as a colour or a background; u are the auxiliary variables of an
+    Nuisance is variation that no factor explains, such as a colour or a background; u are the auxiliary variables of an
     identifiable VAE [Khemakhem2020].
 
     Args:
-        name: What tables call it.
+        name: Its name in tables.
         shape: The shape of one image, (C, H, W), or of one vector, (D,).
-        length: How many images there are.
-        read: From indices to images in float32.
-        factor_space: The factors the images were made from, where they are known.
-        nuisance: From images and a generator to the images with what no factor explains.
-        auxiliary: From indices to the auxiliary variables u, (B, k).
-        auxiliary_size: How many auxiliary variables there are.
+        length: The number of images.
+        read: A function from indices to images in float32.
+        factor_space: The generative factors of the images, if known.
+        nuisance: A function from images and a generator to images with nuisance.
+        auxiliary: A function from indices to the auxiliary variables u, (B, k).
+        auxiliary_size: The number of auxiliary variables.
         sources: The true sources of synthetic data, (n, k).
 
     >>> from polarised.data import dsprites
@@ -345,11 +345,11 @@ class Dataset:
 
     @property
     def images(self) -> Images:
-        """Every image by index; nuisance, if any, is then a fixed function of the index."""
+        """Every image by index; nuisance, if any, is a fixed function of the index."""
         return Images(self.read if self.nuisance is None else self._settled, self.length, self.shape)
 
     def draw(self, indices: NDArray[Any] | Sequence[int], generator: np.random.Generator) -> Floats:
-        """Return the images of these indices, with newly drawn nuisance where the dataset has some.
+        """Return the images with these indices, with newly drawn nuisance if the dataset has any.
 
         Args:
             indices: The indices of the images.
@@ -366,11 +366,11 @@ class Dataset:
         return images if self.nuisance is None else self.nuisance(images, generator)
 
     def batch(self, step: int, size: int, seed: int) -> Batch:
-        """Return one batch: independent draws with replacement, the same for the same seed.
+        """Return one batch of independent draws with replacement, which depends only on seed and step.
 
         Args:
             step: The number of the batch.
-            size: How many images it has.
+            size: The number of images.
             seed: The seed of the run.
 
         Returns:
@@ -386,11 +386,11 @@ class Dataset:
         return next(self.batches(range(step, step + 1), size, seed))
 
     def batches(self, steps: range, size: int, seed: int) -> Iterator[Batch]:
-        """Yield the batches of these steps, each exactly as `batch` gives it; several of them are read at once.
+        """Yield the batches of these steps, identical to those of `batch`; several of them are read at once.
 
         Args:
             steps: The numbers of the batches.
-            size: How many images a batch has.
+            size: The number of images in a batch.
             seed: The seed of the draws.
 
         Yields:
@@ -405,7 +405,7 @@ class Dataset:
         True
         """
         if size < 1 or (len(steps) and min(steps) < 0):
-            raise DataError(f"expected a batch size of 1 or more and steps from 0 on, got {size} and {steps}")
+            raise DataError(f"expected a batch size of at least 1 and steps from 0, got {size} and {steps}")
         draws = streams(seed, "data", steps)
         together = min(max(AT_ONCE // (size * math.prod(self.shape)), 1), 64)
         for first in range(0, len(steps), together):
@@ -425,14 +425,14 @@ class Dataset:
                 )
 
     def sample(self, n: int, seed: int) -> Batch:
-        """Return n images to evaluate on: all different while there are enough.
+        """Return n images for evaluation: all different if there are enough.
 
         Args:
-            n: How many images to draw.
+            n: The number of images to draw.
             seed: The seed of the draw.
 
         Returns:
-            The images, with replacement only where there are fewer than n.
+            The images, with replacement only if there are fewer than n.
 
         Raises:
             DataError: If n is below 1.
@@ -442,15 +442,15 @@ class Dataset:
         400
         """
         if n < 1:
-            raise DataError(f"expected to draw 1 image or more, got {n}")
+            raise DataError(f"expected to draw at least 1 image, got {n}")
         generator = stream(seed, "evaluation")
         indices = generator.choice(self.length, n, replace=n > self.length)
         return self._assembled(indices, seed, "evaluation nuisance")
 
     def split(self, share: float) -> tuple["Dataset", "Dataset"]:
-        """Return this share of the images and the rest, to train on the one and to measure on the other.
+        """Return this share of the images and the rest, to train on one part and evaluate on the other.
 
-        Which image goes where is a fixed draw, the same for every seed and share, so that more of them are added to
+        The assignment of images is a fixed draw, the same for every seed and share, so that images are only added to
         the first part as `share` grows. Both parts keep the order of the whole.
 
         Args:
@@ -469,14 +469,14 @@ class Dataset:
         first = round(share * self.length) if 0 < share < 1 else 0
         if not 0 < first < self.length:
             raise DataError(
-                f"expected a share of the {self.length} images above 0 and below 1 that leaves both parts some, "
-                f"got {share}; 0.9 is customary"
+                f"expected a share of the {self.length} images above 0 and below 1 that leaves no part empty, "
+                f"got {share}; 0.9 is common"
             )
         order = stream(0, "split").permutation(self.length)
         return self._part(np.sort(order[:first])), self._part(np.sort(order[first:]))
 
     def _part(self, indices: Indices) -> "Dataset":
-        """Return the images of these indices as a dataset of their own."""
+        """Return the images with these indices as a separate dataset."""
         space, auxiliary = self.factor_space, self.auxiliary
         if space is not None:
             space = FactorSpace(space.names, space.sizes, values=space.values, table=space.factors(indices))
@@ -499,14 +499,14 @@ class Dataset:
             The dataset with u.
 
         Raises:
-            DataError: If the dataset has no factors, or not those named.
+            DataError: If the dataset has no factors, or not the named ones.
 
         >>> from polarised.data import dsprites
         >>> dsprites().with_auxiliary(factors=["shape", "scale"]).batch(0, 4, 0).u.shape
         (4, 2)
         """
         if self.factor_space is None:
-            raise DataError(f"{self.name} has no factors to take u from; give a dataset with factors or labels")
+            raise DataError(f"{self.name} has no factors for u; use a dataset with factors or labels")
         space = self.factor_space
         names = space.names if factors is None else tuple(factors)
         if isinstance(factors, str) or not names:
@@ -529,7 +529,7 @@ class Dataset:
         )
 
     def _settled(self, indices: Indices) -> Floats:
-        """Draw each image's nuisance from a stream of its own, so that an image does not depend on its company."""
+        """Draw the nuisance of each image from its own stream, so that an image does not depend on the others."""
         if not len(indices):
             return np.empty((0, *self.shape), dtype=np.float32)
         return np.concatenate([self.draw([i], stream(0, "nuisance of one image", int(i))) for i in indices])
@@ -541,10 +541,10 @@ def check_choice(setting: str, value: object, choices: Sequence[object]) -> None
     Args:
         setting: The name of the setting.
         value: Its value.
-        choices: What it may be.
+        choices: The allowed values.
 
     Raises:
-        ConfigError: If the value is none of the choices.
+        ConfigError: If the value is not one of the choices.
 
     >>> check_choice("split", "trian", ("train", "test"))
     Traceback (most recent call last):
@@ -557,10 +557,10 @@ def check_choice(setting: str, value: object, choices: Sequence[object]) -> None
 
 
 def check_counts(**counts: int) -> None:
-    """Refuse a number of things below 1.
+    """Refuse a count below 1.
 
     Args:
-        **counts: The numbers by the names of their settings.
+        **counts: The counts by the names of their settings.
 
     Raises:
         ConfigError: If a number is below 1.

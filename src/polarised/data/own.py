@@ -1,4 +1,4 @@
-"""Your own pictures and arrays as a dataset."""
+"""Pictures and arrays of users as a dataset."""
 
 import io
 import warnings
@@ -57,11 +57,11 @@ def dataset_from_arrays(
 
     Args:
         images: Images or vectors, one for each row.
-        factors: Whole numbers from 0 on, (n, F) or (n,), or None.
-        names: The names of the factors; factor_0, factor_1 ... if not given.
+        factors: Whole numbers from 0, (n, F) or (n,), or None.
+        names: The names of the factors; factor_0, factor_1 ... by default.
         u: Auxiliary variables, (n, k), or None [Khemakhem2020].
         channels_last: Whether the images are (n, H, W, C).
-        name: What tables call the dataset.
+        name: The name of the dataset in tables.
 
     Returns:
         The dataset.
@@ -119,7 +119,7 @@ def from_npz(
         The dataset.
 
     Raises:
-        DataError: If there is no such file or array, or it does not fit.
+        DataError: If there is no such file or array, or it is invalid.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.npz"
@@ -129,7 +129,7 @@ def from_npz(
     """
     place = Path(path).expanduser()
     if not place.is_file():
-        raise MissingFileError(f"expected an .npz at {path}, where there is no file; check the path")
+        raise MissingFileError(f"expected an .npz at {path}, there is no such file; check the path")
     arrays = {key: npz_member(place, key).whole() for key in (images, factors, u) if key is not None}
     return dataset_from_arrays(
         arrays[images],
@@ -151,14 +151,14 @@ def from_npz(
 def from_folder(*, path: str, size: int = 64, channels: Literal[1, 3] = 3, crop: int | None = None) -> Dataset:
     """Return a dataset of all pictures below a folder, in the order of their names, decoded once.
 
-    Each gives its central square, resized. Where pictures lie in several subfolders, the subfolder is a factor. In a
-    config: {name: from_folder, path: ~/pictures, size: 64}.
+    Each picture is cropped to its central square and resized. If there are several subfolders, the subfolder is a
+    factor. In a config: {name: from_folder, path: ~/pictures, size: 64}.
 
     Args:
         path: The folder.
         size: The side of the pictures in pixels.
         channels: 3 for colour, 1 for grey.
-        crop: The side of the central square to cut out first; as large as possible if not given.
+        crop: The side of the central square to crop first; as large as possible by default.
 
     Returns:
         The dataset.
@@ -230,7 +230,7 @@ def _space(factors: NDArray[Any], names: Sequence[str] | None, count: int, name:
         raise DataError(f"expected {table.shape[1]} factor names for {name}, got {chosen}")
     if not np.array_equal(table, np.floor(table)) or table.min() < 0:
         raise DataError(
-            f"expected whole numbers from 0 on as factors of {name}, got others; "
+            f"expected whole numbers from 0 as factors of {name}, got others; "
             "number the values of each factor with np.unique(column, return_inverse=True)"
         )
     whole = table.astype(np.int64)
@@ -245,11 +245,11 @@ def _columns(u: NDArray[Any], count: int, name: str) -> NDArray[np.float32]:
     return u.astype(np.float32)
 
 
-# Told by content, never by name: readers of other formats start programs (EPS) or are seldom looked at by anybody.
+# Recognised by content, never by name: readers of other formats start programs (EPS) or are rarely reviewed.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")
 
 
-# A picture of so many pixels takes 256 MiB in colour.
+# A picture with this many pixels takes 256 MiB in colour.
 MOST_PIXELS = (1 << 28) // 3
 
 
@@ -257,18 +257,18 @@ Filter = Literal["lanczos", "bilinear"]
 
 
 def open_picture(content: bytes | Path, path: Path, *, mode: Literal["L", "RGB"]) -> "Image.Image":
-    """Return a picture decoded; the one place where Pillow opens anything.
+    """Return a decoded picture; the only place that opens files with Pillow.
 
     Args:
-        content: The picture's bytes, or the file they are in.
-        path: What an error calls it.
+        content: The bytes of the picture, or its file.
+        path: The name of the picture in an error.
         mode: Grey ("L") or colour ("RGB").
 
     Returns:
         The decoded picture, without its file.
 
     Raises:
-        DataError: It is damaged, of another format than PNG, JPEG, WebP, BMP and TIFF, or claims too many pixels.
+        DataError: If it is damaged, of another format than PNG, JPEG, WebP, BMP and TIFF, or claims too many pixels.
 
     >>> open_picture(b"%!PS-Adobe-3.0 EPSF-3.0", Path("cat.png"), mode="RGB")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -284,7 +284,7 @@ def open_picture(content: bytes | Path, path: Path, *, mode: Literal["L", "RGB"]
         try:
             with Image.open(source, formats=FORMATS) as image:
                 width, height = image.size
-                # Pillow's own limit can be switched off for a whole process by anybody.
+                # Other code can switch off the limit of Pillow for the whole process.
                 if width * height > MOST_PIXELS:
                     raise Image.DecompressionBombError(f"{width}x{height} pixels")
                 return image.convert(mode)
@@ -297,14 +297,14 @@ def open_picture(content: bytes | Path, path: Path, *, mode: Literal["L", "RGB"]
 def picture(
     content: bytes | Path, path: Path, *, size: int, channels: int, crop: int | None = None
 ) -> NDArray[np.uint8]:
-    """Return a picture's central square, resized.
+    """Return the central square of a picture, resized.
 
     Args:
-        content: The picture's bytes, or the file they are in.
-        path: What an error calls it.
+        content: The bytes of the picture, or its file.
+        path: The name of the picture in an error.
         size: The side of the result in pixels.
         channels: 3 for colour, 1 for grey.
-        crop: The side of the central square to cut out first; as large as possible if not given.
+        crop: The side of the central square to crop first; as large as possible by default.
 
     Returns:
         Bytes, (channels, size, size).
@@ -327,7 +327,7 @@ def resized(image: NDArray[Any], size: int, *, filter: Filter) -> NDArray[Any]:
     Args:
         image: The image, (H, W) or (H, W, 3).
         size: The side of the result in pixels.
-        filter: How pixels are averaged.
+        filter: The resampling filter.
 
     Returns:
         The image, (size, size) or (size, size, 3).
@@ -344,7 +344,7 @@ def resized(image: NDArray[Any], size: int, *, filter: Filter) -> NDArray[Any]:
 
 
 def thumbnail(path: Path, *, width: int, height: int) -> NDArray[np.float32]:
-    """Return a picture in colour, shrunk into a rectangle with its aspect kept.
+    """Return a colour picture, shrunk to fit into a rectangle with the same aspect ratio.
 
     Args:
         path: The file of the picture.

@@ -1,4 +1,4 @@
-"""PictureStream of toys, cars, rooms and faces: published files, decoded once."""
+"""Published pictures of toys, cars, rooms, faces, digits and clothes, decoded once."""
 
 import re
 from collections import Counter
@@ -48,7 +48,7 @@ CELEBA_PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 SHAPES_ADDRESS = "https://storage.googleapis.com/3d-shapes/3dshapes.h5"
 
 
-# MD5 of each file of smallNORB as published, and of what it holds, by chunk and part.
+# MD5 of each file of smallNORB as published, and of its content, by chunk and part.
 NORB_MD5 = {
     "training-dat": ("66054832f9accfe74a0f4c36a75bc0a2", "8138a0902307b32dfa0025a36dfa45ec"),
     "training-cat": ("23c8b86101fbf0904a000b43d3ed2fd9", "fd5120d3f770ad57ebe620eb61a0b633"),
@@ -70,7 +70,7 @@ NORB_FILES = tuple(_norb_source(chunk, part) for chunk in NORB_CHUNKS for part i
 
 CARS_FILE = Source(
     "cars/nips2015-analogy-data.tar.gz",
-    # Published without https, which is asked first all the same; the digest tells who has answered.
+    # Published without https; an https address is tried first, and the digest verifies the file.
     (CARS_ADDRESS, CARS_ADDRESS.replace("https://", "http://")),
     CARS_ADDRESS,
     md5="4e866a7919c1beedf53964e6f7a23686",
@@ -86,7 +86,7 @@ SHAPES_FILE = Source(
 )
 
 
-# Published behind a form: to be fetched by hand.
+# Published behind a form: must be downloaded manually.
 CELEBA_FILES = (
     Source("celeba/img_align_celeba.zip", page=CELEBA_PAGE, md5="00d2c5bc6d35e252742224ab0c1e8fcb"),
     Source("celeba/list_attr_celeba.txt", page=CELEBA_PAGE, md5="75e246fa4810816ffd6ee81facbd244c"),
@@ -102,7 +102,7 @@ SHAPES_FACTORS = {"floor_hue": 10, "wall_hue": 10, "object_hue": 10, "scale": 8,
 @register(
     "dataset",
     title="smallNORB",
-    summary="toys from all sides",
+    summary="toys seen from different sides",
     needs=("files",),
     references=("LeCun2004",),
     images=48_600,
@@ -113,21 +113,21 @@ SHAPES_FACTORS = {"floor_hue": 10, "wall_hue": 10, "object_hue": 10, "scale": 8,
     example={"partial": True},
 )
 def smallnorb(*, clipped: bool = True, partial: bool = False) -> Dataset:
-    """Return smallNORB: 48,600 grey pictures of 50 toys, both published parts joined, camera 0 [LeCun2004].
+    """Return smallNORB: 48,600 grey pictures of 50 toys, both published parts combined, camera 0 [LeCun2004].
 
-    Shrunk from 96 to 64 pixels by Lanczos. The ten instances of a category are nuisance: combinations of the four
-    factors have ten pictures each.
+    Resized from 96 to 64 pixels with a Lanczos filter. The ten instances of a category are nuisance: each combination
+    of the four factors has ten pictures.
 
     Args:
-        clipped: Whether pixels are held to [0, 1]; False is the path of the reference implementation, which keeps the
+        clipped: Whether to clip pixels to [0, 1]; False follows the reference implementation, which keeps the
             overshoot of the filter [Locatello2019].
-        partial: Accept fewer pictures than were published.
+        partial: Accept fewer pictures than published.
 
     Returns:
         The dataset.
 
     Raises:
-        DownloadError: If a file is not here and cannot be downloaded.
+        DownloadError: If a file is missing and cannot be downloaded.
         DataError: If a file is damaged, or pictures are missing.
     """
     found = decoded("smallnorb" if clipped else "smallnorb-unclipped", NORB_FILES, lambda paths: _norb(paths, clipped))
@@ -149,7 +149,7 @@ def smallnorb(*, clipped: bool = True, partial: bool = False) -> Dataset:
 @register(
     "dataset",
     title="Cars3D",
-    summary="cars from all sides",
+    summary="cars seen from different sides",
     needs=("files",),
     references=("Reed2015",),
     images=17_568,
@@ -163,17 +163,17 @@ def smallnorb(*, clipped: bool = True, partial: bool = False) -> Dataset:
 def cars3d(*, partial: bool = False) -> Dataset:
     """Return Cars3D: 183 car models seen from 4 elevations and 24 azimuths, in colour, 64x64 [Reed2015].
 
-    The object index follows the sorted names of the files; the reference implementation takes them as the folder
-    lists them, so its objects have other numbers on some machines.
+    The object index follows the sorted names of the files; the reference implementation uses the order in which the
+    folder is listed, so on some machines its objects have other numbers.
 
     Args:
-        partial: Accept fewer cars than were published.
+        partial: Accept fewer cars than published.
 
     Returns:
         The dataset.
 
     Raises:
-        DownloadError: If the file is not here and cannot be downloaded.
+        DownloadError: If the file is missing and cannot be downloaded.
         DataError: If a file is damaged, or cars are missing.
     """
     folder = find("cars")
@@ -200,16 +200,16 @@ def cars3d(*, partial: bool = False) -> Dataset:
 def shapes3d(*, partial: bool = False) -> Dataset:
     """Return Shapes3D: 480,000 pictures of a solid in a room, in colour, 64x64 [Burgess2018Shapes].
 
-    The published .h5 is read piece by piece, never whole.
+    The published .h5 is read in pieces, never as a whole.
 
     Args:
-        partial: Accept fewer pictures than were published.
+        partial: Accept fewer pictures than published.
 
     Returns:
         The dataset.
 
     Raises:
-        DownloadError: If the file is not here and cannot be downloaded.
+        DownloadError: If the file is missing and cannot be downloaded.
         DataError: If the file is damaged, or pictures are missing.
     """
     found = decoded("shapes3d", (SHAPES_FILE,), _shapes)
@@ -240,18 +240,18 @@ def shapes3d(*, partial: bool = False) -> Dataset:
 def celeba(*, size: int = 64, crop: int = 148, partial: bool = False) -> Dataset:
     """Return CelebA: 202,599 aligned faces in colour with 40 attributes as factors of size 2 [Liu2015].
 
-    PictureStream come from `img_align_celeba.zip` or a folder of the same name, attributes from `list_attr_celeba.txt`.
+    Pictures come from `img_align_celeba.zip` or a folder of the same name, attributes from `list_attr_celeba.txt`.
 
     Args:
         size: The side of the pictures in pixels.
-        crop: The side of the central square to cut out first, in pixels of the published pictures.
-        partial: Accept fewer pictures than were published.
+        crop: The side of the central square to crop first, in pixels of the published pictures.
+        partial: Accept fewer pictures than published.
 
     Returns:
         The dataset.
 
     Raises:
-        DownloadError: If a file is not here: they have to be fetched by hand.
+        DownloadError: If a file is missing: they must be downloaded manually.
         DataError: If a file is damaged, or pictures are missing.
     """
     check_counts(size=size, crop=crop)
@@ -272,7 +272,7 @@ def _dataset(name: str, found: Decoded, space: FactorSpace) -> Dataset:
 
 def _table(found: Decoded) -> NDArray[Any]:
     if found.factors is None:
-        raise DataError("expected the factors beside the decoded pictures, found none; delete the folder 'decoded'")
+        raise DataError("expected the factors next to the decoded pictures, found none; delete the folder 'decoded'")
     return found.factors
 
 
@@ -280,7 +280,7 @@ def _check_count(name: str, came: int, published: int, partial: bool) -> None:
     if came != published and not partial:
         raise DataError(
             f"expected the {published} of {name} as published, got {came}; complete the files, "
-            "or accept what is there with partial=True"
+            "or accept the existing ones with partial=True"
         )
 
 
@@ -382,7 +382,7 @@ def _attributes(path: Path) -> tuple[list[str], list[str], NDArray[np.uint8]]:
         values = np.array([row[1:] for row in rows], dtype=np.int8)
         repeated = [name for name, times in Counter(row[0] for row in rows).items() if times > 1]
         if len(rows) != count or values.shape != (count, len(names)) or repeated or not np.isin(values, (-1, 1)).all():
-            raise ValueError(f"{len(rows)} rows of {values.shape[1:]} where {count} of {len(names)} are announced")
+            raise ValueError(f"{len(rows)} rows of {values.shape[1:]} instead of the announced {count} of {len(names)}")
         if any(PurePosixPath(row[0]).name != row[0] for row in rows):
             raise ValueError("names of pictures with a folder in them")
     return names, [row[0] for row in rows], (values > 0).astype(np.uint8)
@@ -396,7 +396,7 @@ SHA256 = {
 }
 
 
-# Of what the files hold: mirrors compress it in other ways.
+# Digests of the content: mirrors compress it differently.
 CONTENT = {
     "train-images-idx3-ubyte.gz": "sha256:ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte.gz": "sha256:65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -405,7 +405,7 @@ CONTENT = {
 }
 
 
-# Fashion-MNIST's publisher gives MD5 sums only.
+# The publisher of Fashion-MNIST gives only MD5 sums.
 FASHION_MD5 = {
     "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
     "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
@@ -414,7 +414,7 @@ FASHION_MD5 = {
 }
 
 
-# Of what the files hold: Debian's package has them without the name in the header of gzip.
+# Digests of the content: in the Debian package the gzip header has no name.
 FASHION_CONTENT = {
     "train-images-idx3-ubyte.gz": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
     "train-labels-idx1-ubyte.gz": "9018921c3c673c538a1fc5bad174d6f9",
@@ -435,7 +435,7 @@ MNIST_FOLDERS = (
 FASHION_PAGE = "https://github.com/zalandoresearch/fashion-mnist"
 
 
-# The second has no https; the digests tell whether somebody on the way has answered.
+# The second address has no https; the digests verify the files.
 FASHION_FOLDERS = (
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -493,13 +493,13 @@ def mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> D
     Args:
         size: The side of the pictures in pixels; 28 is the original.
         split: The 60,000 pictures for training or the 10,000 for testing.
-        partial: Accept fewer pictures than were published.
+        partial: Accept fewer pictures than published.
 
     Returns:
         The dataset.
 
     Raises:
-        DownloadError: If a file is not here and cannot be downloaded.
+        DownloadError: If a file is missing and cannot be downloaded.
         DataError: If a file is damaged, or pictures are missing.
     """
     return _labelled("mnist", MNIST_FILES, [str(digit) for digit in range(10)], size, split, partial)
@@ -521,18 +521,18 @@ def mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> D
 def fashion_mnist(*, size: int = 32, split: Split = "train", partial: bool = False) -> Dataset:
     """Return Fashion-MNIST: 60,000 (test: 10,000) pieces of clothing, grey, resized [Xiao2017].
 
-    [Mathieu2019] trains on 32x32. The files bear the names of MNIST's in a folder of their own.
+    [Mathieu2019] trains on 32x32. The files have the same names as those of MNIST, in a separate folder.
 
     Args:
         size: The side of the pictures in pixels; 28 is the original.
         split: The 60,000 pictures for training or the 10,000 for testing.
-        partial: Accept fewer pictures than were published.
+        partial: Accept fewer pictures than published.
 
     Returns:
         The dataset.
 
     Raises:
-        DownloadError: If a file is not here and cannot be downloaded.
+        DownloadError: If a file is missing and cannot be downloaded.
         DataError: If a file is damaged, or pictures are missing.
     """
     return _labelled("fashion_mnist", FASHION_FILES, CLOTHES, size, split, partial)
@@ -550,7 +550,7 @@ def _labelled(
     if len(found.images) != published and not partial:
         raise DataError(
             f"expected the {published} pictures of {name} as published, got {len(found.images)}; "
-            "get the files again, or accept what is there with partial=True"
+            "download the files again, or accept the existing pictures with partial=True"
         )
     space = FactorSpace(("label",), (10,), values=(np.array(labels),), table=found.factors)
     return Dataset(name, (1, size, size), len(found.images), as_unit_interval(found.images), factor_space=space)

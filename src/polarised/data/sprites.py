@@ -1,12 +1,12 @@
-"""dSprites drawn from its constants: 737,280 binary images of 64x64 pixels and no file.
+"""dSprites rendered from its constants: 737,280 binary images of 64x64 pixels without a file.
 
-A sprite is a polygon of one of three shapes, scaled, turned and moved by fractions of a pixel; a pixel is lit when its
-centre lies inside. The constants were fitted to real frames, which it meets in every pixel; over the whole dataset
-the number of lit pixels is 128,328,864 against the published 128,328,862. Images after [Matthey2017].
+A sprite is a polygon of one of three shapes, scaled, rotated and translated by fractions of a pixel; a pixel is lit if
+its centre lies inside. The constants were fitted to real frames, which are reproduced in every pixel; over the whole
+dataset the number of lit pixels is 128,328,864, compared with the published 128,328,862. Images after [Matthey2017].
 
-Vertices are snapped to 1/256 pixel, x and y apart: which edges cross which rows, and how far along, depends on the
-pose and y alone and is tabulated once (some 16 MB a process). Drawing an image is then one multiplication for each of
-its crossings, about two a row.
+Vertices are rounded to 1/256 pixel, separately in x and y: which edges cross which rows, and how far along, depends
+only on the pose and y and is tabulated once (some 16 MB per process). Rendering an image then takes one multiplication
+per crossing, about two per row.
 """
 
 from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ SPACE = FactorSpace(
 
 
 def draw(indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return the images of some indices, lit pixels 1 and the others 0.
+    """Return the images with the given indices, with 1 for lit pixels and 0 for the others.
 
     Args:
         indices: Indices of the 737,280 images.
@@ -121,7 +121,7 @@ def halved(bits: NDArray[np.uint64]) -> NDArray[np.float32]:
     upper, lower = (
         np.ascontiguousarray(bits.reshape(-1)[first::2], dtype="<u8").view(np.uint8).astype(np.intp) for first in (0, 1)
     )
-    # Eight pixels of a row and the eight below them are a number of 16 bits, which stands for four means.
+    # Eight pixels of a row and the eight below them form a 16-bit number, which encodes four means.
     lower <<= 8
     lower |= upper
     means: NDArray[np.float32] = _means().take(lower).view(np.float32)
@@ -130,7 +130,7 @@ def halved(bits: NDArray[np.uint64]) -> NDArray[np.float32]:
 
 @cache
 def _means() -> NDArray[np.complex128]:
-    """The means of the four squares of 2x2 that a number of 16 bits stands for, four floats as one element of 1 MB."""
+    """The means of the four 2x2 squares encoded by each 16-bit number, four floats as one element, in all 1 MB."""
     pixels = np.unpackbits(np.arange(2**16, dtype="<u2").view(np.uint8), bitorder="little").reshape(-1, 2, 4, 2)
     means: NDArray[np.complex128] = pixels.mean(axis=(1, 3), dtype=np.float32).view(np.complex128)[:, 0]
     return means
@@ -162,12 +162,12 @@ def rows(indices: NDArray[np.int64]) -> NDArray[np.uint64]:
     count = table.first.take(at + 1) - first
     image = np.repeat(np.arange(len(indices)), count)
     which = np.arange(len(image)) + (first - np.cumsum(count) + count).take(image)
-    # take is several times quicker than indexing on arrays this small.
+    # take is several times faster than indexing on arrays this small.
     crossing = table.crossings.take(which)
     place = table.outline.take(indices // 32).take(image) + crossing["edge"]
     x, end = table.x.take(place), table.x.take(place + 1)
     # The first column whose centre is not left of the crossing. Fractions of an edge have denominators below 5,000, so
-    # that a crossing within SURELY_ON of a centre is on it, and the ceiling is that of exact arithmetic.
+    # a crossing within SURELY_ON of a centre is on it, and the ceiling equals that of exact arithmetic.
     from_centre = x + (end - x) * crossing["along"] - (PIXEL / 2 + SURELY_ON)
     column = np.ceil(from_centre / PIXEL).astype(np.int64)
     filled = np.zeros(len(indices) * SIDE, dtype=np.uint64)
@@ -177,13 +177,13 @@ def rows(indices: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 class _Table(NamedTuple):
     x: NDArray[np.int16]
-    """Snapped x of the vertices of every (shape, scale, orientation, posX), the first again at the end."""
+    """Rounded x of the vertices of every (shape, scale, orientation, posX), with the first repeated at the end."""
     outline: NDArray[np.int32]
-    """Where in `x` the outline of each (shape, scale, orientation, posX) begins."""
+    """The start of the outline of each (shape, scale, orientation, posX) in `x`."""
     crossings: NDArray[np.void]
-    """Every edge that meets the centre of a row: the edge, the row, 64 if it goes up, how much of it lies before."""
+    """Every edge that crosses the centre of a row: the edge, the row, 64 if it goes up, the fraction before it."""
     first: NDArray[np.int64]
-    """Where in `crossings` those of each (shape, scale, orientation, posY) begin."""
+    """The start of those of each (shape, scale, orientation, posY) in `crossings`."""
 
 
 @cache
@@ -219,7 +219,7 @@ def _table() -> _Table:
 
 
 def _outline(shape: int) -> NDArray[np.float64]:
-    """Return the vertices of a shape at every scale and orientation about its centre, in pixels, (240, V + 1, 2)."""
+    """Return the vertices of a shape at every scale and orientation around its centre, in pixels, (240, V + 1, 2)."""
     if shape == 0:
         x, y = np.array([-0.5, 0.5, 0.5, -0.5]), np.array([-0.5, -0.5, 0.5, 0.5])
     elif shape == 1:
@@ -237,7 +237,7 @@ def _outline(shape: int) -> NDArray[np.float64]:
 
 
 def _placed(coordinate: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Move outlines (240, V + 1) along one axis to its 32 positions and snap them, (240 * 32, V + 1)."""
+    """Move outlines (240, V + 1) along one axis to its 32 positions and round them, (240 * 32, V + 1)."""
     assert SPACE.values is not None
     centres = SIDE / 4 + SIDE / 2 * SPACE.values[3]
     moved = coordinate[:, None, :] + centres[:, None]
@@ -251,7 +251,7 @@ CHUNK = 8192
 
 
 def rows_packed(indices: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return the same rows of bits as `rows`, from a table of 87 MB that is made when it is first used.
+    """Return the same rows of bits as `rows`, from a table of 87 MB that is built on first use.
 
     Args:
         indices: Indices of the 737,280 images.
@@ -287,7 +287,7 @@ def _packed_table() -> _PackedTable:
     for start in range(0, count, CHUNK):
         some = slice(start, start + CHUNK)
         drawn = rows(np.arange(count)[some])
-        # Sprites end above row 62, so that 29 rows from the first lit one (or from 35, if it is lower) hold them all.
+        # Sprites end above row 62, so 29 rows from the first lit one (or from 35, if it is lower) contain them all.
         top = np.minimum((drawn != 0).argmax(axis=1), SIDE - TALLEST)
         columns = np.bitwise_or.reduce(drawn, axis=1)
         left = np.log2(columns & -columns).astype(np.uint8)
@@ -314,7 +314,7 @@ DSPRITES_FILE = Source(
 )
 
 
-# An encyclopedia's copy of a painting, which may be scanned anew: its first download is trusted.
+# An encyclopedia's copy of a painting, which may be replaced: its first download is trusted.
 SCREAM_FILE = Source("scream/scream.jpg", (SCREAM_ADDRESS,), SCREAM_ADDRESS)
 
 
@@ -350,16 +350,16 @@ def dsprites(
 
     Args:
         size: The side of the images; 32 takes the mean of every 2x2 pixels.
-        source: "drawn" draws the images when they are asked for; "packed" keeps a table of 87 MB; "file" reads the
-            published .npz, of which some tens of images differ from the drawn ones by a pixel.
-        path: The published .npz, where it is not in the data folder.
+        source: "drawn" renders the images on access; "packed" uses a table of 87 MB; "file" reads the
+            published .npz, in which some tens of images differ by a pixel from the rendered ones.
+        path: The published .npz, if it is not in the data folder.
         partial: Accept a file with fewer images.
 
     Returns:
         The dataset.
 
     Raises:
-        ConfigError: If a setting is none of its choices.
+        ConfigError: If a setting is not one of its choices.
         DataError: If the file is damaged, or images are missing.
 
     >>> dataset = dsprites()
@@ -382,7 +382,7 @@ def dsprites(
 @register(
     "dataset",
     title="Color-dSprites",
-    summary="sprites of any colour",
+    summary="sprites in random colours",
     references=("Locatello2019", "Matthey2017"),
     images=737_280,
     shape=(3, 64, 64),
@@ -406,7 +406,7 @@ def color_dsprites() -> Dataset:
 @register(
     "dataset",
     title="Noisy-dSprites",
-    summary="sprites on noise",
+    summary="sprites on random noise",
     references=("Locatello2019", "Matthey2017"),
     images=737_280,
     shape=(3, 64, 64),
@@ -444,16 +444,16 @@ def scream_dsprites(*, path: str | None = None) -> Dataset:
 
     background = (crop + tint) / 2, sprite = 1 - background
 
-    The picture is shrunk into 350x274 and cropped anywhere; tint ~ Uniform(0, 1) for each channel.
+    The picture is shrunk to fit into 350x274 and cropped at random; tint ~ Uniform(0, 1) for each channel.
 
     Args:
-        path: The picture, where it is not in the data folder.
+        path: The picture, if it is not in the data folder.
 
     Returns:
         The dataset.
 
     Raises:
-        DownloadError: If the picture is not here and cannot be downloaded.
+        DownloadError: If the picture is missing and cannot be downloaded.
         DataError: If it is damaged, or too small.
 
     >>> import tempfile
@@ -465,7 +465,7 @@ def scream_dsprites(*, path: str | None = None) -> Dataset:
     """
     place = Path(path).expanduser() if path is not None else obtain(SCREAM_FILE)
     if not place.is_file():
-        raise DownloadError(f"expected the picture The Scream at {place}, where there is no file; get {SCREAM_ADDRESS}")
+        raise DownloadError(f"expected the picture The Scream at {place}, there is no such file; get {SCREAM_ADDRESS}")
     scene = thumbnail(place, width=350, height=274)
     if min(scene.shape[1:]) <= 64:
         raise refusal(place, "a picture with both sides above 64 pixels", f"{scene.shape[2]}x{scene.shape[1]}")
@@ -496,7 +496,7 @@ def _coloured(mask: Floats, generator: np.random.Generator) -> Floats:
 
 
 def _noisy(mask: Floats, generator: np.random.Generator) -> Floats:
-    # The middles of 65,536 steps, four of a random integer: a fifth of the time of floats drawn one by one.
+    # The centres of 65,536 intervals, four per random integer: a fifth of the time of drawing floats one by one.
     drawn = generator.integers(2**64 - 1, size=(len(mask), 3, 64, 16), dtype=np.uint64, endpoint=True)
     noise: Floats = np.multiply(drawn.view(np.uint16), np.float32(2.0**-16), dtype=np.float32)
     noise += np.float32(2.0**-17)
@@ -507,7 +507,7 @@ def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[
     place = None if path is None else Path(path).expanduser()
     if place is not None and not place.is_file():
         raise MissingFileError(
-            f"expected {PUBLISHED} at {place}, where there is no file; give its path, or draw the images"
+            f"expected {PUBLISHED} at {place}, there is no such file; pass its path, or draw the images"
         )
     key = "dsprites" if place is None else f"dsprites-{name_of(place)}"
     found = decoded(key, (DSPRITES_FILE,), _bits, places=[] if place is None else [place])
@@ -517,10 +517,10 @@ def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[
     if table is not None and not partial:
         raise DataError(
             f"expected the 737280 images of dSprites in their published order, got {len(images)}; get "
-            f"{DSPRITES_PAGE} again, or accept what is there with partial=True"
+            f"{DSPRITES_PAGE} again, or accept the existing ones with partial=True"
         )
 
-    # The decoded file has the first of eight pixels in the highest bit, rows of bits have it in the lowest.
+    # The decoded file has the first of eight pixels in the highest bit, rows of bits in the lowest.
     turned = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)), bitorder="little")
 
     def bits(indices: Indices) -> NDArray[np.uint64]:

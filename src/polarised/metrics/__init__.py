@@ -1,9 +1,9 @@
-"""The numbers of the literature on arrays: a float, or a NamedTuple where there are several.
+"""The metrics of the literature on arrays: each returns a float, or a NamedTuple if there are several values.
 
 Metrics: `redundancy` (what variables share), `gaps`, `prediction`, `interventions` (one variable for each factor?),
-`downstream` (predicting factors). Each carries its record: title, unit, reading, references, what it needs.
-`evaluation` makes tables of them, `estimators` are of total correlation from mini-batches, `streaming` is for codes
-larger than memory, `uncertainty` for standard errors.
+`downstream` (predicting factors). Each has a record with title, unit, reading, references and requirements.
+`evaluation` combines them in tables, `estimators` estimates the total correlation from mini-batches, `streaming` is for
+codes larger than memory, `uncertainty` for standard errors.
 """
 
 from polarised.metrics import downstream as _downstream

@@ -1,8 +1,8 @@
 """Logistic regression for few variables and many classes: Newton's method on all classes at once.
 
-A code has about ten variables, so the Hessian is small and a handful of Newton steps replace a hundred gradient
-steps. Cross-validation walks the penalties once on all rows; each fold then starts from the solution of all rows,
-with its Hessian, and needs two or three gradients. Objective: mean log-loss + |w|^2 / (2 C n).
+A code has about ten variables, so the Hessian is small and a few Newton steps replace a hundred gradient
+steps. Cross-validation goes through the penalties once on all rows; each fold then starts from the solution of all
+rows, with its Hessian, and needs two or three gradients. Objective: mean log-loss + |w|^2 / (2 C n).
 """
 
 from functools import cached_property
@@ -22,28 +22,28 @@ Array = npt.NDArray[np.floating]
 Multiclass = Literal["one_vs_rest", "multinomial"]
 
 
-# Largest entry of the mean gradient at which a fit ends; scikit-learn stops at 1e-4, but its old version, where one
-# class against the rest was the default, measured the sum over rows: a row more or less right decides a strength there.
+# Largest entry of the mean gradient at which a fit ends. scikit-learn stops at 1e-4; its old version, with one class
+# against the rest, used the sum over rows: there a single row can decide the strength.
 _TOLERANCES: dict[Multiclass, float] = {"one_vs_rest": 1e-6, "multinomial": 4e-5}
 
 
-# Rows taken together, so that the scores of forty classes stay in the second-level cache.
+# Rows processed together, so that the scores of forty classes fit into the second-level cache.
 _BLOCK = 2048
 
 
-# Parameters from which a Cholesky factor is several times quicker to have than an inverse.
+# Number of parameters from which a Cholesky factor is several times faster to compute than an inverse.
 _MANY = 64
 
 
-# The highest score whose exponential, times any number of classes, is a number of single precision.
+# The largest score whose exponential, times any number of classes, is finite in single precision.
 _HIGH = 75
 
 
-# Every how manieth row gives a fit its start, and how many rows of the rarest class make that worth while.
+# The stride of the rows that initialise a fit, and the rows of the rarest class from which this is worthwhile.
 _FEW, _PLENTY = 16, 800
 
 
-# Products of columns that are kept, of every fold: some 256 MiB each.
+# Maximum size of the cached products of columns, for every fold: about 256 MiB each.
 _MOST_PRODUCTS = 1 << 27
 
 
@@ -65,7 +65,7 @@ class LinearClassifier(NamedTuple):
         return np.asarray(np.asarray(codes, dtype=np.float64) @ self.weights.T + self.intercepts)
 
     def predict(self, codes: npt.ArrayLike) -> Integers:
-        """Return the class of the largest score."""
+        """Return the class with the largest score."""
         return np.asarray(self.classes[self.scores(codes).argmax(axis=1)])
 
 
@@ -87,7 +87,7 @@ def linear_classifier(
     problem = kind(rows, penalty / (strength * len(codes)))
     start = problem.start()
     if np.bincount(compact).min() >= _PLENTY:
-        # Most of the way is the same for a few of the rows, where it costs little.
+        # Most of the progress is the same with a fraction of the rows, at little cost.
         few = Rows(rows.design[::_FEW], compact[::_FEW], len(classes))
         start = minimise(kind(few, penalty / (strength * len(codes))), start, tolerance=1e-3)[0]
     weights = _by_class(minimise(problem, start)[0], len(classes))
@@ -99,8 +99,8 @@ def cross_validated_classifier(
 ) -> LinearClassifier:
     """Return the logistic regression whose strength has the best mean accuracy over contiguous folds.
 
-    One-vs-rest picks a strength for each class by its binary accuracy, multinomial one for all; the first best
-    wins, as in scikit-learn's LogisticRegressionCV with KFold.
+    One-vs-rest selects a strength for each class by its binary accuracy, multinomial one for all; the first of several
+    best wins, as in scikit-learn's LogisticRegressionCV with KFold.
 
     >>> rows = np.linspace(-1, 1, 40)[:, None]
     >>> order = np.random.default_rng(0).permutation(40)
@@ -112,7 +112,7 @@ def cross_validated_classifier(
     """
     classes, compact = np.unique(labels, return_inverse=True)
     centre = codes.mean(axis=0)
-    # Centring is free with an unpenalised intercept and makes single precision safe.
+    # Centring does not change the solution with an unpenalised intercept and makes single precision safe.
     design = np.column_stack([codes - centre, np.ones(len(codes))]).astype(np.float32)
     kind, penalty = _kind(multiclass, len(classes)), _penalty(codes.shape[1], shrink_intercept=False)
     whole = Rows(design, compact, len(classes))
@@ -122,11 +122,11 @@ def cross_validated_classifier(
     before = weights
     for strength in np.asarray(strengths, dtype=np.float64):
         problem = kind(whole, penalty / (strength * len(codes)))
-        # Strengths are evenly spaced in their logarithm: most of the last move will be made again.
+        # Strengths are equally spaced in their logarithm: extrapolate from the last step.
         start, before = weights + 0.8 * (weights - before), weights
         weights, hessians = minimise(problem, start, tolerance=tolerance)
         problems = [kind(rest, penalty / (strength * len(rest.design))) for rest, _ in parts]
-        guides = _guides(hessians + np.diag(problems[0].ridge - problem.ridge))
+        guides = _inverses(hessians + np.diag(problems[0].ridge - problem.ridge))
         correct = np.zeros(len(weights))
         for fold, (_, held) in zip(problems, parts, strict=True):
             found = minimise(fold, weights, guides, tolerance=tolerance)[0]
@@ -147,7 +147,7 @@ class Rows:
 
     @cached_property
     def class_sums(self) -> Floats:
-        """The (K, p) sums of the rows of each class: all that a gradient needs to know of the labels."""
+        """The (K, p) sums of the rows of each class: all that the gradient needs of the labels."""
         columns = [np.bincount(self.labels, weights=column, minlength=self.classes) for column in self.design.T]
         return np.stack(columns, axis=1)
 
@@ -165,7 +165,7 @@ class Rows:
     def weighted_squares(self, weights: Array) -> Floats:
         """Return mean w_k x x' for each column k of weights (n, g), as (g, p, p)."""
         if len(self.design) * self.design.shape[1] ** 2 > _MOST_PRODUCTS:
-            # One class after another: of hundreds of variables the products are beyond memory.
+            # One class at a time: for hundreds of variables the products do not fit into memory.
             squares = [(self.design * column[:, None]).T @ self.design for column in weights.T]
             return np.stack(squares).astype(np.float64) / len(self.design)
         packed = (weights.T @ self.products).astype(np.float64) / len(self.design)
@@ -178,7 +178,7 @@ class Rows:
 
 
 class Problem(Protocol):
-    """Independent convex problems ("groups") over the same rows, known by their derivatives."""
+    """Independent convex problems ("groups") over the same rows, defined by their derivatives."""
 
     ridge: Floats
 
@@ -188,7 +188,7 @@ class Problem(Protocol):
         """Return weights (groups, parameters) that predict the class frequencies."""
 
     def derivatives(self, weights: Floats, groups: Integers) -> tuple[Floats, Array]:
-        """Return the gradient of some groups, and the probabilities it came from or a multiple for each row."""
+        """Return the gradient of some groups, and their probabilities or a multiple of these for each row."""
 
     def hessian(self, probabilities: Array, groups: Integers) -> Floats:
         """Return the Hessians of some groups."""
@@ -211,7 +211,7 @@ class OneVsRest:
         return weights
 
     def derivatives(self, weights: Floats, groups: Integers) -> tuple[Floats, Array]:
-        """Return mean (p - y) x + ridge w, and 2 p = 1 + tanh(x w / 2), which is quicker to have than p."""
+        """Return mean (p - y) x + ridge w, and 2 p = 1 + tanh(x w / 2), which is faster to compute than p."""
         design = self.rows.design
         doubled = design @ (0.5 * weights.T).astype(design.dtype)
         np.tanh(doubled, out=doubled)
@@ -227,7 +227,7 @@ class OneVsRest:
         return result
 
     def accuracy(self, weights: Floats) -> Floats:
-        """Return how often the sign of each class's score is right."""
+        """Return how often the sign of each class's score is correct."""
         positive = self.rows.design @ weights.T.astype(self.rows.design.dtype) > 0
         truth = self.rows.labels[:, None] == np.arange(self.rows.classes)
         return np.asarray((positive == truth).mean(axis=0))
@@ -248,13 +248,13 @@ class Binomial(OneVsRest):
         return super().derivatives(weights, groups + 1)
 
     def accuracy(self, weights: Floats) -> Floats:
-        """Return how often the sign of the score is right."""
+        """Return how often the sign of the score is correct."""
         positive = self.rows.design @ weights[0].astype(self.rows.design.dtype) > 0
         return np.asarray([(positive == (self.rows.labels == 1)).mean()])
 
 
 class Multinomial:
-    """One group: the softmax over K classes; weights are laid out as (1, K p)."""
+    """One group: the softmax over K classes; the weights have shape (1, K p)."""
 
     def __init__(self, rows: Rows, ridge: Floats) -> None:
         self.rows = rows
@@ -271,7 +271,7 @@ class Multinomial:
         """Return mean (p - y) x + ridge w with p = softmax(x w), and exp(x w), a multiple of p for each row."""
         design = self.rows.design
         matrix = weights.reshape(self.rows.classes, -1)
-        # Scores that average zero over classes have a largest above zero: nothing underflows that matters.
+        # Scores that average to zero over classes have a maximum above zero: no relevant value underflows.
         matrix = (matrix - matrix.mean(axis=0)).T.astype(design.dtype)
         risky = (self.rows.reach @ np.abs(matrix)).max() > _HIGH
         odds = np.empty((len(design), self.rows.classes), dtype=design.dtype)
@@ -280,14 +280,14 @@ class Multinomial:
         for start in range(0, len(design), _BLOCK):
             part, scores = design[start : start + _BLOCK], odds[start : start + _BLOCK]
             np.matmul(part, matrix, out=scores)
-            # Taking off the largest score is needed against overflow only, and costs as much as all the rest.
+            # Subtracting the largest score is needed only against overflow, and costs as much as all the rest.
             if risky and scores.max() > _HIGH:
                 scores -= scores.max(axis=1, keepdims=True)
             np.exp(scores, out=scores)
-            # p'x = odds'(x / sum of odds): dividing the few variables instead of the many classes.
+            # p'x = odds'(x / sum of odds): divide the few variables instead of the many classes.
             sums += scores.T @ (part / (scores @ ones)[:, None])
         gradient = (sums - self.rows.class_sums) / len(design)
-        # A common shift of all classes changes nothing: what is left of it is rounding.
+        # A common shift of all classes has no effect: the remainder is rounding.
         gradient -= gradient.mean(axis=0)
         return gradient.reshape(1, -1) + weights * self.ridge, odds
 
@@ -295,7 +295,7 @@ class Multinomial:
         """Return mean (diag(p) - p p') (x) x x' + ridge."""
         design, classes = self.rows.design, self.rows.classes
         size = classes * design.shape[1]
-        # A guide for steps whose gradient is exact: many classes are guided as well by every second or third row.
+        # Used only for steps whose gradient is exact: with many classes every second or third row is enough.
         every_nth = max(1, min(len(design) * size // 200_000, len(design) // (8 * size)))
         design, odds = design[::every_nth], probabilities[::every_nth]
         result, own = np.zeros((size, size)), np.zeros((size, design.shape[1]))
@@ -305,14 +305,14 @@ class Multinomial:
             weighted = chance[:, :, None] * part[:, None, :]
             flat = weighted.reshape(len(part), size)
             result -= flat.T @ flat
-            # p (1 - p) directly: p - p^2 would be all rounding where a class is certain.
+            # p (1 - p) directly: p - p^2 would be rounding where a class is certain.
             weighted *= (1 - chance)[:, :, None]
             own += flat.T @ part
         every = np.arange(classes)
         blocks = result.reshape(classes, -1, classes, design.shape[1])
         blocks[every, :, every, :] = own.reshape(classes, -1, design.shape[1])
         result /= len(design)
-        # A common shift of all classes changes nothing and is never asked for: give it curvature to be solvable.
+        # A common shift of all classes has no effect and is never needed: add curvature to make the system solvable.
         column = np.arange(design.shape[1])
         blocks[:, column, :, column] += result.trace() / size / classes
         result[np.arange(size), np.arange(size)] += self.ridge + 1e-9
@@ -340,10 +340,10 @@ def _by_class(weights: Floats, classes: int) -> Floats:
 def minimise(
     problem: Problem, start: Floats, guides: Floats | None = None, *, tolerance: float = 1e-5
 ) -> tuple[Floats, Floats]:
-    """Return the minimum of each group by Newton steps, and the last Hessians computed on the way.
+    """Return the minimum of each group by Newton steps, and the last Hessians computed.
 
-    A Hessian (as :func:`_guides` keeps it) serves, however old, as long as its step halves the gradient; a fresh one
-    whose step s overshoots (the slope along s changes sign without shrinking) has its step halved.
+    A Hessian (in the form of :func:`_inverses`) is reused as long as its step halves the gradient; if the step s of a
+    new Hessian overshoots (the slope along s changes sign without shrinking), the step is halved.
     """
     weights = start.copy()
     groups = np.arange(len(weights))
@@ -361,8 +361,8 @@ def minimise(
         if fresh.any():
             part = probabilities if fresh.all() else probabilities[:, fresh]
             hessians[groups[fresh]] = problem.hessian(part, groups[fresh])
-            guides[groups[fresh]] = _guides(hessians[groups[fresh]])
-        step = -_guided(guides if len(groups) == len(guides) else guides[groups], gradient)
+            guides[groups[fresh]] = _inverses(hessians[groups[fresh]])
+        step = -_newton_steps(guides if len(groups) == len(guides) else guides[groups], gradient)
         size, slope = np.abs(gradient).max(axis=1), np.abs((gradient * step).sum(axis=1))
         for _ in range(_HALVINGS):
             gradient, probabilities = problem.derivatives(weights[groups] + step, groups)
@@ -376,12 +376,12 @@ def minimise(
         step[refused] = 0.0
         weights[groups] += step
         wanted[groups] = ~halved
-        # What a fresh Hessian cannot improve is as good as rounding allows.
+        # If a new Hessian cannot improve a group, it has converged as far as rounding allows.
         going = ~(refused & fresh)
         again = groups[refused & ~fresh]
         if len(again):
             gradient[refused & ~fresh], old = problem.derivatives(weights[again], again)
-            probabilities = old if len(again) == len(groups) else _with(probabilities, refused & ~fresh, old)
+            probabilities = old if len(again) == len(groups) else _with_columns(probabilities, refused & ~fresh, old)
         if not going.any():
             break
         if not going.all():
@@ -389,13 +389,13 @@ def minimise(
     return weights, hessians
 
 
-def _guides(hessians: Floats) -> Floats:
-    """Return what turns gradients into steps: inverses of small Hessians, Cholesky factors of large ones."""
+def _inverses(hessians: Floats) -> Floats:
+    """Return what maps gradients to steps: inverses of small Hessians, Cholesky factors of large ones."""
     if hessians.shape[1] < _MANY:
         return np.asarray(np.linalg.inv(hessians), dtype=np.float64)
     factors = np.empty_like(hessians)
     for index, hessian in enumerate(hessians):
-        # What rounding made indefinite is damped: shorter steps, the same minimum.
+        # A Hessian that is indefinite by rounding is damped: shorter steps, the same minimum.
         for damping in (0.0, 1e-7, 1e-5, 1e-3, 1.0):
             factors[index], failed = dpotrf(hessian + damping * hessian.trace() * np.eye(len(hessian)), lower=True)
             if not failed:
@@ -403,7 +403,7 @@ def _guides(hessians: Floats) -> Floats:
     return factors
 
 
-def _guided(guides: Floats, gradient: Floats) -> Floats:
+def _newton_steps(guides: Floats, gradient: Floats) -> Floats:
     """Return the inverse Hessian times the gradient of each group."""
     if guides.shape[1] < _MANY:
         return np.asarray((guides @ gradient[:, :, None])[:, :, 0])
@@ -418,7 +418,7 @@ def _fold(whole: Rows, held: Integers) -> tuple[Rows, Rows]:
     )
 
 
-def _with(array: Array, columns: npt.NDArray[np.bool_], values: Array) -> Array:
+def _with_columns(array: Array, columns: npt.NDArray[np.bool_], values: Array) -> Array:
     array[:, columns] = values
     return array
 

@@ -1,6 +1,7 @@
-"""What every metric starts from: codes, checked, and their covariance.
+"""The starting point of every metric: checked codes and their covariance.
 
-Scores that are functions of the covariance alone stand here, so that those of many subsets cost one pass over the data.
+Also the scores that are functions of the covariance alone, so that the scores of many subsets cost one pass over the
+data.
 """
 
 from typing import Literal
@@ -35,7 +36,7 @@ RankOf = Literal["covariance", "codes", "correlation"]
 
 
 def checked_codes(codes: npt.ArrayLike, *, name: str = "codes") -> Floats:
-    """Return codes as a finite float64 array (n, d) with at least two rows, or say what is wrong.
+    """Return codes as a finite float64 array (n, d) with at least two rows, or raise an error.
 
     >>> checked_codes([[0, 1], [2, 3]]).dtype
     dtype('float64')
@@ -47,19 +48,19 @@ def checked_codes(codes: npt.ArrayLike, *, name: str = "codes") -> Floats:
     if array.ndim != 2 or array.shape[0] < 2 or array.shape[1] < 1:
         raise DataError(
             f"{name} must have shape (n, d) with n >= 2 rows and d >= 1 variables, got {array.shape}; "
-            "put one observation in each row"
+            "pass one observation per row"
         )
     if not np.isfinite(array).all():
         bad = np.flatnonzero(~np.isfinite(array).all(axis=0))
         raise DataError(
             f"{name} must be finite, got NaN or infinity in column(s) {', '.join(map(str, bad[:10]))}; "
-            "find the inputs that produce them or drop these rows"
+            "check the inputs that produce them or drop these rows"
         )
     return array
 
 
 def checked_pair(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[Floats, Integers]:
-    """Return codes (n, d) and factor classes (n, F) of the same rows, or say what is wrong.
+    """Return codes (n, d) and factor classes (n, F) of the same rows, or raise an error.
 
     A one-dimensional ``factors`` is a single factor.
 
@@ -78,14 +79,14 @@ def checked_pair(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[Floats, 
         )
     if raw.dtype.kind not in "iub" and not (raw.dtype.kind == "f" and np.array_equal(raw, np.round(raw))):
         raise DataError(
-            f"factors must be whole-numbered classes, got {raw.dtype}; pass class indices (0, 1, ...), "
+            f"factors must be whole-number classes, got {raw.dtype}; pass class indices (0, 1, ...), "
             "or bin a continuous factor first"
         )
     return array, raw.astype(np.int64)
 
 
 def checked_split(rows: int, n_train: int | None) -> int:
-    """Return how many leading rows train: two thirds unless told; at least two train, at least one tests.
+    """Return the number of leading rows for training: two thirds by default; at least two train, at least one tests.
 
     >>> checked_split(15_000, None)
     10000
@@ -93,7 +94,7 @@ def checked_split(rows: int, n_train: int | None) -> int:
     split = 2 * rows // 3 if n_train is None else int(n_train)
     if not 2 <= split < rows:
         raise ConfigError(
-            f"n_train must leave at least two rows to train and one to test, got {split} of {rows} rows; "
+            f"n_train must leave at least two rows for training and one for testing, got {split} of {rows} rows; "
             "pass more rows or another n_train"
         )
     return split
@@ -111,7 +112,7 @@ def covariance(codes: npt.ArrayLike) -> Floats:
         The covariance (d, d).
 
     Raises:
-        DataError: The codes are not finite numbers (n, d).
+        DataError: If the codes are not finite numbers (n, d).
 
     >>> covariance([[0.0, 0.1], [2.0, 0.1]])
     array([[2., 0.],
@@ -133,7 +134,7 @@ def correlation(codes: npt.ArrayLike) -> Floats:
         The correlations (d, d), 1 on the diagonal.
 
     Raises:
-        DataError: The codes are not finite numbers (n, d).
+        DataError: If the codes are not finite numbers (n, d).
 
     >>> correlation([[0.0, 1.0, 5.0], [1.0, 0.0, 5.0]]).round(6)
     array([[ 1., -1.,  0.],
@@ -153,7 +154,7 @@ def correlation_from_covariance(covariance: npt.ArrayLike) -> Floats:
         The correlations (d, d), 0 for constant variables.
 
     Raises:
-        DataError: The covariance is not a finite square matrix, or has a negative variance.
+        DataError: If the covariance is not a finite square matrix, or has a negative variance.
 
     >>> correlation_from_covariance([[4.0, 1.0], [1.0, 1.0]])
     array([[1. , 0.5],
@@ -168,7 +169,7 @@ def total_correlation_from_covariance(covariance: npt.ArrayLike) -> float:
     """Return the total correlation of a Gaussian with this covariance.
 
     TC = (sum_j log C_jj - log det C) / 2 = -log det R / 2.  [Locatello2019; Cheng2021, prop. 1]
-    Constant variables count nothing; variables that determine each other give infinity.
+    Constant variables contribute nothing; variables that determine each other give infinity.
 
     Args:
         covariance: A covariance (d, d).
@@ -177,7 +178,7 @@ def total_correlation_from_covariance(covariance: npt.ArrayLike) -> float:
         The total correlation in nats.
 
     Raises:
-        DataError: The covariance is not a finite square matrix, or has a negative variance.
+        DataError: If the covariance is not a finite square matrix, or has a negative variance.
 
     >>> round(total_correlation_from_covariance([[1.01, 0.1], [0.1, 1.01]]), 7)
     0.0049257
@@ -194,16 +195,16 @@ def total_correlation_from_covariance(covariance: npt.ArrayLike) -> float:
 
 
 def total_correlation_bias(variables: int, rows: int) -> float:
-    """Return what the estimate exceeds the truth by on average for Gaussian codes, about d (d - 1) / 4n.
+    """Return the mean excess of the estimate over the true value for Gaussian codes, about d (d - 1) / 4n.
 
     bias = ( d psi((n-1)/2) - sum_i psi((n-i)/2) ) / 2, i = 1..d, psi the digamma function (Wishart moments).
 
     Args:
-        variables: Number of variables that vary.
+        variables: Number of variables that are not constant.
         rows: Number of observations.
 
     Returns:
-        The bias in nats; infinity where there are no more rows than variables.
+        The bias in nats; infinity if there are no more rows than variables.
 
     >>> round(total_correlation_bias(10, 10_000), 6)
     0.002251
@@ -227,17 +228,17 @@ def wasserstein_correlation_from_covariance(covariance: npt.ArrayLike, *, normal
         The squared distance.
 
     Raises:
-        DataError: The covariance is not a finite square matrix, or has a negative variance.
+        DataError: If the covariance is not a finite square matrix, or has a negative variance.
 
     >>> round(wasserstein_correlation_from_covariance([[1.0, 0.6], [0.6, 1.0]]), 6)
     0.205267
     """
     matrix = _checked_covariance(covariance)
-    # By a power of four, whose root changes no digit either: squares of large variances would not be finite.
+    # Scale by a power of four, whose root is exact too: squares of large variances would not be finite.
     unit = 4.0 ** np.floor(np.log2(max(float(np.diag(matrix).max(initial=0.0)), 1e-300)) / 2)
     matrix = matrix / unit
     scale = np.sqrt(np.diag(matrix))
-    # (D C) and D^1/2 C D^1/2 share their eigenvalues, and the second is symmetric: no complex roots.
+    # (D C) and D^1/2 C D^1/2 have the same eigenvalues, and the second is symmetric: no complex roots.
     roots = np.sqrt(np.clip(np.linalg.eigvalsh(matrix * scale[:, None] * scale), 0.0, None))
     trace = float(np.trace(matrix))
     distance = max(0.0, 2.0 * (trace - float(roots.sum())))
@@ -250,19 +251,19 @@ def effective_rank_from_covariance(covariance: npt.ArrayLike, *, of: RankOf = "c
     """Return the effective rank exp(-sum_k p_k log p_k) of codes with this covariance.
 
     p_k is proportional to the eigenvalues of C (``of="covariance"``, as in the authors' code), to their roots, the
-    singular values of the centred codes (``of="codes"``, the definition in print), or to the eigenvalues of
-    the correlation matrix (``of="correlation"``, blind to scale).  [Roy2007; Bonheme2023BeMoreActive]
-    Codes that do not vary have rank 0.
+    singular values of the centred codes (``of="codes"``, as printed in the paper), or to the eigenvalues of
+    the correlation matrix (``of="correlation"``, independent of scale).  [Roy2007; Bonheme2023BeMoreActive]
+    Constant codes have rank 0.
 
     Args:
         covariance: A covariance (d, d).
-        of: What the shares are of: "covariance", "codes" or "correlation".
+        of: The source of the shares: "covariance", "codes" or "correlation".
 
     Returns:
         The effective rank, between 0 and d.
 
     Raises:
-        DataError: The covariance is not a finite square matrix, or has a negative variance.
+        DataError: If the covariance is not a finite square matrix, or has a negative variance.
 
     >>> round(effective_rank_from_covariance(np.diag([1.0] * 6 + [0.02**2] * 4)), 2)
     6.01
@@ -278,14 +279,14 @@ def effective_rank_from_covariance(covariance: npt.ArrayLike, *, of: RankOf = "c
 
 
 def rank_shares(matrix: Floats, of: RankOf) -> tuple[Floats, tuple[Floats, Floats]]:
-    """Return the shares p_k of the effective rank, with the eigenvalues and eigenvectors they come from.
+    """Return the shares p_k of the effective rank, with the underlying eigenvalues and eigenvectors.
 
     Args:
-        matrix: A covariance (d, d) of variables that vary.
-        of: What the shares are of: "covariance", "codes" or "correlation".
+        matrix: A covariance (d, d) of variables that are not constant.
+        of: The source of the shares: "covariance", "codes" or "correlation".
 
     Returns:
-        The shares (k,), and the eigenvalues (k,) and eigenvectors (d, k) that are not zero.
+        The shares (k,), and the nonzero eigenvalues (k,) with their eigenvectors (d, k).
     """
     matrix = correlation_from_covariance(matrix) if of == "correlation" else matrix
     values, vectors = np.linalg.eigh(matrix)
@@ -295,7 +296,7 @@ def rank_shares(matrix: Floats, of: RankOf) -> tuple[Floats, tuple[Floats, Float
 
 
 def _not_zero(values: Floats) -> npt.NDArray[np.bool_]:
-    """Rounding leaves noise where an exact zero belongs; a zero eigenvalue has no share."""
+    """Which eigenvalues exceed the rounding error of an exact zero; a zero eigenvalue has no share."""
     return np.asarray(values > values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps)
 
 

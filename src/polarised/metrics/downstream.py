@@ -1,4 +1,4 @@
-"""Predicting factors from codes: what a representation is good for, whole and by subset of variables."""
+"""Prediction of factors from codes, whole and by subset of variables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -49,11 +49,11 @@ class Downstream(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """Mean test accuracy of logistic regression over factors, and that of guessing.
+    """Mean test accuracy of logistic regression over factors, and that of random guessing.
 
     Args:
-        accuracy: Of logistic regression.
-        random_accuracy: Of guessing among the classes seen in training.
+        accuracy: That of logistic regression.
+        random_accuracy: That of guessing among the classes in the training rows.
     """
 
     accuracy: float
@@ -73,34 +73,34 @@ class Prediction(NamedTuple):
         Output(
             "random_accuracy",
             "accuracy of guessing",
-            reading="Mean test accuracy of guessing at random: the line to beat.",
+            reading="Mean test accuracy of random guessing: the baseline.",
             part="random_accuracy",
         ),
     ),
     needs=("factors",),
     references=("Bonheme2023BeMoreActive", "Locatello2019"),
-    # Cross-validation stops at another strength when rounding differs.
+    # With different rounding, cross-validation may select another strength.
     tolerance=0.015,
 )
 def prediction_accuracy(
     codes: npt.ArrayLike, factors: npt.ArrayLike, *, n_train: int | None = None, seed: int = 0
 ) -> Prediction:
-    """Return how well the codes predict the factors, beside guessing.
+    """Return how well the codes predict the factors, compared with random guessing.
 
-    accuracy = mean_k P( f^_k = f_k ) on rows that did not train, see `logistic_regression` and `random_guess`.
+    accuracy = mean_k P( f^_k = f_k ) on the test rows, see `logistic_regression` and `random_guess`.
     [Bonheme2023BeMoreActive, fig. 6; Locatello2019]
 
     Args:
         codes: Codes (n, d), one observation in each row.
         factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
-        n_train: Leading rows that train; two thirds if not given.
+        n_train: Number of leading rows used for training; two thirds by default.
         seed: Seed of the guesses.
 
     Returns:
         Both accuracies.
 
     Raises:
-        DataError: The codes or factors do not fit.
+        DataError: If codes or factors are invalid.
 
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> prediction_accuracy(z, (z > 0).astype(int)).accuracy > 0.95
@@ -123,24 +123,24 @@ def logistic_regression(
     """Return the accuracy of cross-validated logistic regression, one classifier for each factor.
 
     The authors' protocol (``reference``): 10 strengths C from 1e-4 to 1e4, 5 contiguous folds, one class against the
-    rest with its own C, codes as they are. ``modern``: one multinomial model on standardised codes. One strength alone
-    is taken as it is, without folds. [Bonheme2023BeMoreActive, fig. 6; Locatello2019]
+    rest with its own C, unscaled codes. ``modern``: one multinomial model on standardised codes. A single strength
+    is used without folds. [Bonheme2023BeMoreActive, fig. 6; Locatello2019]
 
     Args:
         codes: Codes (n, d), one observation in each row.
         factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
-        n_train: Leading rows that train; two thirds if not given.
+        n_train: Number of leading rows used for training; two thirds by default.
         protocol: "reference" or "modern", see above.
-        standardise: Whether to standardise the codes by the training rows; as the protocol says if not given.
+        standardise: Whether to standardise the codes by the training rows; by default as in the protocol.
         strengths: Strengths C to choose from.
-        folds: Folds of the cross-validation.
+        folds: Number of folds of the cross-validation.
 
     Returns:
         The accuracies.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
-        ConfigError: The split, the folds or the strengths make no sense.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
+        ConfigError: If the split, the folds or the strengths are invalid.
 
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> logistic_regression(z, (z > 0).astype(int)).accuracy > 0.95
@@ -180,12 +180,12 @@ def boosted_trees(
     """Return the accuracy of gradient-boosted trees, one ensemble for each factor.
 
     100 stages of depth 3 with learning rate 0.1 [Locatello2019]; ``trees="exact"`` is scikit-learn's
-    GradientBoostingClassifier, taken for binary factors and few rows by "auto"; ``seed`` is for it alone.
+    GradientBoostingClassifier, which "auto" uses for binary factors and few rows; only it uses ``seed``.
 
     Args:
         codes: Codes (n, d), one observation in each row.
         factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
-        n_train: Leading rows that train; two thirds if not given.
+        n_train: Number of leading rows used for training; two thirds by default.
         trees: "auto", "histogram" or "exact", see above.
         seed: Seed of exact trees.
 
@@ -193,8 +193,8 @@ def boosted_trees(
         The accuracies.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
-        ConfigError: `n_train` leaves too few rows to train or to test.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
+        ConfigError: If `n_train` leaves too few rows for training or testing.
 
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> boosted_trees(z, (z > 0).astype(int)).accuracy > 0.95
@@ -213,20 +213,20 @@ def boosted_trees(
 def random_guess(
     codes: npt.ArrayLike, factors: npt.ArrayLike, *, n_train: int | None = None, seed: int = 0
 ) -> Downstream:
-    """Return the accuracy of guessing uniformly among the classes seen in training: the line to beat.
+    """Return the accuracy of guessing uniformly among the classes of the training rows: the baseline.
 
     Args:
         codes: Codes (n, d), one observation in each row.
         factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
-        n_train: Leading rows that train; two thirds if not given.
+        n_train: Number of leading rows used for training; two thirds by default.
         seed: Seed of the guesses.
 
     Returns:
         The accuracies.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
-        ConfigError: `n_train` leaves too few rows to train or to test.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
+        ConfigError: If `n_train` leaves too few rows for training or testing.
 
     >>> labels = np.tile([0, 1], 300)
     >>> 0.4 < random_guess(np.zeros((600, 1)), labels).accuracy < 0.6
@@ -256,15 +256,15 @@ def accuracy_by_subset(
     """Return a table of accuracies for every subset of variables, and for a random guess.
 
     Columns: variables, factor (``mean`` and ``min`` over factors, then each), accuracy, train_accuracy; an empty subset
-    has no rows. Subsets by type are those of ``polarised.metrics.subsets(regime)``.
+    has no rows. For subsets by type, use ``polarised.metrics.subsets(regime)``.
     [Bonheme2023BeMoreActive, fig. 6]
 
     Args:
         codes: Codes (n, d), one observation in each row.
         factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
         subsets: Indices of the variables of each subset, by its name.
-        predictor: What predicts.
-        factor_names: Names of the factors; numbered if not given.
+        predictor: The predictor.
+        factor_names: Names of the factors; numbered by default.
         seed: Seed of exact trees and of the guesses.
         settings: Settings of the predictor, such as ``{"n_train": 1000}``.
 
@@ -272,7 +272,7 @@ def accuracy_by_subset(
         The table.
 
     Raises:
-        DataError: The codes, factors or names do not fit.
+        DataError: If codes, factors or names are invalid.
 
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> table = accuracy_by_subset(z, (z[:, 0] > 0).astype(int), {"full": [0, 1], "second": [1]})
@@ -313,24 +313,24 @@ def reduced_downstream(
     n_train: int | None = None,
     importance: npt.ArrayLike | None = None,
 ) -> Downstream:
-    """Return the accuracy of boosted trees when each factor's most important variables are taken away.
+    """Return the accuracy of boosted trees without the most important variables of each factor.
 
-    A factor carried by one variable falls to chance; one spread over many does not.  [Locatello2019]
-    ``importance`` (d, F) defaults to that of boosted trees on the full codes, as in DCI.
+    The accuracy of a factor carried by one variable falls to chance; that of one spread over many does not.
+    [Locatello2019] ``importance`` (d, F) defaults to that of boosted trees on the full codes, as in DCI.
 
     Args:
         codes: Codes (n, d), one observation in each row.
         factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
-        drop: How many variables of each factor to take away.
-        n_train: Leading rows that train; two thirds if not given.
-        importance: Importance (d, F) to choose them by.
+        drop: Number of variables to remove for each factor.
+        n_train: Number of leading rows used for training; two thirds by default.
+        importance: Importance (d, F) by which they are chosen.
 
     Returns:
         The accuracies.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
-        ConfigError: No variable would be left.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
+        ConfigError: If no variable would remain.
 
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> reduced_downstream(z, (z > 0).astype(int)).accuracy < 0.7

@@ -1,8 +1,8 @@
-"""Total correlation of the aggregate posterior from mini-batches, by every published weighting, with their known bias.
+"""Total correlation of the aggregate posterior from mini-batches, by all published weightings, and their bias.
 
 With l_ijd = log q(z_id | x_j) and weights W: log q(z_i) = logsumexp_j (log W_ij + sum_d l_ijd) and
-log q(z_id) = logsumexp_j (log W_ij + l_ijd). Whatever W is, information + total correlation + dimension-wise KL add up
-to the sampled rate. No weighting is unbiased for the logarithm: see :mod:`polarised.metrics.estimators`.
+log q(z_id) = logsumexp_j (log W_ij + l_ijd). For any W, information + total correlation + dimension-wise KL is
+the sampled rate. No weighting is unbiased for the logarithm: see :mod:`polarised.metrics.estimators`.
 """
 
 import warnings
@@ -33,12 +33,12 @@ __all__ = [
     "total_correlation_bias_curve",
 ]
 
-# Numbers of one block of pairwise log densities: about 64 MB.
+# Size of one block of pairwise log densities: about 64 MB.
 _BLOCK = 8_000_000
 
 
 class RateEstimate(NamedTuple):
-    """Mean over rows of the three parts of the rate, and the log densities (n,) they come from.
+    """The three parts of the rate, averaged over rows, and the log densities (n,) behind them.
 
     ``log_density`` is log q(z), ``log_product`` sum_d log q(z_d), ``log_own`` log q(z | x).
 
@@ -67,7 +67,7 @@ class RateEstimate(NamedTuple):
     example={"dataset_size": 240},
 )
 def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
-    """Return the rate's parts by minibatch-weighted sampling.
+    """Return the parts of the rate by minibatch-weighted sampling.
 
     W_ij = 1 / (N B).  [Chen2018, app. C.1] Its total correlation is too large by about (D - 1) log N.
 
@@ -75,14 +75,14 @@ def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, datas
         z: Samples (n, d) of the posteriors.
         mean: Posterior means (n, d).
         variance: Posterior variances (n, d).
-        dataset_size: How many inputs the batch was drawn from.
+        dataset_size: Number of inputs from which the batch was drawn.
 
     Returns:
-        The three parts in nats, with the log densities they come from.
+        The three parts in nats, with the log densities behind them.
 
     Raises:
-        DataError: The arrays do not have one shape, or a variance is not positive.
-        ConfigError: The dataset is smaller than the batch.
+        DataError: If the arrays differ in shape, or a variance is not positive.
+        ConfigError: If the dataset is smaller than the batch.
 
     >>> round(mws([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
     0.0
@@ -99,23 +99,24 @@ def mws(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, datas
     example={"dataset_size": 240},
 )
 def mss0(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
-    """Return the rate's parts by minibatch-stratified sampling as it was released, with its misplaced weights.
+    """Return the parts of the rate by minibatch-stratified sampling as released, with its misplaced weights.
 
-    W = 1/M, column 0 = 1/N, column 1 = s, entry (M-1, 0) = s, M = B - 1, s = (N - M) / (N M): a stride one short walks
-    down columns instead of diagonals.  [Chen2018, app. C.2 (released code); Cheng2021, sec. 5 and appendix]
+    W = 1/M, column 0 = 1/N, column 1 = s, entry (M-1, 0) = s, M = B - 1, s = (N - M) / (N M): the stride is one too
+    short and runs down columns instead of diagonals.  [Chen2018, app. C.2 (released code); Cheng2021, sec. 5 and
+    appendix]
 
     Args:
         z: Samples (n, d) of the posteriors.
         mean: Posterior means (n, d).
         variance: Posterior variances (n, d).
-        dataset_size: How many inputs the batch was drawn from.
+        dataset_size: Number of inputs from which the batch was drawn.
 
     Returns:
-        The three parts in nats, with the log densities they come from.
+        The three parts in nats, with the log densities behind them.
 
     Raises:
-        DataError: The arrays do not have one shape, or a variance is not positive.
-        ConfigError: The dataset is smaller than the batch.
+        DataError: If the arrays differ in shape, or a variance is not positive.
+        ConfigError: If the dataset is smaller than the batch.
 
     >>> round(mss0([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
     0.0
@@ -132,7 +133,7 @@ def mss0(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, data
     example={"dataset_size": 240},
 )
 def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
-    """Return the rate's parts by minibatch-stratified sampling as it was meant.
+    """Return the parts of the rate by minibatch-stratified sampling as intended.
 
     W = 1/M, W_ii = 1/N, W_i,i+1 = s (cyclic), M = B - 1, s = (N - M) / (N M): unbiased for q(z).
     [Cheng2021, sec. 5 and appendix]
@@ -141,14 +142,14 @@ def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, data
         z: Samples (n, d) of the posteriors.
         mean: Posterior means (n, d).
         variance: Posterior variances (n, d).
-        dataset_size: How many inputs the batch was drawn from.
+        dataset_size: Number of inputs from which the batch was drawn.
 
     Returns:
-        The three parts in nats, with the log densities they come from.
+        The three parts in nats, with the log densities behind them.
 
     Raises:
-        DataError: The arrays do not have one shape, or a variance is not positive.
-        ConfigError: The dataset is smaller than the batch.
+        DataError: If the arrays differ in shape, or a variance is not positive.
+        ConfigError: If the dataset is smaller than the batch.
 
     >>> round(mss1([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
     0.0
@@ -165,7 +166,7 @@ def mss1(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, data
     example={"dataset_size": 240},
 )
 def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dataset_size: int) -> RateEstimate:
-    """Return the rate's parts with the evenly weighted unbiased estimate of q(z).
+    """Return the parts of the rate with the equally weighted unbiased estimate of q(z).
 
     W_ii = 1/N, W_ij = (N - 1) / (N (B - 1)).  [Mathieu2019, eq. 10b]
 
@@ -173,14 +174,14 @@ def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dat
         z: Samples (n, d) of the posteriors.
         mean: Posterior means (n, d).
         variance: Posterior variances (n, d).
-        dataset_size: How many inputs the batch was drawn from.
+        dataset_size: Number of inputs from which the batch was drawn.
 
     Returns:
-        The three parts in nats, with the log densities they come from.
+        The three parts in nats, with the log densities behind them.
 
     Raises:
-        DataError: The arrays do not have one shape, or a variance is not positive.
-        ConfigError: The dataset is smaller than the batch.
+        DataError: If the arrays differ in shape, or a variance is not positive.
+        ConfigError: If the dataset is smaller than the batch.
 
     >>> round(eq10b([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]], dataset_size=10).total_correlation, 6)
     0.0
@@ -198,24 +199,24 @@ def eq10b(z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, dat
 def exact(
     z: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int | None = None, seed: int = 0
 ) -> RateEstimate:
-    """Return the rate's parts against the whole aggregate posterior (1/n) sum_j q(z | x_j): no weighting, no bias of q.
+    """Return the parts of the rate with the whole aggregate posterior (1/n) sum_j q(z | x_j), unweighted and unbiased.
 
-    ``z`` are the samples of the same n inputs; ``rows`` draws that many of them to score, for large sets: the cost is
-    rows x n x d.  [Chen2018, app. B]
+    ``z`` are the samples of the same n inputs; for large sets, ``rows`` sets how many of them to draw and evaluate: the
+    cost is rows x n x d.  [Chen2018, app. B]
 
     Args:
         z: Samples (n, d) of the posteriors.
         mean: Posterior means (n, d).
         variance: Posterior variances (n, d).
-        rows: How many samples to score; all if not given.
-        seed: Seed of the choice.
+        rows: Number of samples to evaluate; all by default.
+        seed: Seed of their choice.
 
     Returns:
-        The three parts in nats, with the log densities they come from.
+        The three parts in nats, with the log densities behind them.
 
     Raises:
-        DataError: The arrays do not have one shape, or a variance is not positive.
-        ConfigError: Fewer than one row is asked for.
+        DataError: If the arrays differ in shape, or a variance is not positive.
+        ConfigError: If `rows` is below 1.
 
     >>> round(exact([[0.0], [1.0]], [[0.0], [1.0]], [[1.0], [1.0]]).total_correlation, 6)
     0.0
@@ -243,25 +244,25 @@ def density_ratio(
     held_out: bool = True,
     seed: int = 0,
 ) -> float:
-    """Return the total correlation of samples from a classifier that tells them from their shuffled selves.
+    """Return the total correlation of samples from a classifier that separates them from shuffled samples.
 
-    TC = E_z[ log D(z) / (1 - D(z)) ], D the chance that z is real rather than with each variable shuffled over rows.
-    [Kim2018, eq. 3] The critic, a small network trained here, is fitted on one half of the rows and read on the other,
-    both ways round, so that it is never scored on rows it has learnt; what it fails to learn is missing, and noise it
-    learnt instead counts against it: expect a value below the truth, or below 0 for few rows.
+    TC = E_z[ log D(z) / (1 - D(z)) ], D the probability that z is real rather than shuffled in each variable over rows.
+    [Kim2018, eq. 3] The critic, a small network, is trained on one half of the rows and evaluated on the other, and
+    vice versa, so that it is never evaluated on its training rows. Dependence that it does not learn is missing, and
+    overfitting counts against it: expect a value below the truth, or below 0 for few rows.
 
     Args:
         z: Samples (n, d).
         hidden: Widths of the critic's hidden layers.
-        iterations: Most passes over the rows.
-        held_out: Whether each critic is read on the rows it has not seen; on those it learnt otherwise.
+        iterations: Maximum number of passes over the rows.
+        held_out: Whether each critic is evaluated on unseen rows; otherwise on its training rows.
         seed: Seed of the shuffles and the critic.
 
     Returns:
         The estimate in nats; 0 for a single variable.
 
     Raises:
-        DataError: Fewer than 20 rows.
+        DataError: If there are fewer than 20 rows.
 
     >>> z = np.random.default_rng(0).normal(size=(1000, 2))
     >>> z[:, 1] = 0.95 * z[:, 0] + 0.3 * z[:, 1]
@@ -275,19 +276,19 @@ def density_ratio(
 def density_ratios(
     z: npt.ArrayLike, *, hidden: tuple[int, ...] = (100, 100), iterations: int = 200, seed: int = 0
 ) -> tuple[float, float]:
-    """Return `density_ratio` on rows its critics have not seen and on those they learnt, from the same critics.
+    """Return `density_ratio` on unseen rows and on training rows, from the same critics.
 
     Args:
         z: Samples (n, d).
         hidden: Widths of the critics' hidden layers.
-        iterations: Most passes over the rows.
+        iterations: Maximum number of passes over the rows.
         seed: Seed of the shuffles and the critics.
 
     Returns:
         The estimate with ``held_out=True``, and that with ``held_out=False``.
 
     Raises:
-        DataError: Fewer than 20 rows.
+        DataError: If there are fewer than 20 rows.
 
     >>> z = np.random.default_rng(0).normal(size=(60, 2))
     >>> density_ratios(z, hidden=(3,)) == (density_ratio(z, hidden=(3,)), density_ratio(z, hidden=(3,), held_out=False))
@@ -297,7 +298,7 @@ def density_ratios(
     if array.shape[1] < 2:
         return 0.0, 0.0
     if len(array) < 20:
-        raise DataError(f"a critic needs at least 20 rows to learn from, got {len(array)}")
+        raise DataError(f"expected at least 20 rows to train a critic, got {len(array)}; pass more")
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
 
@@ -306,7 +307,7 @@ def density_ratios(
     halves = np.array_split(array[stream(seed, "halves").permutation(len(array))], 2)
     ratios: tuple[list[Floats], list[Floats]] = ([], [])
     for turn, (learnt, read) in enumerate([(halves[0], halves[1]), (halves[1], halves[0])]):
-        # Several shuffles a row teach the critic more of the product than one would.
+        # With several shuffles per row the critic learns more of the product distribution.
         shuffled = [stream(seed, "shuffle", 4 * turn + k).permuted(learnt, axis=0) for k in range(4)]
         critic = MLPClassifier(
             hidden,
@@ -344,14 +345,14 @@ def _checked(
 def decompose(
     samples: Floats, centres: Floats, variances: Floats, weightings: list[Floats], chosen: Integers | None = None
 ) -> list[RateEstimate]:
-    """Return the rate's parts under several weightings at the price of one: the exponentials are shared.
+    """Return the parts of the rate under several weightings at the cost of one: they share the exponentials.
 
     Args:
         samples: Samples (n, d).
         centres: Posterior means (n, d).
         variances: Posterior variances (n, d).
-        weightings: Weights (n, n), or (1, n) for the same in every row.
-        chosen: Rows to score; all if not given.
+        weightings: Weights (n, n), or (1, n) if all rows have the same.
+        chosen: Rows to evaluate; all by default.
 
     Returns:
         One result for each weighting.
@@ -408,7 +409,7 @@ def equicorrelated(variables: int, determinant: float) -> Floats:
         The matrix (d, d).
 
     Raises:
-        ConfigError: The determinant is not in (0, 1].
+        ConfigError: If the determinant is not in (0, 1].
 
     >>> round(float(np.linalg.det(equicorrelated(4, 0.25))), 6)
     0.25
@@ -434,7 +435,7 @@ def total_correlation_bias_curve(
     noise: float = 0.1,
     seed: int = 0,
 ) -> "pl.DataFrame":
-    """Return the total correlation by every weighting beside the truth, for Gaussian means of growing correlation.
+    """Return the total correlation by every weighting, with the truth, for Gaussian means of increasing correlation.
 
     mean ~ N(0, S), S equicorrelated, z = mean + noise * e, so z ~ N(0, S + noise^2 I) exactly.  [Cheng2021, fig. 2]
     Columns: variables, determinant, truth, mws, mss0, mss1, eq10b.
@@ -442,11 +443,11 @@ def total_correlation_bias_curve(
     Args:
         variables: Numbers of variables.
         determinants: Determinants of the correlation matrix.
-        batch_size: Rows of a batch.
-        dataset_size: How many inputs the batches are drawn from.
-        batches: Batches to average over.
+        batch_size: Number of rows in a batch.
+        dataset_size: Number of inputs from which the batches are drawn.
+        batches: Number of batches to average over.
         noise: Standard deviation of the posteriors.
-        seed: Seed of what is drawn.
+        seed: Seed of the random draws.
 
     Returns:
         One row for each number of variables and determinant.
@@ -485,19 +486,19 @@ def entropy_bias(
     rows: int = 500,
     seed: int = 0,
 ) -> "pl.DataFrame":
-    """Return the estimated entropy of the aggregate posterior by batch size, between its truth and its limit.
+    """Return the estimated entropy of the aggregate posterior by batch size, with the truth and its limit.
 
     H^ = -mean log q^(z), q^ as in eq. 10b; small batches give about log n + H[q(z|x)], so the estimate of KL(q(z) || p)
-    acts like the rate minus log n.  [Mathieu2019, app. C] Means ~ N(0, I); the exact entropy is over ``rows`` samples.
+    behaves like the rate minus log n.  [Mathieu2019, app. C] Means ~ N(0, I); the exact entropy uses ``rows`` samples.
     Columns: variables, batch_size, entropy, estimate, limit.
 
     Args:
         variables: Numbers of variables.
-        batch_sizes: Rows of a batch.
+        batch_sizes: Numbers of rows in a batch.
         dataset_size: Number of posteriors.
         deviation: Standard deviation of the posteriors.
-        rows: Samples of the exact entropy.
-        seed: Seed of what is drawn.
+        rows: Number of samples for the exact entropy.
+        seed: Seed of the random draws.
 
     Returns:
         One row for each number of variables and batch size.

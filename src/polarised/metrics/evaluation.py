@@ -1,7 +1,7 @@
-"""Every number for one set of encodings, in tables: all metrics of the catalogue, or mean against sample by type.
+"""Tables of scores for one set of encodings: all metrics of the catalogue, or mean and sample by type.
 
-The records of the metrics say what they need, which numbers they give and how to read them; nothing of it is repeated
-here, so a new metric is in these tables from the day it is registered.
+The records of the metrics define their requirements, their values and how to read them, so a newly registered metric
+appears in these tables without further changes.
 """
 
 import math
@@ -56,24 +56,24 @@ def evaluate(
 ) -> "pl.DataFrame":
     """Return a table of scores: metric, representation, value, and a sentence on how to read it.
 
-    "all" are the metrics these encodings allow: those that need factors only where there are factors, those that hold
-    a factor fixed only where every combination of factors was encoded, and those of the posterior only where no
-    variance is zero. The first two thirds of the rows train what must be trained.
+    "all" selects the metrics that these encodings allow: those that need factors only if there are factors, those that
+    hold a factor fixed only if every combination of factors was encoded, and those of the posterior only if no variance
+    is zero. Metrics that are trained use the first two thirds of the rows for training.
 
     Args:
         encodings: The encodings to score.
         metrics: Names of metrics of the catalogue, ``module:name`` of your own, or "all".
-        representation: Which codes to score.
+        representation: The codes to score.
         draw: Returns, for a representation, the codes of any combination of factors and the number of values of each
-            factor, as `factor_vae_score` takes them; by default they are looked up among the encodings.
+            factor, in the format of `factor_vae_score`; by default they are looked up in the encodings.
         seed: Seed of the samples and of the metrics that draw.
 
     Returns:
-        One row for each number; the representation of scores of the posterior itself is ``posterior``.
+        One row for each value; the representation of scores of the posterior itself is ``posterior``.
 
     Raises:
-        ConfigError: There is no such metric or representation.
-        DataError: A metric that was named needs what these encodings do not have, or there are more variables or
+        ConfigError: If there is no such metric or representation.
+        DataError: If a named metric needs something that these encodings do not have, or there are more variables or
             classes of factors than can be scored.
 
     >>> encodings = Encodings([[0.0, 1.0], [1.0, 0.0], [0.5, 0.1]], variance=[[0.1, 0.1]] * 3)
@@ -98,7 +98,7 @@ def evaluate(
             elif entry.needs == ("factors",) and encodings.factors is not None:
                 found += _rows(entry, kind, codes, encodings.factors, **known)
         drawing = [entry for entry in chosen if "drawing" in entry.needs]
-        looked_up = _looked_up(codes, encodings, kind, draw, everything=everything) if drawing else None
+        looked_up = _lookup(codes, encodings, kind, draw, everything=everything) if drawing else None
         if looked_up is not None:
             for entry in drawing:
                 found += _rows(entry, kind, *looked_up, **known)
@@ -115,13 +115,13 @@ def evaluate(
 
 
 def score(entry: Record, *supplied: Any, **known: Any) -> dict[str, float]:
-    """Return every number of a metric.
+    """Return all values of a metric.
 
     Args:
-        entry: The metric's record.
-        *supplied: What the metric is called with: codes, codes and factors, `represent` and the sizes of the factors,
-            or means and variances, by its needs.
-        **known: Settings that are passed where the metric has them, such as a seed.
+        entry: The record of the metric.
+        *supplied: The arguments of the metric: codes, codes and factors, `represent` and the sizes of the factors,
+            or means and variances, depending on its needs.
+        **known: Settings that are passed if the metric has them, such as a seed.
 
     Returns:
         The value of each of its outputs, by name.
@@ -134,7 +134,7 @@ def score(entry: Record, *supplied: Any, **known: Any) -> dict[str, float]:
     results: dict[str, Any] = {}
     values: dict[str, float] = {}
     for output in _outputs(entry):
-        # Several numbers of one result are computed once.
+        # Several values of one result are computed once.
         key = repr(output.settings)
         if key not in results:
             given = {name: value for name, value in known.items() if name in accepted}
@@ -144,7 +144,7 @@ def score(entry: Record, *supplied: Any, **known: Any) -> dict[str, float]:
 
 
 def represent_by_lookup(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[Represent, tuple[int, ...]]:
-    """Return ``represent`` and ``factor_sizes`` of a dataset whose every combination of factors was encoded.
+    """Return ``represent`` and ``factor_sizes`` for encodings of every combination of factors.
 
     Args:
         codes: Codes (n, d), one observation in each row.
@@ -154,7 +154,7 @@ def represent_by_lookup(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[R
         A function from factor indices (m, F) to codes (m, d), and the number of values of each factor.
 
     Raises:
-        DataError: A combination of factors was not encoded, or the factors do not fit the codes.
+        DataError: If a combination of factors was not encoded, or the factors do not match the codes.
 
     >>> represent, sizes = represent_by_lookup([[0.5], [0.7]], [[1], [0]])
     >>> represent(np.array([[0], [1]])).ravel().tolist(), sizes
@@ -165,7 +165,7 @@ def represent_by_lookup(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[R
         raise DataError(f"factors must be indices (n, F) of the {len(table)} codes, got shape {labels.shape}")
     sizes = tuple(int(size) for size in labels.max(axis=0) + 1)
     combinations = math.prod(sizes)
-    # Before anything of that size is made: of many factors it is beyond any memory.
+    # Checked before an array of that size is allocated: with many factors it would exceed any memory.
     if combinations > len(labels):
         raise _incomplete(combinations, len(np.unique(labels, axis=0)))
     bases = np.append(np.cumprod(np.array(sizes[:0:-1], dtype=np.int64))[::-1], 1)
@@ -181,7 +181,7 @@ def represent_by_lookup(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[R
 
 
 def prior_scale(encodings: Encodings) -> Floats:
-    """Return the prior's standard deviation of each variable, over inputs where it depends on them.
+    """Return the prior standard deviation of each variable, averaged over inputs if it depends on them.
 
     Args:
         encodings: The encodings of the model.
@@ -197,15 +197,15 @@ def prior_scale(encodings: Encodings) -> Floats:
 
 
 def subsets(regime: Regime) -> dict[str, list[int]]:
-    """Return the sets of variables the paper scores: full, each type, and the pairs of types that both exist.
+    """Return the sets of variables that the paper scores: full, each type, and the pairs of types that both occur.
 
-    Variables of a pair keep the order of its name [Bonheme2023BeMoreActive, section 4].
+    The variables of a pair are in the order of its name [Bonheme2023BeMoreActive, section 4].
 
     Args:
         regime: The types of the variables.
 
     Returns:
-        The indices of each set by its name.
+        The indices of each set by name.
 
     >>> from polarised.regime import classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -229,29 +229,29 @@ def compare(
     covariances: "Mapping[str, npt.NDArray[Any]] | None" = None,
     seed: int = 0,
 ) -> "pl.DataFrame":
-    """Score the mean and the sampled representation, whole and on every subset of types, with the same four numbers.
+    """Score the mean and the sampled representation with four metrics, for all variables and for every subset of types.
 
     Columns: metric (total_correlation, mutual_information, effective_rank, wasserstein_correlation), representation
     (mean, sampled), variables (full, active, mixed, passive, active_mixed, active_passive, mixed_passive), value. The
-    covariance and the bins are those of the whole code, so a subset is scored on the very numbers that make up the
-    whole [Bonheme2023BeMoreActive, section 4]; a subset of fewer than two variables has no redundancy and no row. Of
-    more than 256 variables the mutual information is that among 256, spread evenly over them.
+    covariance and the bins are those of the whole code, so the scores of subsets and of the whole use the same numbers
+    [Bonheme2023BeMoreActive, section 4]; a subset of fewer than two variables has no redundancy and no row. With more
+    than 256 variables, the mutual information is that of 256 evenly spaced ones.
 
     Args:
         encodings: The encodings of the model.
         regime: The types of the same variables.
-        without_passive: Whether to add the subset ``alive`` to the paper's seven. It has a row for every model: one
-            variable or none shares nothing, so its total correlation, mutual information and Wasserstein
+        without_passive: Whether to add the subset ``alive`` to the seven of the paper. It has a row for every model: a
+            single variable, or none, shares nothing, so its total correlation, mutual information and Wasserstein
             correlation are 0.
-        covariances: Those of "mean" and "sampled" over more inputs than the encodings hold, where they are known;
-            only mutual information is then that of the encodings.
+        covariances: The covariances of "mean" and "sampled" over more inputs than the encodings contain, if known;
+            then only the mutual information is computed from the encodings.
         seed: Seed of the sampled representation.
 
     Returns:
-        One row for each number.
+        One row for each value.
 
     Raises:
-        DataError: The regime is of another number of variables.
+        DataError: If the regime has another number of variables.
 
     >>> from polarised.regime import classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -264,10 +264,10 @@ def compare(
     if len(regime.types) != encodings.latents:
         raise DataError(
             f"expected a regime of the same {encodings.latents} variables, got one of {len(regime.types)}; "
-            "classify the encodings you compare"
+            "classify the encodings that you compare"
         )
     rows: list[tuple[str, str, str, float]] = []
-    # Binned information costs the square of the variables many times over, and is an average over pairs.
+    # The cost of binned information is quadratic in the variables, and the score is an average over pairs.
     binned = np.unique(np.linspace(0, encodings.latents - 1, min(encodings.latents, MOST_BINNED)).astype(np.int64))
     scored_of = {name: of for name, of in subsets(regime).items() if len(of) > 1}
     if without_passive:
@@ -275,13 +275,13 @@ def compare(
     for representation, codes in (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))):
         matrix = covariance(codes) if covariances is None else covariances[representation]
         information = mutual_information_matrix(codes[:, binned])
-        # Where a type is missing, two names stand for one set: its eigenvalues are the largest part of the work.
+        # If a type is missing, two names denote one set: its eigenvalues, most of the work, are computed once.
         known: dict[frozenset[int], dict[str, float]] = {}
         for variables, indices in scored_of.items():
             if (scored := known.get(frozenset(indices))) is None:
                 block, own = np.ix_(indices, indices), np.flatnonzero(np.isin(binned, indices))
                 shared = information[np.ix_(own, own)]
-                scored = _redundancy(matrix[block], shared) if len(indices) > 1 else _alone(len(indices))
+                scored = _redundancy(matrix[block], shared) if len(indices) > 1 else _without_redundancy(len(indices))
                 if len(indices) > 1 and len(own) < 2:
                     del scored["mutual_information"]
                 known[frozenset(indices)] = scored
@@ -296,16 +296,16 @@ def compare(
 
 
 def without_passive_by_standard(encodings: Encodings, regime: Regime) -> tuple[float, float] | None:
-    """Return the total correlation of mean and sample without what the *standard* rule calls passive, in nats.
+    """Return the total correlation of mean and sample without the variables passive by the *standard* rule, in nats.
 
-    Cov(z) = Cov(mean) + diag(E[variance]), so nothing is drawn.
+    Cov(z) = Cov(mean) + diag(E[variance]), so no samples are drawn.
 
     Args:
         encodings: The encodings of the model.
         regime: The types of the same variables.
 
     Returns:
-        The total correlation of mean and sample; None where the rules drop the same variables, or fewer than two are
+        The total correlation of mean and sample; None if both rules drop the same variables, or fewer than two are
         left.
 
     >>> from polarised.regime import classify
@@ -319,14 +319,14 @@ def without_passive_by_standard(encodings: Encodings, regime: Regime) -> tuple[f
 
 
 def beyond_doubt(encodings: Encodings, regime: Regime) -> tuple[float, float] | None:
-    """Return the total correlation of mean and sample of the variables that are used beyond doubt, in nats.
+    """Return the total correlation of mean and sample of the dependable variables, in nats.
 
     Args:
         encodings: The encodings of the model.
         regime: The types of the same variables.
 
     Returns:
-        The total correlation of mean and sample; None where nothing is doubtful, or fewer than two are left.
+        The total correlation of mean and sample; None if no variable is doubtful, or fewer than two are left.
 
     >>> from polarised.regime import classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -357,14 +357,14 @@ def _redundancy(matrix: Floats, information: Floats) -> dict[str, float]:
     return scores | {"mutual_information": mutual_information_from_matrix(information)}
 
 
-def _alone(variables: int) -> dict[str, float]:
-    """Return the scores of one variable, or of none."""
+def _without_redundancy(variables: int) -> dict[str, float]:
+    """Return the scores of a single variable, or of none."""
     nothing = {"total_correlation": 0.0, "wasserstein_correlation": 0.0, "mutual_information": 0.0}
     return {"effective_rank": float(variables), **nothing}
 
 
 def _chosen(metrics: str | Sequence[str]) -> tuple[Record, ...]:
-    """Return the records asked for, those that need least first, which is the order of the table."""
+    """Return the requested records, those with the fewest needs first, which is the order of the table."""
     names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     found = registry.records("metric") if names == ("all",) else [registry.record("metric", name) for name in names]
     return tuple(sorted(found, key=lambda entry: len(entry.needs)))
@@ -374,13 +374,13 @@ def _check_needs(chosen: Sequence[Record], encodings: Encodings, drawn: bool) ->
     needing = [entry.name for entry in chosen if "factors" in entry.needs and not (drawn and "drawing" in entry.needs)]
     if needing and encodings.factors is None:
         need = "needs" if len(needing) == 1 else "need"
-        raise DataError(f"{', '.join(needing)} {need} factors, and these encodings have none; encode labelled images")
+        raise DataError(f"{', '.join(needing)} {need} factors, these encodings have none; encode labelled images")
 
 
-# What one score may cost, some half an hour of one core: pairs of variables times inputs, and classes times cells.
+# The maximum cost of one score, about half an hour on one core: pairs of variables times inputs; classes times cells.
 _MOST_COMPARED = 200_000_000_000
 _MOST_LEARNT = 1_000_000_000
-# Exact trees of a binary factor cost what quick ones of twenty classes do, and no class costs less than this.
+# Exact trees for a binary factor cost as much as histogram trees for twenty classes; the minimal cost of a class.
 _CLASSES_OF_BINARY, _CELLS_OF_CLASS = 20, 200_000
 
 
@@ -388,22 +388,22 @@ def _check_work(chosen: Sequence[Record], encodings: Encodings) -> None:
     """Refuse more variables or classes than can be scored: a small file may have very many of both."""
     rows, variables = encodings.mean.shape
     memory = available_memory() // 2
-    # Several scores compare every variable with every other, over all inputs and by eigenvalues.
+    # Several scores compare every pair of variables, over all inputs and by eigenvalues.
     most = min(math.isqrt(memory // 32), math.isqrt(_MOST_COMPARED // rows), round(_MOST_COMPARED ** (1 / 3)))
     if variables > most:
         raise DataError(
-            f"expected at most {most:,} variables to compare with each other over {rows:,} inputs in the time and "
-            f"memory there is, got {variables:,}; score some of them, or fewer inputs"
+            f"expected at most {most:,} variables to compare with each other over {rows:,} inputs in the available "
+            f"time and memory, got {variables:,}; score some of them, or fewer inputs"
         )
     if encodings.factors is None or not any("factors" in entry.needs for entry in chosen):
         return
     counts = [max(len(np.unique(column)), _CLASSES_OF_BINARY) for column in encodings.factors.T]
-    # A classifier has a matrix of all pairs of variables for each class, which it inverts.
+    # A classifier inverts a matrix of all pairs of variables for each class.
     cells = max(rows * variables, variables**3 // 144, _CELLS_OF_CLASS)
     most = min(_MOST_LEARNT // cells, memory // (32 * variables**2))
     if sum(counts) > most:
         raise DataError(
-            f"expected factors of at most {most:,} classes together (each counts {_CLASSES_OF_BINARY} at least) to "
+            f"expected factors of at most {most:,} classes in total (each counts at least {_CLASSES_OF_BINARY}) to "
             f"score {variables:,} variables of {rows:,} inputs, got {sum(counts):,} classes of {len(counts):,} "
             "factors; keep fewer factors, variables or inputs, or name metrics that need no factors"
         )
@@ -417,7 +417,7 @@ def _codes(encodings: Encodings, kind: str, seed: int) -> npt.NDArray[Any]:
     raise ConfigError(f"representation must be 'mean' or 'sampled', got {kind!r}")
 
 
-def _looked_up(
+def _lookup(
     codes: npt.NDArray[Any],
     encodings: Encodings,
     kind: Representation,
@@ -451,7 +451,7 @@ def _rows(entry: Record, kind: str, *supplied: Any, **known: Any) -> Iterator[tu
 
 
 def _outputs(entry: Record) -> tuple[Output, ...]:
-    """Return the numbers of a metric; code that was never registered gives one, called by its name."""
+    """Return the outputs of a metric; an unregistered function has one, with its own name."""
     return entry.outputs or (Output(entry.title, reading=entry.summary),)
 
 

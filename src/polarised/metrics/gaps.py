@@ -1,4 +1,4 @@
-"""One variable for each factor? Scores from the matrix of what every variable knows about every factor."""
+"""One variable for each factor? Scores from the matrix of the information of every variable about every factor."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -22,7 +22,7 @@ _NEWTON_STEPS = 100
 
 
 class SAP(NamedTuple):
-    """The separated attribute predictability and the (d, F) matrix it is read from.
+    """The separated attribute predictability and the (d, F) matrix behind it.
 
     Args:
         score: The mean gap over factors.
@@ -45,7 +45,7 @@ def mig(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> floa
     """Return the mutual information gap: how far the best variable of each factor is ahead of the second.
 
     MIG = mean_k ( I(b_i; f_k) - I(b_j; f_k) ) / H(f_k), i the best and j the second best variable.
-    [Chen2018, eq. 6; Locatello2019] A factor with a single value is left out; a single variable has no rival.
+    [Chen2018, eq. 6; Locatello2019] A factor with a single value is excluded; for a single variable the second is 0.
 
     Args:
         codes: Codes (n, d), one observation in each row.
@@ -56,7 +56,7 @@ def mig(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> floa
         The mean gap over factors, between 0 and 1.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
 
     >>> mig([[0.0, 0.0], [1.0, 0.0]], [0, 1])
     1.0
@@ -68,7 +68,7 @@ def mig(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> floa
 
 
 def nmi_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> Floats:
-    """Return the (d, F) share of each factor's entropy that each binned variable knows.
+    """Return the (d, F) share of each factor's entropy that each binned variable explains.
 
     NMI_ik = I(b_i; f_k) / H(f_k), 0 for a factor with a single value.  [Cheng2021, fig. 8]
 
@@ -81,7 +81,7 @@ def nmi_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) 
         The shares (d, F).
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
 
     >>> nmi_matrix([[0.0, 0.0], [1.0, 0.0]], [0, 1])
     array([[1.],
@@ -96,7 +96,7 @@ def nmi_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) 
 def r2_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike) -> Floats:
     """Return the (d, F) squared Pearson correlation of each variable with each factor's index.
 
-    R2_ik = cov(z_i, f_k)^2 / (var z_i var f_k), 0 where one of them is (nearly) constant.
+    R2_ik = cov(z_i, f_k)^2 / (var z_i var f_k), 0 if one of them is (nearly) constant.
     [Kumar2018; Cheng2021, sec. 6]
 
     Args:
@@ -107,7 +107,7 @@ def r2_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike) -> Floats:
         The squared correlations (d, F).
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
 
     >>> r2_matrix([[0.0, 0.0], [1.0, 0.0]], [0, 1])
     array([[1.],
@@ -119,7 +119,7 @@ def r2_matrix(codes: npt.ArrayLike, factors: npt.ArrayLike) -> Floats:
     covariance = left.T @ right / rows
     variance, factor_variance = (left**2).sum(axis=0) / rows, (right**2).sum(axis=0) / rows
     product = np.outer(variance, factor_variance)
-    # Constant but for rounding, whatever the unit: the reference's 1e-12 would drop a variable of a small scale.
+    # Constant up to rounding, for any unit: the 1e-12 of the reference would drop a variable of a small scale.
     constant = np.sqrt(variance) <= 1e-7 * np.abs(array).max(axis=0)
     known = ~constant[:, None] & (factor_variance > 0)
     return np.asarray(np.divide(covariance**2, product, out=np.zeros_like(covariance), where=known))
@@ -139,24 +139,24 @@ def sap(
     kind: Literal["discrete", "continuous"] = "discrete",
     n_train: int | None = None,
 ) -> SAP:
-    """Return the separated attribute predictability: the gap of the two variables that predict a factor best.
+    """Return the separated attribute predictability: the gap between the two best predictors of each factor.
 
     SAP = mean_k ( S_ik - S_jk ), i best and j second for factor k.  [Kumar2018; Locatello2019] Discrete: S is the test
-    accuracy of a balanced linear support vector classifier (C = 0.01) of one variable; continuous: the squared
+    accuracy of a balanced linear support vector classifier (C = 0.01) on one variable; continuous: the squared
     correlation on the training rows.
 
     Args:
         codes: Codes (n, d), one observation in each row.
         factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
-        kind: "discrete" classifies, "continuous" correlates with the factor's index.
-        n_train: Leading rows that train; two thirds if not given.
+        kind: "discrete" classifies, "continuous" correlates with the index of the factor.
+        n_train: Number of leading rows used for training; two thirds by default.
 
     Returns:
         The score with its matrix.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
-        ConfigError: `n_train` leaves too few rows to train or to test.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
+        ConfigError: If `n_train` leaves too few rows for training or testing.
 
     >>> z = np.linspace(-1.0, 1.0, 90)[:, None] * [1.0, 0.0]
     >>> sap(z[::-1], (z[::-1, 0] > 0).astype(int), kind="continuous", n_train=80).score > 0.5
@@ -178,15 +178,15 @@ def sap(
 
 @register(
     "metric",
-    reading="1 if every variable tells of one factor only; random codes score high too, so read it with MIG.",
+    reading="1 if every variable depends on one factor only; random codes score high too, so read it with MIG.",
     needs=("factors",),
     references=("Ridgeway2018", "Locatello2019"),
 )
 def modularity(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) -> float:
-    """Return how exclusively each variable tells of one factor: 1 for one factor each.
+    """Return how exclusively each variable depends on one factor: 1 for one factor each.
 
-    mean_i 1 - (sum_k M_ik^2 - max_k M_ik^2) / ((F - 1) max_k M_ik^2), M the mutual information; a variable that tells
-    nothing counts 0.  [Ridgeway2018; Locatello2019] With one factor there is nothing to mix up.
+    mean_i 1 - (sum_k M_ik^2 - max_k M_ik^2) / ((F - 1) max_k M_ik^2), M the mutual information; an uninformative
+    variable counts 0.  [Ridgeway2018; Locatello2019] With a single factor, every informative variable counts 1.
 
     Args:
         codes: Codes (n, d), one observation in each row.
@@ -197,7 +197,7 @@ def modularity(codes: npt.ArrayLike, factors: npt.ArrayLike, *, bins: int = 20) 
         The mean over variables, between 0 and 1.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
 
     >>> modularity([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[0, 0], [1, 0], [0, 1], [1, 1]])
     1.0
@@ -221,22 +221,22 @@ def disintegration(
     used: Sequence[int] | None = None,
     seed: int = 0,
 ) -> "pl.DataFrame":
-    """Return a table of which factors are spread over several mutually independent variables.
+    """Return a table of the factors that are spread over several mutually independent variables.
 
     One row for each factor: the variables whose R2 (or NMI) with it exceeds ``threshold``, best first, their scores,
-    the gap of the two best, the largest set of them that are independent pair by pair, the largest dependence within
-    it, and whether the factor is disintegrated, which is when that set has at least two. [Cheng2021, sec. 6.3]
-    Dependence is sqrt(1 - exp(-2 I)), |correlation| where both are Gaussian, I their mutual information in 20 bins less
-    what it is for shuffled rows; a pair is independent where that is at most ``independence`` or I within what
-    shuffling gives by chance. So cos and sin of one angle are no disintegration, uncorrelated as they are. ``used`` are
-    the variables that may carry a factor, all unless given; ``seed`` shuffles.
+    the gap between the two best, their largest subset that is pairwise independent, the largest dependence within
+    it, and whether the factor is disintegrated, that is, whether this subset has at least two. [Cheng2021, sec. 6.3]
+    Dependence is sqrt(1 - exp(-2 I)), |correlation| if both are Gaussian, with I their mutual information in 20 bins
+    minus its value for shuffled rows; a pair is independent if this is at most ``independence`` or I is within the
+    range of shuffled rows. So cos and sin of one angle are not a disintegration, although they are uncorrelated.
+    ``used`` are the variables that may carry a factor, all by default; ``seed`` shuffles.
 
     Args:
         codes: Codes (n, d), one observation in each row.
         factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
-        factor_names: Names of the factors; numbered if not given.
-        measure: What a variable must have with a factor: "r2" or "nmi".
-        threshold: From how much on it carries the factor.
+        factor_names: Names of the factors; numbered by default.
+        measure: The measure between variable and factor: "r2" or "nmi".
+        threshold: The value above which a variable carries the factor.
         independence: Largest dependence of a pair that counts as independent.
         used: Indices of the variables that may carry a factor.
         seed: Seed of the shuffles.
@@ -245,8 +245,8 @@ def disintegration(
         One row for each factor.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
-        ConfigError: The names or the indices do not fit.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
+        ConfigError: If the names or the indices are invalid.
 
     >>> z = np.random.default_rng(0).normal(size=(500, 2))
     >>> split = (z.sum(axis=1) > 0).astype(int)
@@ -286,7 +286,7 @@ def disintegration(
 
 
 def _dependence(array: Floats, variables: Integers, seed: int) -> Floats:
-    """Return (d, d) sqrt(1 - exp(-2 I)) among some variables, 0 where I is what shuffled rows have by chance."""
+    """Return (d, d) sqrt(1 - exp(-2 I)) among some variables, 0 if I is within the range of shuffled rows."""
     result = np.zeros((array.shape[1], array.shape[1]))
     if variables.size < 2:
         return result
@@ -302,7 +302,7 @@ def _dependence(array: Floats, variables: Integers, seed: int) -> Floats:
 
 
 def _largest_independent(carriers: list[int], independent: npt.NDArray[np.bool_]) -> list[int]:
-    """Return the largest set of carriers that are independent pair by pair, of equal ones that with the best first."""
+    """Return the largest pairwise independent subset of carriers; of equal ones, that with the best carriers first."""
     best: list[int] = []
 
     def extend(chosen: list[int], left: list[int]) -> None:
@@ -327,11 +327,11 @@ def _gaps(matrix: Floats) -> Floats:
 def _balanced_hinge_accuracy(
     train: Floats, train_labels: Integers, test: Floats, test_labels: Integers, *, strength: float = 0.01
 ) -> float:
-    """Return the test accuracy of one-vs-rest squared-hinge classifiers of one variable, classes balanced.
+    """Return the test accuracy of one-vs-rest squared-hinge classifiers on one variable, with balanced classes.
 
     min (w^2 + b^2) / 2 + C sum_i c_i max(0, 1 - y_i (w x_i + b))^2, c_i = n / (K n_k) for the class's own rows and 1
-    for the rest (both weighted when K = 2), as liblinear does.  [Kumar2018; Locatello2019] With one variable the rows
-    inside the margin are those on one side of a threshold: every sum that a Newton step needs is a difference of prefix
+    for the rest (both weighted if K = 2), as in liblinear.  [Kumar2018; Locatello2019] With one variable the rows
+    inside the margin are those on one side of a threshold: every sum in a Newton step is a difference of prefix
     sums, found by binary search for all classes at once.
 
     >>> x = np.linspace(-1.0, 1.0, 30)
@@ -354,7 +354,7 @@ def _balanced_hinge_accuracy(
 
 
 def _fit_lines(values: Floats, labels: Integers, positive: Integers, gain: Floats, loss: Floats) -> Floats:
-    """Return (w, b) of each class in ``positive`` against all rows of other classes, weighted gain and loss."""
+    """Return (w, b) of each class in ``positive`` against all rows of other classes, with weights gain and loss."""
     sums = _PrefixSums(values, labels)
     lines = np.zeros((len(positive), 2))
     value = _hinge_loss(lines, sums, positive, gain, loss)[0]
@@ -422,7 +422,7 @@ class _PrefixSums:
         with np.errstate(over="ignore"):
             threshold = room / np.where(flat, 1.0, slope)
         rank = np.searchsorted(self.sorted, threshold)
-        # A level line has every row inside or none.
+        # For a horizontal line all rows or none are inside.
         rank = np.where(flat, np.where(room > 0, self.rows, 0), rank)
         place = np.searchsorted(self.keys, classes * (self.rows + 1) + rank)
         start, end = self.starts[classes], self.starts[classes + 1]

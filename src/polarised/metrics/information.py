@@ -24,7 +24,7 @@ Correction = Literal["none", "miller_madow"]
 
 
 def bin_edges(lowest: npt.ArrayLike, highest: npt.ArrayLike, *, bins: int = 20) -> Floats:
-    """Return the (d, bins + 1) edges of equal-width bins between each variable's own lowest and highest value.
+    """Return the (d, bins + 1) edges of equal-width bins between the lowest and highest value of each variable.
 
     edge_jb = lowest_j + b (highest_j - lowest_j) / bins; a constant is widened by 1/2 on both sides.
     Edges of single-precision codes are rounded to it, as numpy's histogram does.  [Locatello2019, discretised metrics]
@@ -38,7 +38,7 @@ def bin_edges(lowest: npt.ArrayLike, highest: npt.ArrayLike, *, bins: int = 20) 
         The edges (d, bins + 1).
 
     Raises:
-        ConfigError: Fewer than one bin.
+        ConfigError: If there is less than one bin.
 
     >>> bin_edges([0.0], [1.0], bins=4)
     array([[0.  , 0.25, 0.5 , 0.75, 1.  ]])
@@ -54,22 +54,22 @@ def bin_edges(lowest: npt.ArrayLike, highest: npt.ArrayLike, *, bins: int = 20) 
 
 
 def bin_codes(codes: npt.ArrayLike, *, bins: int = 20, edges: Floats | None = None) -> Integers:
-    """Return the bin label 0..bins-1 of every code, each variable cut into equal widths over its own range.
+    """Return the bin label 0..bins-1 of every code, with equal-width bins over the range of each variable.
 
-    label = #{b >= 1 : edge_b <= z}, at most bins - 1; a constant variable has one label, hence no entropy.
+    label = #{b >= 1 : edge_b <= z}, at most bins - 1; a constant variable has one label and therefore no entropy.
     [Locatello2019, discretised metrics]
 
     Args:
         codes: Codes (n, d), one observation in each row.
         bins: Number of equal-width bins of each variable.
-        edges: Edges (d, bins + 1) to use, in place of those of `bins` over the range of the codes.
+        edges: Edges (d, bins + 1) to use instead of those of `bins` over the range of the codes.
 
     Returns:
         The labels (n, d).
 
     Raises:
-        DataError: The codes are not finite numbers (n, d).
-        ConfigError: Fewer than one bin.
+        DataError: If the codes are not finite numbers (n, d).
+        ConfigError: If there is less than one bin.
 
     >>> bin_codes([[0.0], [0.49], [0.5], [1.0]], bins=2).ravel()
     array([0, 0, 1, 1])
@@ -86,7 +86,7 @@ def bin_codes(codes: npt.ArrayLike, *, bins: int = 20, edges: Floats | None = No
         return np.stack(columns, axis=1)
     labels = ((values - edges[:, :1]) * (bins / width)).astype(np.int64)
     np.clip(labels, 0, bins - 1, out=labels)
-    # Arithmetic may be one bin off at an edge; the edges themselves decide, the outermost bins being open.
+    # The arithmetic may be one bin off at an edge: the edges themselves decide, and the outermost bins are open.
     lower, upper = edges[:, :-1].copy(), edges[:, 1:].copy()
     lower[:, 0], upper[:, -1] = -np.inf, np.inf
     labels += bins * np.arange(variables)[:, None]
@@ -96,14 +96,14 @@ def bin_codes(codes: npt.ArrayLike, *, bins: int = 20, edges: Floats | None = No
 
 
 def joint_counts(first: Integers, second: Integers, *, sizes: tuple[int, int] | None = None) -> Integers:
-    """Return the contingency table (d, k, F, m) of every column of one label matrix with every one of another.
+    """Return the contingency table (d, k, F, m) of every column of one label matrix with every column of another.
 
-    ``sizes`` fixes (k, m), so that tables of chunks can be added.
+    ``sizes`` sets (k, m), so that tables of chunks can be added.
 
     Args:
         first: Labels (n, d).
         second: Labels (n, F) of the same rows.
-        sizes: How many labels (k, m) to count in each, those that occur if not given.
+        sizes: Numbers of labels (k, m) to count; by default those that occur.
 
     Returns:
         The counts (d, k, F, m).
@@ -144,7 +144,7 @@ def information_of_counts(counts: Integers, *, correction: Correction = "none") 
     """
     total = counts.sum(axis=(1, 3))
     parts = (counts.sum(axis=3), counts.sum(axis=1), counts)
-    # Entropies in counts: n H = n log n - sum c log c, so tables stay whole numbers until the logarithm.
+    # Entropies in counts: n H = n log n - sum c log c, so tables stay integers until the logarithm.
     sums = [_count_log(part) for part in parts]
     joint, left, right = sums[2].sum(axis=(1, 3)), sums[0].sum(axis=1), sums[1].sum(axis=-1)
     information = (joint - left - right) / total + np.log(total)
@@ -192,7 +192,7 @@ def information_within(labels: Integers, *, correction: Correction = "none") -> 
     variables, size = len(columns), int(columns.max(initial=0)) + 1
     result = np.zeros((variables, variables))
     for first in range(variables):
-        # Symmetry: each pair is counted once, the diagonal with the pairs to its right.
+        # By symmetry each pair is counted once, the diagonal with the pairs to its right.
         others = np.arange(variables - first)
         cells = columns[first] * size + (columns[first:] + size * size * others[:, None])
         counts = np.bincount(cells.ravel(), minlength=size * size * len(others)).reshape(len(others), size, size)
@@ -247,7 +247,7 @@ def _count_log(counts: Integers) -> Floats:
 
 
 def _compact(labels: Integers) -> Integers:
-    """Renumber columns whose labels are negative or far apart, so that tables stay as small as their data."""
+    """Renumber columns with negative or widely spaced labels, so that tables stay as small as their data."""
     if labels.size == 0 or (labels.min() >= 0 and labels.max() < max(1024, len(labels))):
         return labels
     return np.column_stack([np.unique(column, return_inverse=True)[1] for column in labels.T]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What happens to the code when one factor is held fixed and the others vary."""
+"""Scores of codes with one factor held fixed while the others vary."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
@@ -28,13 +28,13 @@ _DIGITS = 2**12
 
 
 class FactorVAEScore(NamedTuple):
-    """Accuracy on fresh votes and on the votes that chose, the vote tables (F, kept) and the variables kept.
+    """Accuracy on test votes and on training votes, the vote tables (F, kept) and the kept variables.
 
     Args:
-        score: Accuracy on fresh votes.
-        train: Accuracy on the votes that chose the rule.
-        votes: Fresh votes (F, kept).
-        train_votes: Votes that chose the rule (F, kept).
+        score: Accuracy on test votes.
+        train: Accuracy on the votes that determine the rule.
+        votes: Test votes (F, kept).
+        train_votes: Votes that determine the rule (F, kept).
         kept: Variables that may vote.
     """
 
@@ -46,10 +46,10 @@ class FactorVAEScore(NamedTuple):
 
 
 class BetaVAEScore(NamedTuple):
-    """Accuracy on fresh points and on the training points.
+    """Accuracy on test points and on the training points.
 
     Args:
-        score: On fresh points.
+        score: On test points.
         train: On the training points.
     """
 
@@ -58,14 +58,14 @@ class BetaVAEScore(NamedTuple):
 
 
 class IRS(NamedTuple):
-    """Interventional robustness, of each kept variable (with its factor), and the matrix (kept, F).
+    """Interventional robustness, the score and factor of each kept variable, and the matrix (kept, F).
 
     Args:
         score: The weighted mean.
         scores: The score of each kept variable.
         parents: The factor of each kept variable.
         matrix: The scores (kept, F).
-        kept: Variables that vary.
+        kept: Variables that are not constant.
     """
 
     score: float
@@ -78,7 +78,7 @@ class IRS(NamedTuple):
 @register(
     "metric",
     title="FactorVAE score",
-    reading="How often the least varying variable names the factor held fixed: 1 always, 1/F by chance.",
+    reading="How often the least varying variable identifies the factor held fixed: 1 always, 1/F by chance.",
     needs=("factors", "drawing"),
     references=("Kim2018", "Locatello2019"),
     example={"train_votes": 300, "test_votes": 200},
@@ -96,34 +96,34 @@ def factor_vae_score(
     seed: int = 0,
     reference_stream: bool = False,
 ) -> FactorVAEScore:
-    """Return the FactorVAE score: how well the least varying variable names the factor that was held fixed.
+    """Return the FactorVAE score: how well the least varying variable identifies the factor that was held fixed.
 
     Vote: draw a factor k and a batch that shares its value; argmin_j var_batch(z_j) / var(z_j) over variables whose
     standard deviation reaches ``threshold`` times ``scale_j``. Score: accuracy of the majority rule.
-    [Kim2018, sec. 4; Locatello2019] ``scale`` is the prior's standard deviation of each variable, so that another
-    unit of a variable and its prior changes nothing; without it only constant variables are left out. The reference
-    takes ``scale=1``, which drops what a prior with small scales makes small. ``represent`` maps factor indices
+    [Kim2018, sec. 4; Locatello2019] ``scale`` is the prior standard deviation of each variable, so that rescaling
+    a variable with its prior changes nothing; without it only constant variables are excluded. The reference
+    uses ``scale=1``, which excludes variables that are small because their prior is. ``represent`` maps factor indices
     (m, F) to codes (m, d). ``reference_stream`` draws in the order of disentanglement_lib from RandomState(seed).
-    No variable kept scores 0.
+    If no variable is kept, the score is 0.
 
     Args:
         represent: Maps factor indices (m, F) to codes (m, d).
         factor_sizes: The number of values of each factor.
-        batch_size: Images of a batch.
-        train_votes: Votes that choose the rule.
-        test_votes: Votes that test it.
-        variance_rows: Codes the variance of each variable is taken from.
+        batch_size: Number of images in a batch.
+        train_votes: Number of votes that determine the rule.
+        test_votes: Number of votes that test it.
+        variance_rows: Number of codes from which the variance of each variable is computed.
         threshold: Share of `scale` below which a variable does not vote.
         scale: Standard deviation of the prior, a number or one for each variable.
-        seed: Seed of what is drawn.
+        seed: Seed of the random draws.
         reference_stream: Whether to draw in the order of disentanglement_lib.
 
     Returns:
         The score with its vote tables.
 
     Raises:
-        ConfigError: The sizes, the batch or the scale make no sense.
-        DataError: `represent` gives something else than finite codes (m, d).
+        ConfigError: If the sizes, the batch or the scale are invalid.
+        DataError: If `represent` does not return finite codes (m, d).
 
     >>> factor_vae_score(lambda f: f + 0.0, (3, 4), train_votes=50, test_votes=50).score
     1.0
@@ -154,7 +154,7 @@ def factor_vae_score(
 @register(
     "metric",
     title="BetaVAE score",
-    reading="How often a linear classifier names the factor two batches share: 1 always, 1/F by chance.",
+    reading="How often a linear classifier identifies the factor two batches share: 1 always, 1/F by chance.",
     needs=("factors", "drawing"),
     references=("Higgins2017", "Locatello2019"),
     example={"train_points": 300, "test_points": 200},
@@ -170,7 +170,7 @@ def beta_vae_score(
     seed: int = 0,
     reference_stream: bool = False,
 ) -> BetaVAEScore:
-    """Return the BetaVAE score: how well a linear classifier names the factor two batches share.
+    """Return the BetaVAE score: how well a linear classifier identifies the factor that two batches share.
 
     Point: draw a factor k and two batches that agree on it pair by pair; x = mean |z - z'|, label k.
     [Higgins2017, sec. 3; Locatello2019] ``reference`` classifies one-vs-rest with a shrunk intercept
@@ -179,19 +179,19 @@ def beta_vae_score(
     Args:
         represent: Maps factor indices (m, F) to codes (m, d).
         factor_sizes: The number of values of each factor.
-        batch_size: Images of a batch.
-        train_points: Points that train the classifier.
-        test_points: Points that test it.
+        batch_size: Number of images in a batch.
+        train_points: Number of points that train the classifier.
+        test_points: Number of points that test it.
         protocol: "reference" or "modern", see above.
-        seed: Seed of what is drawn.
+        seed: Seed of the random draws.
         reference_stream: Whether to draw in the order of disentanglement_lib.
 
     Returns:
-        The accuracy on fresh and on training points.
+        The accuracy on test and on training points.
 
     Raises:
-        ConfigError: The sizes or the batch make no sense.
-        DataError: `represent` gives something else than finite codes (m, d).
+        ConfigError: If the sizes or the batch are invalid.
+        DataError: If `represent` does not return finite codes (m, d).
 
     >>> beta_vae_score(lambda f: f + 0.0, (3, 4), train_points=60, test_points=50).score
     1.0
@@ -221,16 +221,16 @@ def beta_vae_score(
 @register(
     "metric",
     title="IRS",
-    reading="1 if each variable stays put while its factor is held fixed and the others change.",
+    reading="1 if each variable stays constant while its factor is held fixed and the others change.",
     needs=("factors",),
     references=("Suter2019", "Locatello2019"),
 )
 def irs(codes: npt.ArrayLike, factors: npt.ArrayLike, *, quantile: float = 0.99, bins: int = 20) -> IRS:
-    """Return the interventional robustness score: does a variable stay put while its factor is held?
+    """Return the interventional robustness score: whether a variable stays constant while its factor is held fixed.
 
-    IRS_ik = 1 - mean_b Q( |z_i - mean_b z_i| : f_k in bin b ) / max |z_i - mean z_i|, Q the 0.99 quantile; a variable
-    scores its best factor, and the average weighs by the largest deviation.  [Suter2019; Locatello2019]
-    Constant variables are dropped; if all are, the score is 0.
+    IRS_ik = 1 - mean_b Q( |z_i - mean_b z_i| : f_k in bin b ) / max |z_i - mean z_i|, Q the 0.99 quantile; the score of
+    a variable is that of its best factor, and the mean is weighted by the largest deviation.  [Suter2019;
+    Locatello2019] Constant variables are excluded; if all are, the score is 0.
 
     Args:
         codes: Codes (n, d), one observation in each row.
@@ -239,11 +239,11 @@ def irs(codes: npt.ArrayLike, factors: npt.ArrayLike, *, quantile: float = 0.99,
         bins: Number of bins of each factor.
 
     Returns:
-        The score, with those of the variables it is the mean of.
+        The score, with those of the single variables.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
-        ConfigError: The quantile is not in (0, 1].
+        DataError: If codes or factors are not finite, or have different numbers of rows.
+        ConfigError: If the quantile is not in (0, 1].
 
     >>> irs([[0.0], [0.0], [1.0], [1.0]], [0, 0, 1, 1]).score
     1.0
@@ -306,10 +306,10 @@ class _Draw:
             )
         if codes.dtype.kind != "f":
             codes = codes.astype(np.float64)
-        # A sum of squares is finite exactly when nothing in it is broken, barring overflow, which a slow look settles.
+        # A finite sum of squares has only finite terms; an overflow is resolved by the slower check.
         flat = codes.reshape(-1)
         if not np.isfinite(np.dot(flat, flat)) and not np.isfinite(codes).all():
-            raise DataError("represent must give finite codes, got NaN or infinity; check the encoder's output")
+            raise DataError("represent must return finite codes, got NaN or infinity; check the output of the encoder")
         return codes
 
     def batches(self, count: int, *, pairs: int) -> Iterator[tuple[Integers, list[npt.NDArray[np.floating]]]]:
@@ -321,7 +321,7 @@ class _Draw:
             yield fixed, [self.codes(group).reshape(self.batch_size, size, -1) for group in flat]
 
     def spend_one(self) -> None:
-        """Advance the reference stream by the draw that liblinear took."""
+        """Advance the reference stream by the draw that liblinear made."""
         if self.reference is not None:
             self.reference.randint(np.iinfo("i").max)
 
@@ -331,7 +331,7 @@ class _Draw:
             return self._reference_block(self.reference, size, pairs)
         fixed = np.sort(self.generator.integers(len(self.sizes), size=size))
         groups = [self._columns((self.batch_size, size)) for _ in range(pairs)]
-        # Sorted votes of one factor are a slice, written many times faster than scattered columns.
+        # Sorted votes of one factor are a slice, which is written many times faster than scattered columns.
         ends = np.searchsorted(fixed, np.arange(len(self.sizes) + 1))
         for factor, votes in enumerate(map(slice, ends[:-1], ends[1:])):
             shared = groups[0][factor, :, votes]
@@ -352,14 +352,14 @@ class _Draw:
         return fixed, groups
 
     def _columns(self, shape: tuple[int, ...]) -> Integers:
-        """Return (F, *shape) independent factor indices, drawn as digits of as few random numbers as hold them."""
+        """Return (F, *shape) independent factor indices, drawn as digits of as few random numbers as possible."""
         result = np.empty((len(self.sizes), *shape), dtype=np.int64)
         for factors in self.numbers:
             values = self.sizes[factors].tolist()
             kind = np.uint16 if prod(values) <= 2**16 else np.uint64
             rest = self.generator.integers(prod(values), size=shape, dtype=kind)
             for factor, size in zip(factors[:0:-1], values[:0:-1], strict=True):
-                # Division by one number is quick, the remainder beside it is not.
+                # Division by one number is fast, computing the remainder too is not.
                 quotient = rest // kind(size)
                 rest -= quotient * kind(size)
                 result[factor], rest = rest, quotient

@@ -1,4 +1,4 @@
-"""How well, and by how many variables, factors are predicted."""
+"""How well factors are predicted, and by how many variables."""
 
 import warnings
 from typing import Literal, NamedTuple
@@ -33,8 +33,8 @@ class DCI(NamedTuple):
     """Disentanglement, completeness, informativeness (accuracies) and the importance matrix (d, F).
 
     Args:
-        disentanglement: Whether a variable matters for one factor.
-        completeness: Whether a factor needs one variable.
+        disentanglement: Whether a variable is important for one factor only.
+        completeness: Whether a factor needs one variable only.
         informativeness: Mean accuracy on the test rows.
         informativeness_train: Mean accuracy on the training rows.
         importance: Importance (d, F) of each variable for each factor.
@@ -60,13 +60,13 @@ class Explicitness(NamedTuple):
 
 
 class InfoMEC(NamedTuple):
-    """Modularity, explicitness and compactness in [0, 1], the NMI matrix (d, F), and the variables kept.
+    """Modularity, explicitness and compactness in [0, 1], the NMI matrix (d, F), and the kept variables.
 
     Args:
         modularity: InfoM.
         explicitness: InfoE.
         compactness: InfoC.
-        nmi: Share (d, F) of each factor's entropy that each variable knows.
+        nmi: Share (d, F) of each factor's entropy that each variable explains.
         kept: Variables whose range is not negligible.
     """
 
@@ -84,19 +84,19 @@ class InfoMEC(NamedTuple):
         Output(
             "dci_disentanglement",
             "DCI disentanglement",
-            reading="1 if every variable matters for one factor only, 0 if for all alike.",
+            reading="1 if every variable is important for one factor only, 0 if for all equally.",
             part="disentanglement",
         ),
         Output(
             "dci_completeness",
             "DCI completeness",
-            reading="1 if every factor is told by one variable only, 0 if by all alike.",
+            reading="1 if every factor is predicted by one variable only, 0 if by all equally.",
             part="completeness",
         ),
         Output(
             "dci_informativeness",
             "DCI informativeness",
-            reading="Accuracy of boosted trees that predict the factors: what the code knows, however hidden.",
+            reading="Accuracy of boosted trees that predict the factors: all information in the code, linear or not.",
             part="informativeness",
         ),
     ),
@@ -111,28 +111,28 @@ def dci(
     trees: Trees = "auto",
     seed: int = 0,
 ) -> DCI:
-    """Return disentanglement, completeness and informativeness from boosted trees, one ensemble a factor.
+    """Return disentanglement, completeness and informativeness from boosted trees, one ensemble per factor.
 
     With R_ij the importance of variable i for factor j: D = sum_i rho_i (1 - H_F(R_i. / sum R_i.)), entropy to base F,
-    rho_i = sum_j R_ij / sum R; C the same over columns, to base d; informativeness is accuracy.
-    [Eastwood2018; Locatello2019] ``trees="exact"`` uses scikit-learn's GradientBoostingClassifier as the literature
-    does; "auto" takes it for binary factors and fewer than 1,000 training rows, and histograms of each variable, many
-    times quicker, elsewhere: the three scores then lay within 0.008 of the exact ones (up to 0.018 away where "auto" is
-    exact). ``seed`` is for exact trees alone.
+    rho_i = sum_j R_ij / sum R; C is the same over columns, to base d; informativeness is accuracy.
+    [Eastwood2018; Locatello2019] ``trees="exact"`` uses scikit-learn's GradientBoostingClassifier as in the literature;
+    "auto" uses it for binary factors and fewer than 1,000 training rows, and otherwise histograms of each variable,
+    which are many times faster: the three scores were then within 0.008 of the exact ones (up to 0.018 where "auto" is
+    exact). Only exact trees use ``seed``.
 
     Args:
         codes: Codes (n, d), one observation in each row.
         factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
-        n_train: Leading rows that train; two thirds if not given.
+        n_train: Number of leading rows used for training; two thirds by default.
         trees: "auto", "histogram" or "exact", see above.
         seed: Seed of exact trees.
 
     Returns:
-        The three scores, with the importance they are read from.
+        The three scores, with the importance behind them.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
-        ConfigError: `n_train` leaves too few rows to train or to test.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
+        ConfigError: If `n_train` leaves too few rows for training or testing.
 
     >>> z = np.random.default_rng(0).normal(size=(300, 2))
     >>> result = dci(z, (z > 0).astype(int))
@@ -185,20 +185,20 @@ def explicitness(
 
     mean_k mean_c AUC( p(f_k = c | z) ), codes standardised by the training rows.  [Ridgeway2018; Locatello2019]
     ``reference`` fits each class against the rest with a shrunk intercept (scikit-learn 0.21, liblinear), ``modern``
-    one multinomial model. Classes absent from train or test rows and factors with one class are left out.
+    one multinomial model. Classes absent from training or test rows and factors with one class are excluded.
 
     Args:
         codes: Codes (n, d), one observation in each row.
         factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
-        n_train: Leading rows that train; two thirds if not given.
+        n_train: Number of leading rows used for training; two thirds by default.
         protocol: "reference" or "modern", see above.
 
     Returns:
         The mean area on test and training rows.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
-        ConfigError: `n_train` leaves too few rows to train or to test.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
+        ConfigError: If `n_train` leaves too few rows for training or testing.
 
     >>> z = np.linspace(-1.0, 1.0, 90)[:, None]
     >>> order = np.random.default_rng(0).permutation(90)
@@ -239,7 +239,7 @@ def explicitness(
         Output(
             "infomec_modularity",
             "InfoMEC modularity",
-            reading="1 if each variable carries information of one factor only, 0 if of all alike.",
+            reading="1 if each variable carries information about one factor only, 0 if about all equally.",
             part="modularity",
         ),
         Output(
@@ -251,13 +251,13 @@ def explicitness(
         Output(
             "infomec_compactness",
             "InfoMEC compactness",
-            reading="1 if each factor is carried by one variable only, 0 if by all alike.",
+            reading="1 if each factor is carried by one variable only, 0 if by all equally.",
             part="compactness",
         ),
     ),
     needs=("factors",),
     references=("Hsu2023",),
-    # The neighbour estimator adds its own tiny noise by column.
+    # The neighbour estimator adds its own small noise by column.
     tolerance=0.02,
 )
 def infomec(
@@ -278,13 +278,13 @@ def infomec(
         codes: Codes (n, d), one observation in each row.
         factors: Classes (n, F) of the same rows, whole numbers; a single factor may be (n,).
         estimator: "neighbours" or "bins", see above.
-        seed: Seed of the tiny noise the neighbour estimator adds.
+        seed: Seed of the small noise that the neighbour estimator adds.
 
     Returns:
-        The three scores, with the matrix and the variables they are read from.
+        The three scores, with the matrix and the variables behind them.
 
     Raises:
-        DataError: The codes or factors are not finite, or not of the same rows.
+        DataError: If codes or factors are not finite, or have different numbers of rows.
 
     >>> z = np.random.default_rng(0).uniform(-1, 1, size=(300, 2))
     >>> result = infomec(z, (z > 0).astype(int), estimator="bins")
@@ -308,7 +308,7 @@ def infomec(
 
 
 def _specialisation(matrix: Floats) -> float:
-    """Return the weighted mean of 1 - normalised entropy over rows; 1 where a row has a single entry."""
+    """Return the weighted mean of 1 - normalised entropy over rows; 1 if a row has a single entry."""
     shares = matrix + 1e-11
     shares = shares / shares.sum(axis=1, keepdims=True)
     entropy = -(shares * np.log(shares)).sum(axis=1) / (np.log(matrix.shape[1]) if matrix.shape[1] > 1 else 1.0)
@@ -333,7 +333,7 @@ def _area(chance: Floats, truth: Integers, classes: Integers) -> float:
 
 
 def _concentration(matrix: Floats) -> float:
-    """Return how far the largest share of each row exceeds an even split, averaged, in [0, 1]."""
+    """Return how far the largest share of each row exceeds an equal split, averaged, in [0, 1]."""
     options = matrix.shape[1]
     if options < 2:
         return 1.0
@@ -348,7 +348,7 @@ def _neighbour_information(array: Floats, labels: Integers, seed: int) -> Floats
     scale = array.std(axis=0)
     standard = (array - array.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     columns = [
-        # A value that occurs once has no neighbours of its kind, and scikit-learn leaves it out: here, all of them.
+        # scikit-learn ignores a value that occurs once, as it has no neighbours of its class: here, all of them.
         np.zeros(standard.shape[1])
         if np.unique(column, return_counts=True)[1].max() < 2
         else mutual_info_classif(standard, column, discrete_features=False, n_neighbors=10, random_state=seed)
@@ -364,12 +364,12 @@ def _explained_entropy(array: Floats, column: Integers) -> float:
     scale = array.std(axis=0)
     standard = (array - array.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     with warnings.catch_warnings():
-        # The authors stop after 100 iterations, converged or not.
+        # The authors stop after 100 iterations, whether converged or not.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = LogisticRegression(C=np.inf, class_weight="balanced", max_iter=100).fit(standard, column)
     place = np.searchsorted(model.classes_, column)
     chance = np.clip(model.predict_proba(standard)[np.arange(len(column)), place], 1e-15, None)
-    # A balanced model that sees nothing gives every class the same chance.
+    # An uninformative balanced model gives every class the same probability.
     prior = np.log(len(model.classes_))
     return float((prior + np.log(chance).mean()) / prior)
 
@@ -396,10 +396,10 @@ class MCC(NamedTuple):
     references=("Khemakhem2020",),
 )
 def mcc(codes: npt.ArrayLike, sources: npt.ArrayLike, *, method: Literal["pearson", "spearman"] = "pearson") -> MCC:
-    """Return the mean |correlation| of true sources with the variables assigned to them one to one.
+    """Return the mean |correlation| of the true sources with the variables assigned to them one to one.
 
     MCC = max over assignments a of mean_k |corr(s_k, z_a(k))|.  [Khemakhem2020, sec. 5] With more sources than
-    variables the mean is over the assigned ones, the index of the others is -1; a constant variable correlates 0.
+    variables, the mean is over the assigned ones, and the index of the others is -1; a constant variable has 0.
 
     Args:
         codes: Codes (n, d), one observation in each row.
@@ -410,7 +410,7 @@ def mcc(codes: npt.ArrayLike, sources: npt.ArrayLike, *, method: Literal["pearso
         The score, with the assignment and the matrix.
 
     Raises:
-        DataError: Codes and sources are not finite numbers of the same rows.
+        DataError: If codes and sources are not finite numbers with the same rows.
 
     >>> s = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 5.0]])
     >>> mcc(-2 * s[:, ::-1], s).score.__round__(6)
@@ -433,7 +433,7 @@ def mcc(codes: npt.ArrayLike, sources: npt.ArrayLike, *, method: Literal["pearso
 
 
 def random_rotation(sources: npt.ArrayLike, *, draws: int = 50, seed: int = 0) -> float:
-    """Return the MCC that a random rotation of the true sources has: what a model that finds their span scores.
+    """Return the MCC of a random rotation of the true sources: the score of a model that only finds their span.
 
     mean over R of MCC(S R, S), R uniform over the orthogonal matrices, S standardised.
 
@@ -443,10 +443,10 @@ def random_rotation(sources: npt.ArrayLike, *, draws: int = 50, seed: int = 0) -
         seed: Seed of the rotations.
 
     Returns:
-        The mean score; the floor to compare an MCC with.
+        The mean score; the baseline for an MCC.
 
     Raises:
-        DataError: The sources are not finite numbers, or vary in no row.
+        DataError: If the sources are not finite numbers, or one is constant.
 
     >>> s = np.random.default_rng(0).normal(size=(500, 2))
     >>> 0.85 < random_rotation(s) < 0.95
@@ -457,7 +457,7 @@ def random_rotation(sources: npt.ArrayLike, *, draws: int = 50, seed: int = 0) -
     true = checked_codes(sources, name="sources")
     deviation = true.std(axis=0)
     if not (deviation > 0).all():
-        raise DataError("expected sources that vary, one of them is constant; leave it out")
+        raise DataError("expected sources that vary, one of them is constant; omit it")
     standardised = (true - true.mean(axis=0)) / deviation
     count = true.shape[1]
     if count == 1:
@@ -467,10 +467,10 @@ def random_rotation(sources: npt.ArrayLike, *, draws: int = 50, seed: int = 0) -
 
 
 def linear_r2(codes: npt.ArrayLike, sources: npt.ArrayLike) -> float:
-    """Return how much of the true sources a linear map of the codes explains, averaged over sources.
+    """Return the share of the true sources that a linear map of the codes explains, averaged over sources.
 
-    R^2 = mean_k 1 - |s_k - [1, Z] w_k|^2 / |s_k - mean|^2, w_k by least squares. Beside an MCC it tells whether what is
-    lost is information (a low R^2) or only the axes (a high one).
+    R^2 = mean_k 1 - |s_k - [1, Z] w_k|^2 / |s_k - mean|^2, w_k by least squares. Together with an MCC it shows whether
+    information is lost (a low R^2) or only the axes (a high one).
 
     Args:
         codes: Codes (n, d).
@@ -480,7 +480,7 @@ def linear_r2(codes: npt.ArrayLike, sources: npt.ArrayLike) -> float:
         The mean share, between 0 and 1.
 
     Raises:
-        DataError: Codes and sources are not finite numbers of the same rows.
+        DataError: If codes and sources are not finite numbers with the same rows.
 
     >>> s = np.random.default_rng(0).normal(size=(100, 2))
     >>> round(linear_r2(s @ [[1.0, 2.0], [0.0, 1.0]], s), 6)

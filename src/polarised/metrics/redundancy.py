@@ -1,8 +1,8 @@
 """How much the variables of a code share: scores that need no factors.
 
-Each score takes codes; its ``..._from_covariance`` or ``..._from_matrix`` partner takes the covariance or the
+Each score takes codes; its ``..._from_covariance`` or ``..._from_matrix`` counterpart takes the covariance or the
 information matrix, so that the scores of many subsets of variables cost one pass over the data. A constant variable
-is independent of everything: it contributes nothing to any score here. Variables tied exactly have infinite total
+is independent of everything: it contributes nothing to any score. Exactly dependent variables have infinite total
 correlation.
 """
 
@@ -51,7 +51,7 @@ InformationCorrection = Literal["none", "miller_madow", "permutation"]
 
 
 def information_floor(inputs: int, *, bins: int = 20) -> float:
-    """Return the mutual information that independent variables still show: (bins - 1)^2 / 2n nats.
+    """Return the mutual information estimated for independent variables: (bins - 1)^2 / 2n nats.
 
     Args:
         inputs: The number n of inputs.
@@ -89,18 +89,18 @@ def total_correlation(
 
     TC = (sum_j log C_jj - log det C) / 2.  [Locatello2019; Bonheme2023BeMoreActive, sec. 4]
     Ten independent variables and 10,000 rows still give about d (d - 1) / 4n = 0.002; ``correction="gaussian"``
-    subtracts exactly that, so that zero means zero (and may come out slightly negative); it needs n > d.
+    subtracts exactly this bias, so that the expectation is 0 (and values may be slightly negative); it needs n > d.
 
     Args:
         codes: Codes (n, d), one observation in each row.
-        correction: "none", or "gaussian" to subtract what independent Gaussian variables would show.
+        correction: "none", or "gaussian" to subtract the value of independent Gaussian variables.
         errors: Whether to return the standard error too.
 
     Returns:
-        The total correlation in nats, with `errors` an `Estimate`; infinity where variables determine each other.
+        The total correlation in nats, with `errors` an `Estimate`; infinity if variables determine each other.
 
     Raises:
-        DataError: The codes are not finite numbers (n, d), or too few for the correction.
+        DataError: If the codes are not finite numbers (n, d), or too few for the correction.
 
     >>> total_correlation([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     0.0
@@ -153,12 +153,12 @@ def mutual_information(
         Output(
             "mutual_information_corrected",
             unit="nats",
-            reading="Mutual information less the floor that shuffled variables show: zero means zero.",
+            reading="Mutual information minus the floor of shuffled variables: zero means independent.",
             settings={"correction": "permutation"},
         ),
     ),
     references=("Locatello2019", "Bonheme2023BeMoreActive"),
-    # Permutations are drawn by the place of a variable.
+    # Permutations are drawn by the index of a variable.
     tolerance=0.02,
 )
 def mutual_information(
@@ -173,7 +173,7 @@ def mutual_information(
 
     MI = sum_{i != j} I(b_i; b_j) / (d^2 - d), b the bin labels.  [Locatello2019; Bonheme2023BeMoreActive, sec. 4]
     The plug-in value of independent variables is about (bins - 1)^2 / 2n, not 0; see ``correction`` of
-    :func:`mutual_information_matrix`. The error holds the bin edges fixed.
+    :func:`mutual_information_matrix`. The error is for fixed bin edges.
 
     Args:
         codes: Codes (n, d), one observation in each row.
@@ -186,7 +186,7 @@ def mutual_information(
         The average over pairs in nats, with `errors` an `Estimate`; 0 for a single variable.
 
     Raises:
-        DataError: The codes are not finite numbers (n, d).
+        DataError: If the codes are not finite numbers (n, d).
 
     >>> round(mutual_information([[0.0, 1.0], [1.0, 0.0]], bins=2), 3)
     0.693
@@ -209,22 +209,22 @@ def mutual_information(
 def mutual_information_matrix(
     codes: npt.ArrayLike, *, bins: int = 20, correction: InformationCorrection = "none", seed: int = 0
 ) -> Floats:
-    """Return the (d, d) mutual information of every pair of binned variables, their entropies on the diagonal.
+    """Return the (d, d) mutual information of every pair of binned variables, with their entropies on the diagonal.
 
     I(b_i; b_j) = H(b_i) + H(b_j) - H(b_i, b_j) (plug-in). ``miller_madow`` adds (K - 1) / 2n to each entropy
-    [Miller1955]; ``permutation`` subtracts what is left after shuffling every variable (mean of 10 shuffles).
+    [Miller1955]; ``permutation`` subtracts the value after shuffling every variable (mean of 10 shuffles).
 
     Args:
         codes: Codes (n, d), one observation in each row.
         bins: Number of equal-width bins of each variable.
-        correction: What to do about the bias: "none", "miller_madow" or "permutation".
+        correction: The correction of the bias: "none", "miller_madow" or "permutation".
         seed: Seed of the permutations.
 
     Returns:
         The matrix in nats.
 
     Raises:
-        DataError: The codes are not finite numbers (n, d).
+        DataError: If the codes are not finite numbers (n, d).
 
     >>> mutual_information_matrix([[0.0, 1.0], [1.0, 1.0]], bins=2).round(3)
     array([[0.693, 0.   ],
@@ -247,13 +247,13 @@ def mutual_information_from_matrix(matrix: npt.ArrayLike) -> float:
     """Return the average of an information matrix over ordered pairs of different variables; 0 for one variable.
 
     Args:
-        matrix: The information (d, d) of every pair, as `mutual_information_matrix` returns it.
+        matrix: The information (d, d) of every pair, as returned by `mutual_information_matrix`.
 
     Returns:
         The average in nats.
 
     Raises:
-        DataError: The matrix is not square.
+        DataError: If the matrix is not square.
 
     >>> mutual_information_from_matrix([[9.0, 1.0], [3.0, 9.0]])
     2.0
@@ -271,26 +271,26 @@ def effective_rank(codes: npt.ArrayLike, *, of: RankOf = ..., errors: Literal[Fa
 def effective_rank(codes: npt.ArrayLike, *, of: RankOf = ..., errors: Literal[True]) -> Estimate: ...
 @register(
     "metric",
-    reading="How many directions the code really uses: d if all vary alike, fewer as variance concentrates.",
+    reading="How many directions the code uses: d if all vary equally, fewer as variance concentrates.",
     references=("Roy2007",),
 )
 def effective_rank(codes: npt.ArrayLike, *, of: RankOf = "covariance", errors: bool = False) -> float | Estimate:
-    """Return how many directions the codes really use, between 0 (constant) and d (equal variance everywhere).
+    """Return how many directions the codes use, between 0 (constant) and d (equal variance in all directions).
 
     r = exp(-sum_k p_k log p_k).  [Roy2007] The authors' code takes p from the eigenvalues of the covariance (the
-    default); the paper prints the singular values of the codes, whose p is proportional to standard deviations,
-    so r is larger; ``of="correlation"`` ignores the scale of the variables.
+    default); the paper prints the singular values of the codes, for which p is proportional to standard deviations
+    and r is larger; ``of="correlation"`` ignores the scale of the variables.
 
     Args:
         codes: Codes (n, d), one observation in each row.
-        of: What the shares are of: "covariance", "codes" or "correlation".
+        of: The source of the shares: "covariance", "codes" or "correlation".
         errors: Whether to return the standard error too.
 
     Returns:
         The effective rank, with `errors` an `Estimate`.
 
     Raises:
-        DataError: The codes are not finite numbers (n, d).
+        DataError: If the codes are not finite numbers (n, d).
 
     >>> effective_rank([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     2.0
@@ -315,12 +315,12 @@ def wasserstein_correlation(codes: npt.ArrayLike, *, normalised: bool = ..., err
             "wasserstein_correlation",
             "Wasserstein correlation",
             reading="Squared distance from the code to the same without correlations, in squared units of the code; "
-            "0 means uncorrelated, and it is blind to variables of small variance.",
+            "0 means uncorrelated, and variables of small variance have little effect.",
         ),
         Output(
             "wasserstein_correlation_normalised",
             "normalised Wasserstein correlation",
-            reading="Wasserstein correlation as a share of the total variance: free of units.",
+            reading="Wasserstein correlation as a share of the total variance, independent of units.",
             settings={"normalised": True},
         ),
     ),
@@ -329,9 +329,9 @@ def wasserstein_correlation(codes: npt.ArrayLike, *, normalised: bool = ..., err
 def wasserstein_correlation(
     codes: npt.ArrayLike, *, normalised: bool = False, errors: bool = False
 ) -> float | Estimate:
-    """Return the squared Wasserstein distance of the Gaussian fit from the product of its marginals.
+    """Return the squared Wasserstein distance between the Gaussian fit and the product of its marginals.
 
-    W = 2 tr C - 2 tr (diag(C) C)^(1/2); normalised: W / tr C, free of scale.  [Locatello2019]
+    W = 2 tr C - 2 tr (diag(C) C)^(1/2); normalised: W / tr C, independent of scale.  [Locatello2019]
 
     Args:
         codes: Codes (n, d), one observation in each row.
@@ -342,7 +342,7 @@ def wasserstein_correlation(
         The squared distance, with `errors` an `Estimate`.
 
     Raises:
-        DataError: The codes are not finite numbers (n, d).
+        DataError: If the codes are not finite numbers (n, d).
 
     >>> wasserstein_correlation([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     0.0
@@ -366,15 +366,15 @@ def hoyer(codes: npt.ArrayLike, *, normalised: bool = ..., errors: Literal[True]
 @register(
     "metric",
     title="sparsity (Hoyer)",
-    reading="1 if every input uses a single variable, 0 if all are used alike (variables scaled to unit deviation).",
+    reading="1 if every input uses a single variable, 0 if all are used equally (variables scaled to unit deviation).",
     references=("Hoyer2004", "Mathieu2019"),
 )
 def hoyer(codes: npt.ArrayLike, *, normalised: bool = True, errors: bool = False) -> float | Estimate:
-    """Return the Hoyer sparsity of the codes: 1 when every code has one entry, 0 when all entries are equal.
+    """Return the Hoyer sparsity of the codes: 1 if every code has one nonzero entry, 0 if all entries are equal.
 
     H(z) = (sqrt d - |z|_1 / |z|_2) / (sqrt d - 1), averaged over the rows.  [Hoyer2004; Mathieu2019, sec. 6.3]
-    ``normalised`` divides each variable by its unbiased standard deviation first (no centring), as the authors'
-    code does, so that a collapsed variable does not count as sparse. A constant variable is left out there,
+    ``normalised`` first divides each variable by its unbiased standard deviation (no centring), as the authors'
+    code does, so that a collapsed variable does not count as sparse. A constant variable is then excluded,
     a row of zeros counts 0, and a single variable has sparsity 0.
 
     Args:
@@ -386,7 +386,7 @@ def hoyer(codes: npt.ArrayLike, *, normalised: bool = True, errors: bool = False
         The sparsity between 0 and 1, with `errors` an `Estimate`.
 
     Raises:
-        DataError: The codes are not finite numbers (n, d).
+        DataError: If the codes are not finite numbers (n, d).
 
     >>> hoyer([[0.0, 3.0], [2.0, 0.0]], normalised=False)
     1.0
@@ -423,7 +423,7 @@ def index_information(
 def index_information(
     mean: npt.ArrayLike, variance: npt.ArrayLike, *, rows: int = 1000, errors: bool = False, seed: int = 0
 ) -> float | Estimate:
-    """Return I(x; z), the information a code carries of its input: 0 if all posteriors overlap, log n if none do.
+    """Return I(x; z), the information of a code about its input: 0 if all posteriors overlap, log n if none do.
 
     I = mean_i ( log q(z_i | x_i) - log (1/n) sum_j q(z_i | x_j) ), one sample z_i for each of ``rows`` inputs against
     all n.  [Mathieu2019, sec. 3.1]
@@ -431,7 +431,7 @@ def index_information(
     Args:
         mean: Posterior means (n, d).
         variance: Posterior variances (n, d).
-        rows: How many inputs to sample.
+        rows: Number of inputs to sample.
         errors: Whether to return the standard error too.
         seed: Seed of the samples.
 
@@ -439,7 +439,7 @@ def index_information(
         The information in nats, with `errors` an `Estimate`.
 
     Raises:
-        DataError: The variance is not positive or not of the shape of the means.
+        DataError: If the variance is not positive or differs in shape from the means.
 
     >>> index_information([[0.0], [0.0]], [[1.0], [1.0]])
     0.0
@@ -447,7 +447,7 @@ def index_information(
     centres, variances = checked_codes(mean, name="mean"), checked_codes(variance, name="variance")
     if centres.shape != variances.shape or (variances <= 0).any():
         raise DataError(
-            f"variance must be positive and of the means' shape {centres.shape}, got {variances.shape} "
+            f"variance must be positive and have the shape {centres.shape} of the means, got {variances.shape} "
             f"with smallest {variances.min():g}; pass the variance, not its logarithm"
         )
     noise = stream(seed, "overlap").normal(size=centres.shape)

@@ -1,8 +1,8 @@
-"""The same scores for codes that do not fit in memory: read in chunks, merge across processes.
+"""The same scores for codes that do not fit into memory: read in chunks, merged across processes.
 
-One pass of :class:`Moments` gives the covariance, hence total correlation, effective rank and Wasserstein
+One pass of :class:`Moments` gives the covariance, and with it total correlation, effective rank and Wasserstein
 correlation; two passes (:class:`Ranges`, then :class:`BinnedCounts`) give binned mutual information. Sums are
-float64 whatever the type of the chunks; results equal those of the whole array to rounding.
+float64 for any type of the chunks; results equal those of the whole array up to rounding.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ from polarised.metrics.information import Correction, bin_codes, bin_edges, info
 
 __all__ = ["BinnedCounts", "Moments", "Ranges", "chunks_of", "streamed_mutual_information_matrix"]
 
-# Rows of float64 work space that stay in the second-level cache for ten variables.
+# Rows of float64 workspace that fit into the second-level cache for ten variables.
 _BLOCK = 4096
 _LONG = 64
 
@@ -28,13 +28,13 @@ def chunks_of(codes: npt.NDArray[Any], *, rows: int = 1_000_000) -> Iterator[npt
 
     Args:
         codes: An array (n, d).
-        rows: Rows of a slice.
+        rows: Number of rows in a slice.
 
     Yields:
         Slices (m, d) of at most `rows` rows.
 
     Raises:
-        ConfigError: Fewer than one row.
+        ConfigError: If `rows` is below 1.
 
     >>> [len(chunk) for chunk in chunks_of(np.zeros((5, 2)), rows=2)]
     [2, 2, 1]
@@ -71,7 +71,7 @@ class Moments:
             codes: Codes (m, d).
 
         Raises:
-            DataError: The chunk does not fit, or is not finite.
+            DataError: If the chunk has another number of variables, or is not finite.
         """
         chunk = _checked_chunk(codes, None if self.rows == 0 else len(self._shift))
         if not len(chunk):
@@ -94,25 +94,25 @@ class Moments:
             rest -= long_shift[: len(rest)]
             total += ones[:whole] @ table
             total[: len(rest)] += rest
-            # NumPy takes the symmetric routine for this product, which is slower for few variables.
+            # NumPy would use the symmetric routine for this product, which is slower for few variables.
             products = dgemm(1.0, block.T, block.T, trans_b=True, beta=1.0, c=products, overwrite_c=True)
         if not np.isfinite(products.trace()):
             raise DataError(
                 f"codes must be finite, got NaN or infinity in rows {self.rows} to {self.rows + len(chunk)}; "
-                "find the inputs that produce them or drop these rows"
+                "check the inputs that produce them or drop these rows"
             )
         self._sum += total.reshape(_LONG, -1).sum(axis=0)
         self._products += (products + products.T) / 2
         self.rows += len(chunk)
 
     def merge(self, other: Self) -> None:
-        """Add everything another accumulator has seen.
+        """Add the data of another accumulator.
 
         Args:
             other: The accumulator to add.
 
         Raises:
-            DataError: It has another number of variables.
+            DataError: If it has another number of variables.
         """
         if other.rows == 0:
             return
@@ -132,25 +132,25 @@ class Moments:
     @property
     def mean(self) -> Floats:
         """The mean of each variable."""
-        self._need(1)
+        self._require_rows(1)
         return self._shift + self._sum / self.rows
 
     @property
     def covariance(self) -> Floats:
-        """The unbiased covariance (d, d); exactly zero for a variable that never changed."""
-        self._need(2)
+        """The unbiased covariance (d, d); exactly zero for a constant variable."""
+        self._require_rows(2)
         return (self._products - np.outer(self._sum, self._sum) / self.rows) / (self.rows - 1)
 
     def _start(self, chunk: npt.NDArray[Any]) -> None:
         head = chunk[:_BLOCK].astype(np.float64)
-        # A constant must be shifted to exact zeros, which its rounded mean would miss.
+        # A constant must be shifted to exact zeros, which its rounded mean would not do.
         self._shift = np.where(np.ptp(head, axis=0) == 0, head[0], head.mean(axis=0))
         variables = head.shape[1]
         self._sum, self._products = np.zeros(variables), np.zeros((variables, variables))
 
-    def _need(self, rows: int) -> None:
+    def _require_rows(self, rows: int) -> None:
         if self.rows < rows:
-            raise DataError(f"at least {rows} row(s) must be seen first, got {self.rows}; call update(codes)")
+            raise DataError(f"expected at least {rows} row(s), got {self.rows}; call update(codes) first")
 
 
 class Ranges:
@@ -173,14 +173,14 @@ class Ranges:
             codes: Codes (m, d).
 
         Raises:
-            DataError: The chunk does not fit, or is not finite.
+            DataError: If the chunk has another number of variables, or is not finite.
         """
         chunk = _checked_chunk(codes, None if self.lowest is None else len(self.lowest))
         if len(chunk):
             self._widen(chunk.min(axis=0), chunk.max(axis=0))
 
     def merge(self, other: Self) -> None:
-        """Add everything another accumulator has seen.
+        """Add the data of another accumulator.
 
         Args:
             other: The accumulator to add.
@@ -189,19 +189,19 @@ class Ranges:
             self._widen(other.lowest, other.highest)
 
     def edges(self, *, bins: int = 20) -> Floats:
-        """Return the (d, bins + 1) bin edges over what was seen.
+        """Return the (d, bins + 1) bin edges over the data so far.
 
         Args:
             bins: Number of equal-width bins of each variable.
 
         Returns:
-            The edges, as `bin_edges` makes them.
+            The edges, as computed by `bin_edges`.
 
         Raises:
-            DataError: Nothing was seen yet.
+            DataError: If there is no data yet.
         """
         if self.lowest is None or self.highest is None:
-            raise DataError("at least one row must be seen before there are edges; call update(codes)")
+            raise DataError("expected at least one row before computing edges, got none; call update(codes) first")
         return bin_edges(self.lowest, self.highest, bins=bins)
 
     def _widen(self, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> None:
@@ -236,7 +236,7 @@ class BinnedCounts:
             codes: Codes (m, d).
 
         Raises:
-            DataError: The chunk does not fit.
+            DataError: If the chunk has another number of variables.
         """
         chunk = _checked_chunk(codes, len(self.edges))
         bins = self.edges.shape[1] - 1
@@ -245,13 +245,13 @@ class BinnedCounts:
             self.counts += joint_counts(labels, labels, sizes=(bins, bins))
 
     def merge(self, other: Self) -> None:
-        """Add everything another accumulator has seen over the same edges.
+        """Add the data of another accumulator over the same edges.
 
         Args:
             other: The accumulator to add.
 
         Raises:
-            DataError: It has other edges.
+            DataError: If it has other edges.
         """
         if not np.array_equal(self.edges, other.edges):
             raise DataError("counts can be merged only over the same bin edges; merge the ranges first")
@@ -277,7 +277,7 @@ def streamed_mutual_information_matrix(
     Equal to :func:`polarised.metrics.mutual_information_matrix` of the whole array, in constant memory.
 
     Args:
-        chunks: Called twice, each time for all chunks (m, d).
+        chunks: Called twice, each time returning all chunks (m, d).
         bins: Number of equal-width bins of each variable.
         correction: "none", or "miller_madow" for the bias of the entropies.
 
@@ -285,7 +285,7 @@ def streamed_mutual_information_matrix(
         The information (d, d) in nats.
 
     Raises:
-        DataError: There are no rows, or they are not finite.
+        DataError: If there are no rows, or they are not finite.
 
     >>> codes = np.arange(8.0).reshape(4, 2)
     >>> streamed_mutual_information_matrix(lambda: chunks_of(codes, rows=3), bins=2).round(3)

@@ -1,4 +1,4 @@
-"""How sure a number is: standard errors from the bootstrap, and from influence functions by gradients of the scores."""
+"""Standard errors of metrics: by the bootstrap, and by influence functions from the gradients of the scores."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ def mean_error(values: Floats) -> float:
     """Return the standard error of a mean over rows: std / sqrt(n).
 
     Args:
-        values: Values (n,) whose mean is taken.
+        values: Values (n,) to average.
 
     Returns:
         The standard error.
@@ -49,14 +49,14 @@ def mean_error(values: Floats) -> float:
 
 
 def covariance_error(codes: Floats, gradient: Floats) -> float:
-    """Return the delta-method standard error of a function f of the covariance whose gradient is given.
+    """Return the delta-method standard error of a function f of the covariance with the given gradient.
 
     se = std_i( x_i' G x_i ) / sqrt(n), G = df/dC, x_i the centred codes: the influence of each observation,
-    without assuming a Gaussian. Where the gradient vanishes (independent variables) it understates.
+    without assuming a Gaussian. If the gradient vanishes (independent variables), it is too small.
 
     Args:
         codes: Codes (n, d), one observation in each row.
-        gradient: Derivative (d, d) of the function by the covariance.
+        gradient: Derivative (d, d) of the function with respect to the covariance.
 
     Returns:
         The standard error.
@@ -77,12 +77,12 @@ def bootstrap(
 ) -> Estimate:
     """Return any metric of row-aligned arrays with its bootstrap standard error.
 
-    se = std over resamples of the rows with replacement [Efron1993]. A NamedTuple is read by its first field.
+    se = std over resamples of the rows with replacement [Efron1993]. Of a NamedTuple, the first field is used.
 
     Args:
         metric: The metric, called with the arrays.
         *arrays: Arrays with one row for each observation.
-        repeats: How many resamples.
+        repeats: Number of resamples.
         seed: Seed of the resamples.
         settings: Settings of the metric.
 
@@ -90,7 +90,7 @@ def bootstrap(
         The value on all rows with its standard error.
 
     Raises:
-        ConfigError: Fewer than two repeats.
+        ConfigError: If there are fewer than two repeats.
 
     >>> from polarised.metrics import total_correlation
     >>> bootstrap(total_correlation, [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 9, repeats=5).value
@@ -133,13 +133,13 @@ def total_correlation_gradient(covariance: Floats) -> Floats:
 
 
 def effective_rank_gradient(covariance: Floats, *, of: RankOf = "covariance") -> Floats:
-    """Return the derivative of the effective rank by the covariance it is computed from.
+    """Return the derivative of the effective rank with respect to the covariance.
 
     dr/dC = V diag(g) V', g_k = -r (log p_k + H) dp_k, with p over eigenvalues (or their roots) of C.
 
     Args:
         covariance: A covariance (d, d).
-        of: What the shares are of: "covariance", "codes" or "correlation".
+        of: The source of the shares: "covariance", "codes" or "correlation".
 
     Returns:
         The gradient (d, d).

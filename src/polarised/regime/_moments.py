@@ -1,9 +1,9 @@
-"""Rows dealt in turn to a fixed number of blocks, the moments of each block in one pass, and counts of log r.
+"""Moments of a table by blocks of rows, in one pass, and histograms of log r.
 
-A table is read in pieces that stay in the processor's cache. Each becomes float64 once; then a few long operations
-find everything in place, so a pass over a file costs a small multiple of reading it. The logarithms of r = variance /
-prior variance are counted in fine bins, which add up over chunks, files and machines; the distribution of a variable's
-r over inputs, split in two, says for how many inputs it is on.
+Rows are assigned to a fixed number of blocks in turn. A table is read in pieces that fit into the processor's cache and
+are converted to float64 once, so a pass over a file costs a small multiple of reading it. The logarithms of r =
+variance / prior variance are counted in fine bins, which add up over chunks, files and machines; splitting the
+distribution of a variable's r over inputs in two shows for how many inputs it is on.
 """
 
 from typing import Any, NamedTuple
@@ -33,29 +33,29 @@ Counts = NDArray[np.int64]
 BLOCKS = 64
 
 
-# Numbers in a piece: 4 MB as float64. Smaller ones would pay more for calls than the nearer cache saves.
+# Numbers in a piece: 4 MB as float64. With smaller pieces the overhead of calls would exceed the gain from the cache.
 _PIECE = 2**19
 
 
-# Variances multiplied before one logarithm is taken of them; a product out of range is seen and done one by one.
+# Variances multiplied before one logarithm is taken; if a product is out of range, all logarithms are taken singly.
 _FACTORS = 32
 
 
-# Beyond this mean^2 / variance, plain sums of squares would lose more than three of float64's sixteen digits.
+# Beyond this mean^2 / variance, sums of squares would lose more than three of the sixteen digits of float64.
 _FAR = 1e3
 
 
 _HEAD = 1024
 
 
-# Columns multiplied at once, the width of the matrix routine; rows in a run; variables from which it needs no help.
+# Columns multiplied at once, the width of the matrix routine; rows in a run; variables from which one product is fast.
 _COLUMNS, _RUN, _FEW = 8, 400, 32
 
 
 class BlockedMoments(NamedTuple):
-    """Rows, mean, sum of squares about it and mean logarithm of each block (blocks, d), and the smallest number.
+    """Rows, mean, sum of squares around it and mean logarithm of each block (blocks, d), and the smallest value.
 
-    `centre` is the mean of all rows and `products` (d, d) are the sums of products about it, empty if not asked for.
+    `centre` is the mean of all rows and `products` (d, d) are the sums of products around it, empty if not requested.
     """
 
     counts: Array
@@ -70,7 +70,7 @@ class BlockedMoments(NamedTuple):
 def scaled_to_correlation(products: Array) -> Array:
     """Return the correlations of a covariance, or of sums of products: R_ij = C_ij / sqrt(C_ii C_jj).
 
-    A constant variable has correlation 0 with every one, itself included.
+    A constant variable has correlation 0 with every variable, including itself.
 
     >>> scaled_to_correlation(np.array([[4.0, 1.0], [1.0, 1.0]]))
     array([[1. , 0.5],
@@ -83,7 +83,7 @@ def scaled_to_correlation(products: Array) -> Array:
 
 
 def dealt(rows: int) -> Array:
-    """Return how many of these rows each block gets."""
+    """Return the number of rows in each block."""
     counts = np.full(BLOCKS, rows // BLOCKS, dtype=np.float64)
     counts[: rows % BLOCKS] += 1
     return counts
@@ -99,9 +99,9 @@ def blocked_moments(
 ) -> BlockedMoments:
     """Return the moments of each block of the rows of a table (n, d), of any float type, in float64.
 
-    Sums are taken relative to the first row where the mean is far from zero: that keeps digits and makes the moments
-    of a constant exact. `shifted` says so in advance; otherwise the first rows decide, and the result is checked.
-    Each `repeats` consecutive rows are one input and go to one block together.
+    If the mean is far from zero, sums are taken relative to the first row, which keeps precision and makes the moments
+    of a constant exact. `shifted` sets this in advance; otherwise the first rows decide, and the result is checked.
+    Each group of `repeats` consecutive rows is one input and belongs to one block.
     """
     if repeats > 1:
         by_row = blocked_moments(values, logarithms=logarithms, products=products, shifted=shifted)
@@ -113,7 +113,7 @@ def blocked_moments(
     sums, squares, logs = (np.zeros(BLOCKS * latents) for _ in range(3))
     crossed, lowest = np.zeros((latents, latents) if products else (0, 0)), np.inf
     rounds = max(_PIECE // (BLOCKS * latents) // _FACTORS, 1) * _FACTORS
-    # One work space for all pieces: fresh ones would cost as much again in page faults.
+    # One workspace for all pieces: new ones would double the time through page faults.
     space, ones = np.empty((min(rounds * BLOCKS, rows), latents)), np.ones(rounds)
     for start in range(0, rows, rounds * BLOCKS):
         part = values[start : start + rounds * BLOCKS]
@@ -121,7 +121,7 @@ def blocked_moments(
         np.copyto(piece, part)
         if logarithms:
             lowest = min(lowest, float(part.min()))
-        # A row of these tables is one round of dealing, long enough to be summed at the speed of memory.
+        # A row of these tables has one row of every block, long enough to be summed at memory speed.
         tables = [piece[:whole].reshape(-1, BLOCKS * latents), piece[whole:].reshape(1, -1)]
         for table, width in ((table, table.shape[1]) for table in tables if table.size):
             if logarithms:
@@ -153,7 +153,7 @@ def blocked_moments(
 
 
 def _by_input(values: NDArray[Any], repeats: int, by_row: BlockedMoments, *, logarithms: bool) -> BlockedMoments:
-    """Return the moments with the blocks made of whole inputs; what concerns all rows stays as it is."""
+    """Return the moments with blocks of whole inputs; the statistics over all rows are unchanged."""
     inputs = values.reshape(-1, repeats, values.shape[1])
     means, squares, logs = (np.zeros_like(by_row.means) for _ in range(3))
     origin = values[0].astype(np.float64)
@@ -184,10 +184,10 @@ def _summed_logarithms(table: Array) -> Array:
 
 
 def _add_products(piece: Array, crossed: Array) -> None:
-    """Add the sums of products of column i with column j < i; what lies elsewhere in `crossed` is not meant.
+    """Add the sums of products of column i with column j < i; other entries of `crossed` are not used.
 
-    A few columns at a time against all that follow: sides of different length keep NumPy from its symmetric routine,
-    which is slower for few variables, and runs of rows, summed afterwards, stay in the nearest cache.
+    A few columns at a time are multiplied with all that follow: as the sides differ, NumPy does not use its symmetric
+    routine, which is slower for few variables. Runs of rows, summed afterwards, stay in the innermost cache.
     """
     latents = piece.shape[1]
     if latents > _FEW:
@@ -209,7 +209,7 @@ def _about_mean(crossed: Array, total: Array, spread: Array, rows: int) -> Array
     return about
 
 
-# The upper bits of a single-precision number are its exponent and the first bits of its fraction: eight bins an octave.
+# The upper bits of a single-precision number are its exponent and the first bits of its fraction: 8 bins per octave.
 _SHIFT, _PER_OCTAVE = 20, 8
 _LOWEST, _HIGHEST = -32, 16
 _OFFSET = (127 + _LOWEST) * _PER_OCTAVE
@@ -217,19 +217,19 @@ _OFFSET = (127 + _LOWEST) * _PER_OCTAVE
 _COUNTED_AT_ONCE = 1 << 13
 _BINS = (_HIGHEST - _LOWEST) * _PER_OCTAVE
 _EDGES = np.concatenate([2.0**octave * (1 + np.arange(_PER_OCTAVE) / 8) for octave in range(_LOWEST, _HIGHEST)])
-# The logarithm of r in the middle of each bin.
+# The logarithm of r at the centre of each bin.
 LOG_RATIOS: Array = np.log(_EDGES * (1 + 0.5 / (8 + np.tile(np.arange(_PER_OCTAVE), _HIGHEST - _LOWEST))))
 _WIDTH = np.log(2) / _PER_OCTAVE
 
-# Otsu's separation: 2/pi for a Gaussian, 3/4 for a uniform spread, 1 for two points.
+# Otsu's separation: 2/pi for a Gaussian, 3/4 for a uniform distribution, 1 for two points.
 TWO, ONE = 0.85, 0.75
 
 
 class TwoStates(NamedTuple):
     """The best split of each variable's log r into an on and an off state; arrays (d,).
 
-    `separation` is the share of the variance of log r that lies between the two, `on` the share of inputs in the lower
-    state with its standard error, `ratio_on` and `ratio_off` are the geometric means of r in either.
+    `separation` is the share of the variance of log r that lies between the two states, `on` the share of inputs in the
+    lower state with its standard error, `ratio_on` and `ratio_off` are the geometric means of r in each state.
     """
 
     separation: Array
@@ -240,14 +240,14 @@ class TwoStates(NamedTuple):
 
 
 def count_ratios(ratios: NDArray[Any]) -> Counts:
-    """Return how many of the ratios (n, d) fall into each bin, (bins, d); what lies outside goes to the outermost.
+    """Return the number of ratios (n, d) in each bin, (bins, d); values out of range are counted in the outermost bins.
 
     >>> counts = count_ratios(np.array([[1.0], [1.0], [0.01]]))
     >>> counts.sum(axis=0), np.exp(LOG_RATIOS[counts[:, 0] > 0]).round(3)
     (array([3]), array([0.01 , 1.062]))
     """
     latents = ratios.shape[1]
-    # One count for all variables: a column is told by its offset.
+    # One call counts all variables: an offset separates the columns.
     offsets = np.arange(latents) * _BINS - _OFFSET
     counts = np.zeros(latents * _BINS, dtype=np.int64)
     for start in range(0, len(ratios), _COUNTED_AT_ONCE):
@@ -258,7 +258,7 @@ def count_ratios(ratios: NDArray[Any]) -> Counts:
 
 
 def share_below(counts: Counts, ratio: Array | float) -> Array:
-    """Return the share (d,) of inputs whose r lies below a ratio, a number or (d,), to the nearest bin.
+    """Return the share (d,) of inputs whose r is below a ratio, a number or (d,), to the nearest bin.
 
     >>> share_below(count_ratios(np.array([[1.0], [1.0], [0.01], [0.01]])), 0.5)
     array([0.5])
@@ -273,13 +273,13 @@ def two_states(counts: Counts) -> TwoStates:
 
     separation = w_on w_off (m_on - m_off)^2 / Var[log r], w the shares and m the means of log r  [Otsu1979]. The share
     of the on state is 1 - c of p(z_j) = c p(eps_j) + (1 - c) p(mean_j) [Bonheme2023BeMoreActive, theorem 5 (iii)]; its
-    standard error is sqrt(c (1 - c) / n), and where a fixed r < 1/2 would give another share, their distance is added.
+    standard error is sqrt(c (1 - c) / n); if a fixed r < 1/2 gives a different share, the difference is added.
 
     Args:
-        counts: How many inputs fall into each bin of log r, as `count_ratios` returns it, (bins, d).
+        counts: The number of inputs in each bin of log r, as returned by `count_ratios`, (bins, d).
 
     Returns:
-        The split of each variable; a variable whose r is the same for all has separation 0.
+        The split of each variable; a variable with the same r for all inputs has separation 0.
 
     >>> found = two_states(count_ratios(np.array([[0.01]] * 30 + [[1.0]] * 70)))
     >>> round(float(found.on[0]), 2), bool(found.separation[0] > 0.95)
@@ -292,12 +292,12 @@ def two_states(counts: Counts) -> TwoStates:
     variance = (counts * np.square(LOG_RATIOS[:, None] - mean)).sum(axis=0) / total
     with np.errstate(divide="ignore", invalid="ignore"):
         between = np.nan_to_num(np.square(sums[:-1] - lower * mean) / (lower * (1 - lower)), posinf=0.0)
-    # Empty bins between two states are all as good: the middle one is a stable choice.
+    # All empty bins between two states are equally good: the middle one is a stable choice.
     best, last = between.argmax(axis=0), len(between) - 1 - between[::-1].argmax(axis=0)
     split = (best + last) // 2
     column = np.arange(counts.shape[1])
     on, low = lower[split, column], sums[split, column]
-    # Bins have a width: without it, all numbers in two neighbouring bins would pass for two points.
+    # Bins have a width: without it, values in two neighbouring bins would look like two points.
     separation = between[split, column] / (variance + _WIDTH**2 / 12)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio_on, ratio_off = np.exp(low / on), np.exp((mean - low) / (1 - on))

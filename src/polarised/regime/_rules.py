@@ -1,4 +1,4 @@
-"""The rules that type a variable, as distances to their thresholds: positive where a clause holds."""
+"""The rules for the types of variables, as distances to their thresholds: positive if a clause holds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,25 +18,25 @@ __all__ = ["Picture", "Slacks", "Use", "follows_prior", "picture"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-# A bound that moves with alpha: constant + slope * alpha.
+# A bound that depends on alpha: constant + slope * alpha.
 Bound = tuple[float, float]
 
-# At rest: at least this share of the rest variance, and for no more than so many of the inputs below half of it.
+# At rest: at least this share of the rest variance, with at most this share of the inputs below half of it.
 AT_REST, EXCEPTIONS = 0.8, 0.02
-# All noise, and noise enough for doubt where the objective holds an unused variable nowhere.
+# All noise, and enough noise for doubt if the objective does not define where an unused variable rests.
 NOISE, HALF_NOISE = 0.9, 0.5
 
 
 @dataclass(frozen=True)
 class Picture:
-    """How a rule is shown: in words, and in the plane of a variable's level and its spread over inputs.
+    """How a rule is shown: in words, and in the plane of the level of a variable and its variation over inputs.
 
     Args:
-        about: What the rule looks at.
-        level: What the level is called.
-        spread: What the spread is called.
-        clauses: What makes a variable of each type, with ``{alpha}`` for the threshold.
-        regions: From where to where the level of a type lies, as bounds that move with alpha; no upper bound if None.
+        about: The quantity that the rule uses.
+        level: The name of the level.
+        spread: The name of the variation.
+        clauses: The condition of each type, with ``{alpha}`` for the threshold.
+        regions: The range of the level for each type, as bounds that depend on alpha; None for no upper bound.
     """
 
     about: str
@@ -51,12 +51,12 @@ _NEAR_ONE: tuple[Bound, Bound] = ((1.0, -1.0), (1.0, 1.0))
 
 
 def picture(rule: "Rule", *, use_shift: bool = True, decoder: bool = False) -> Picture:
-    """Return how a rule is shown, from the thresholds it decides by.
+    """Return how a rule is shown, based on its thresholds.
 
     Args:
         rule: "used", "relative" or "standard".
-        use_shift: Whether the relative rule looks at the shift.
-        decoder: Whether a decoder tells what is used.
+        use_shift: Whether the relative rule uses the shift.
+        decoder: Whether a decoder measures the use.
 
     Returns:
         Words and regions.
@@ -70,7 +70,7 @@ def picture(rule: "Rule", *, use_shift: bool = True, decoder: bool = False) -> P
             "mixed": "everything else",
             "passive": "|E[σ²] − 1| ≤ {alpha}, Var[σ²] < {alpha}",
         }
-        about = "the rule of Bonheme and Grzes (2023) to the letter: the posterior variance itself"
+        about = "the rule of Bonheme and Grzes (2023) as published: the posterior variance itself"
         return Picture(about, "E[variance]", "Var[variance]", words, {"active": _NEAR_ZERO, "passive": _NEAR_ONE})
     if rule == "relative":
         shift = ", shift ≤ {alpha}" if use_shift else ""
@@ -93,7 +93,7 @@ def picture(rule: "Rule", *, use_shift: bool = True, decoder: bool = False) -> P
         "mixed": "used otherwise: on for some inputs, or weak for all",
         "passive": unused,
     }
-    about = "whether the variable is used: by the decoder where there is one, and compared with one that is not"
+    about = "whether the variable is used: by the decoder if there is one, and compared with an unused variable"
     at_rest = {} if decoder else {"passive": ((AT_REST, 0.0), None)}
     level, spread = "E[variance] / variance at rest", "Var[variance] / variance at rest²"
     return Picture(about, level, spread, words, {"active": _NEAR_ZERO, **at_rest})
@@ -101,7 +101,7 @@ def picture(rule: "Rule", *, use_shift: bool = True, decoder: bool = False) -> P
 
 @dataclass(frozen=True)
 class Use:
-    """What the rule "used" decides by, as far as it does not come from the statistics."""
+    """The evidence of the rule "used" that is not part of the statistics."""
 
     decoder: DecoderUse | None
     rest: Array
@@ -123,7 +123,7 @@ class Use:
         return cls(decoder, rest, held, below, on_for_some, suspicious, evidence.inputs, alpha)
 
     def columns(self, chosen: slice) -> "Use":
-        """Return the same of consecutive variables alone."""
+        """Return the same for a slice of the variables."""
         return replace(
             self,
             decoder=None if self.decoder is None else self.decoder.keep(np.arange(len(self.rest))[chosen]),
@@ -135,7 +135,7 @@ class Use:
         )
 
     def slacks(self, statistics: Statistics, draws: np.random.Generator | None = None) -> "Slacks":
-        """How far a variable is from being used, and from being active; with `draws` as other inputs might show it."""
+        """How far a variable is from being used, and from being active; with `draws`, for resampled inputs."""
         level, spread, noise = self._scaled(statistics)
         if self.decoder is not None:
             used = self._by_decoder(self.decoder, level.shape, draws)
@@ -146,14 +146,14 @@ class Use:
         return Slacks(-used[None], np.stack([used, active]), strict=False)
 
     def doubtful(self, statistics: Statistics) -> Mask:
-        """Where a variable lies too near the threshold, or what tells of its use does not agree."""
+        """Where a variable is too close to the threshold, or the evidence on its use is contradictory."""
         level, _, noise = self._scaled(statistics)
         wide = (level >= AT_REST) & (self.below <= EXCEPTIONS)
         if self.decoder is not None:
-            # As wide as at rest, and read for less than it carries: what training has not settled, or a remnant.
-            remnant = self.held & wide & self.decoder.used & _gives_too_little(self.decoder, statistics)
+            # As wide as at rest, and used less than the information it carries: training has not settled, or a remnant.
+            remnant = self.held & wide & self.decoder.used & _used_less_than_informative(self.decoder, statistics)
             return self.decoder.doubtful | remnant
-        # As wide as at rest though its mean moves; or narrower for some inputs though it is all noise.
+        # As wide as at rest although its mean varies; or narrower for some inputs although it is all noise.
         parting = np.where(wide, noise < NOISE, (noise >= NOISE) & self.on_for_some)
         nowhere = (noise >= HALF_NOISE) & (noise < NOISE)
         return np.asarray(np.where(self.held, parting, nowhere) | self.suspicious)
@@ -175,10 +175,10 @@ class Use:
         return np.asarray(np.where(self.held, np.minimum(narrow, telling), NOISE - noise))
 
 
-def _gives_too_little(decoder: DecoderUse, statistics: Statistics) -> Mask:
-    """Where the decoder loses less, beyond two standard errors, than the information a variable carries.
+def _used_less_than_informative(decoder: DecoderUse, statistics: Statistics) -> Mask:
+    """Where the decoder loses less, by more than two standard errors, than the information a variable carries.
 
-    At an optimum it loses at least as much: sharing one posterior among all inputs would save that rate.
+    At an optimum it loses at least as much: otherwise one common posterior for all inputs would save that rate.
     """
     return np.asarray(decoder.permuted + ERRORS * decoder.permuted_error < statistics.information)
 
@@ -186,7 +186,7 @@ def _gives_too_little(decoder: DecoderUse, statistics: Statistics) -> Mask:
 def _share_a_variance(statistics: Statistics) -> Mask:
     """Variables that share one small variance, the same for all inputs, and are the noisiest of those not all noise.
 
-    That is how unused variables look under a penalty on the variance, if the objective is not known.
+    Unused variables look like this under a penalty on the variance, if the objective is not known.
     """
     level, noise = statistics.ratio_mean, statistics.noise_share
     steady = (level < 0.3) & (statistics.ratio_variance <= 0.1 * level**2) & (noise < NOISE) & (noise > 0.2)
@@ -200,8 +200,8 @@ def _share_a_variance(statistics: Statistics) -> Mask:
 
 
 def follows_prior(statistics: Statistics, alpha: float) -> Mask:
-    """Where the posterior follows the prior, yet is not noise: the prior itself knows the input."""
-    # A mean that roams without being noise, yet stays within a prior's width of the prior mean: both move.
+    """Where the posterior follows the prior but is not noise: the prior itself depends on the input."""
+    # The mean varies without being noise, but stays within the width of the prior around the prior mean: both vary.
     quiet = (np.abs(statistics.ratio_mean - 1) <= alpha) & (statistics.shift <= 1)
     return np.asarray(quiet & (statistics.noise_share <= alpha))
 
@@ -218,7 +218,7 @@ class Slacks:
     def of(cls, statistics: Statistics, *, alpha: float, rule: "Rule", use_shift: bool) -> "Slacks":
         if rule == "standard":
             level, spread = statistics.variance_mean, statistics.variance_variance
-            # The bounds are formed as 1 - alpha and 1 + alpha, as in the published code.
+            # The bounds are computed as 1 - alpha and 1 + alpha, as in the published code.
             passive = [alpha - spread, level - (1 - alpha), (1 + alpha) - level]
             return cls(np.stack(passive), np.stack([alpha - spread, alpha - level]), strict=True)
         level, spread = statistics.ratio_mean, statistics.ratio_variance
@@ -226,7 +226,7 @@ class Slacks:
         still = [alpha - spread, alpha - np.abs(level - 1)]
         if use_shift:
             still.append(alpha - statistics.shift)
-        # Passive by the ratio, or a would-be active variable that is all noise.
+        # Passive by the ratio, or active by the ratio but all noise.
         dead = np.minimum(np.minimum(alpha - spread, alpha - level), noisy)
         passive_slack = np.maximum(np.min(np.stack(still), axis=0), dead)
         return cls(passive_slack[None], np.stack([alpha - spread, alpha - level, -noisy]), strict=False)
@@ -234,7 +234,7 @@ class Slacks:
     def types(self) -> NDArray[np.int64]:
         """Indices into TYPES."""
         if self.strict:
-            # Published: the spread must be strictly below alpha, the level may sit on its bound.
+            # As published: the variance must be strictly below alpha, the level may equal its bound.
             passive = (self.passive[0] > 0) & (self.passive[1:] >= 0).all(axis=0)
             active = (self.active[0] > 0) & (self.active[1:] >= 0).all(axis=0)
         else:
@@ -243,15 +243,15 @@ class Slacks:
         return np.where(active, 0, np.where(passive, 2, 1))
 
     def distance(self, types: NDArray[np.int64], resampled: "Slacks") -> tuple[Array, Array]:
-        """Distance of each variable to the nearest change of its type: raw, and in standard errors."""
+        """Distance of each variable to the nearest change of its type: in its own units, and in standard errors."""
         raw, scaled = [], []
         for slack, draws in ((self.passive, resampled.passive), (self.active, resampled.active)):
             errors = draws.std(axis=1)
             raw.append(slack.min(axis=0))
             certain = np.copysign(np.inf, slack)
             scaled.append(np.min(np.divide(slack, errors, out=certain, where=errors > 0), axis=0))
-        return _to_change(raw[0], raw[1], types), _to_change(scaled[0], scaled[1], types)
+        return _distance_to_change(raw[0], raw[1], types), _distance_to_change(scaled[0], scaled[1], types)
 
 
-def _to_change(passive: Array, active: Array, types: NDArray[np.int64]) -> Array:
+def _distance_to_change(passive: Array, active: Array, types: NDArray[np.int64]) -> Array:
     return np.select([types == 0, types == 2], [active, passive], np.minimum(-passive, -active))

@@ -1,6 +1,6 @@
-"""What types and scores mean, in words: why a variable is of its type, a headline, what to use, drop and mistrust.
+"""The meaning of types and scores in words: the reason for each type, a headline, what to use, drop and mistrust.
 
-A notebook shows the same: a headline, a table with all its rows, and bars.
+Also the notebook view: a headline, a table with all its rows, and bars.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,20 +22,20 @@ __all__ = ["advice", "diagnosis_html", "encodings_html", "headline", "how_mixed"
 
 Pair = tuple[float, float]
 FEW = 100
-# A KL this large, in nats a variable, was paid for: the posterior is not the prior.
+# A KL this large, in nats per variable, is not negligible: the posterior is not the prior.
 PAID = 0.1
-# A mean off the prior's by this much for all inputs (in prior variances) was paid for and tells none apart.
+# A mean this far from the prior mean for all inputs (in prior variances) costs rate and distinguishes no inputs.
 PARKED = 1.0
-# Shares of inputs between which a state is called rare; beyond, Otsu's split finds it.
+# Shares of inputs between which a state is called rare; above them, Otsu's split finds it.
 RAREST, RARE = 0.01, 0.1
 COLOURS = {"active": "#1b7837", "mixed": "#b8860b", "passive": "#888888"}
 MARKS = {"active": "●", "mixed": "◆", "passive": "○"}
-# Rows beyond these are counted, not shown: a notebook is no database.
+# Further rows are counted but not shown.
 MOST = 512
 
 
 def reasons(regime: "Regime") -> tuple[str, ...]:
-    """Return the type of each variable with what makes it so.
+    """Return the type of each variable with its reason.
 
     >>> from polarised.regime import Encodings, classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -44,21 +44,21 @@ def reasons(regime: "Regime") -> tuple[str, ...]:
     """
     said = []
     for j, kind in enumerate(regime.types):
-        words = {"passive": _passive, "active": _active, "mixed": how_mixed}[kind](regime, j)
-        said.append(f"{kind}: {words}{_decoder(regime, j)}{_doubt(regime, j)}")
+        words = {"passive": _passive_reason, "active": _active_reason, "mixed": how_mixed}[kind](regime, j)
+        said.append(f"{kind}: {words}{_decoder_loss(regime, j)}{_doubt(regime, j)}")
     return tuple(said)
 
 
-def _passive(regime: "Regime", j: int) -> str:
+def _passive_reason(regime: "Regime", j: int) -> str:
     statistics, alpha = regime.statistics, regime.alpha
     level, shift, noise = statistics.ratio_mean[j], statistics.shift[j], statistics.noise_share[j]
     if abs(level - 1) <= alpha and statistics.ratio_variance[j] <= alpha and shift <= alpha:
         return "posterior = prior"
     rest = 1.0 if regime.rest_ratio is None else float(regime.rest_ratio[j])
     if np.isfinite(rest) and abs(rest - 1) > alpha and 0.8 <= level / rest <= 1.6:
-        return f"rests at this objective's own variance {_short(statistics.variance_mean[j])}"
+        return f"rests at this objective's own variance {_rounded(statistics.variance_mean[j])}"
     if _offset(regime, j) > PARKED and abs(level - 1) <= 0.25:
-        return _parked(shift)
+        return _spent_on_mean(shift)
     if noise >= 0.9:
         return f"{_percent(noise)} noise"
     if regime.decoder is not None and regime.rule == "used":
@@ -68,16 +68,16 @@ def _passive(regime: "Regime", j: int) -> str:
     return f"as wide as an unused variable, {_percent(noise)} noise"
 
 
-def _active(regime: "Regime", j: int) -> str:
+def _active_reason(regime: "Regime", j: int) -> str:
     return f"{_percent(regime.statistics.noise_share[j])} noise"
 
 
 def how_mixed(regime: "Regime", j: int) -> str:
-    """Return in what way a used variable is not active: on for some inputs, weak for all, or off the prior's mean."""
+    """Return why a used variable is not active: on for some inputs, weak for all, or away from the prior mean."""
     statistics, states = regime.statistics, regime.two_states
     rest = 1.0 if regime.rest_ratio is None else float(np.nan_to_num(regime.rest_ratio[j], nan=1.0))
     if j in regime.prior_driven:
-        return "follows the prior, which knows the input"
+        return "follows the prior, which depends on the input"
     on = f"{100 * states.on[j]:.0f} ± {max(100 * states.on_error[j], 0.5):.0f} %"
     apart = states.ratio_off[j] >= 2 * states.ratio_on[j]
     if states.separation[j] >= TWO and apart and RAREST < states.on[j] < 1 - RAREST:
@@ -89,7 +89,7 @@ def how_mixed(regime: "Regime", j: int) -> str:
     if RAREST <= rare <= RARE and level >= 0.8 * rest:
         return f"on for few inputs ({100 * rare:.0f} %)"
     if _offset(regime, j) > PARKED and abs(level - 1) <= 0.25:
-        return f"weak for all; {_parked(statistics.shift[j])}"
+        return f"weak for all; {_spent_on_mean(statistics.shift[j])}"
     if level >= 1 - regime.alpha:
         return f"no narrower than the prior, yet {_percent(1 - statistics.noise_share[j])} of it is not noise"
     if states.separation[j] >= ONE and apart:
@@ -98,17 +98,17 @@ def how_mixed(regime: "Regime", j: int) -> str:
 
 
 def _offset(regime: "Regime", j: int) -> float:
-    """How far the mean is off the prior's for all inputs alike: E[s] less what varies, in prior variances."""
+    """How far the mean is from the prior mean equally for all inputs: E[s] minus its variation, in prior variances."""
     statistics = regime.statistics
     prior = statistics.variance_mean[j] / max(statistics.ratio_mean[j], 1e-30)
     return float(statistics.shift[j] - statistics.mean_variance[j] / max(prior, 1e-30))
 
 
-def _parked(shift: float) -> str:
-    return f"capacity spent on its mean: σ² ≈ prior, E[μ²] = {_short(shift)}"
+def _spent_on_mean(shift: float) -> str:
+    return f"capacity spent on its mean: σ² ≈ prior, E[μ²] = {_rounded(shift)}"
 
 
-def _decoder(regime: "Regime", j: int) -> str:
+def _decoder_loss(regime: "Regime", j: int) -> str:
     if regime.decoder is None:
         return ""
     use = regime.decoder
@@ -126,10 +126,10 @@ def _doubt(regime: "Regime", j: int) -> str:
     if regime.decoder is not None and regime.decoder.doubtful[j]:
         return f"; doubtful, {regime.decoder.threshold:.2g} nats decide"
     if regime.decoder is not None:
-        return f"; doubtful, less than the {_short(regime.statistics.information[j])} it carries, as wide as at rest"
+        return f"; doubtful, less than the {_rounded(regime.statistics.information[j])} it carries, as wide as at rest"
     if regime.types[j] == "passive":
-        return "; doubtful, its mean moves: the decoder would tell"
-    return "; doubtful, unused variables can look so: the decoder would tell"
+        return "; doubtful, its mean varies: the decoder would decide"
+    return "; doubtful, unused variables can look like this: the decoder would decide"
 
 
 def _places(rise: float) -> int:
@@ -137,7 +137,7 @@ def _places(rise: float) -> int:
 
 
 def _nats(rise: float) -> str:
-    # No minus zero: a rise below its rounding is none.
+    # Avoid a minus zero: a rise below its rounding is none.
     return f"{rise:.{_places(rise)}f}".replace("-0.00", "0.00")
 
 
@@ -145,12 +145,12 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if 0.005 <= share <= 0.995 or share in (0.0, 1.0) else f"{100 * share:.1f} %"
 
 
-def _short(value: float) -> str:
+def _rounded(value: float) -> str:
     return f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
 
 
 def headline(regime: "Regime") -> str:
-    """Return how many variables are of each type, in one sentence.
+    """Return the number of variables of each type, in one sentence.
 
     >>> from polarised.regime import Encodings, classify
     >>> headline(classify(Encodings([[0.3], [-1.1]], variance=[[0.02], [0.01]])))
@@ -179,14 +179,14 @@ def headline(regime: "Regime") -> str:
 def advice(
     regime: "Regime", scores: "polars.DataFrame", standard: Pair | None = None, dependable: Pair | None = None
 ) -> list[str]:
-    """Return what to do about a model, a sentence each: what to use, what to drop, what to mistrust and why.
+    """Return the advice on a model, one sentence each: what to use, what to drop, what to mistrust and why.
 
     Args:
         regime: The types.
-        scores: Those of `compare`.
-        standard: The total correlation of mean and sample without what the standard rule calls passive, where that is
-            another set of variables.
-        dependable: That of the variables that are used beyond doubt, where some are doubtful.
+        scores: The scores of `compare`.
+        standard: The total correlation of mean and sample without the variables passive by the standard rule, if these
+            differ from those of `regime`.
+        dependable: The total correlation of the variables that are used beyond doubt, if some are doubtful.
 
     Returns:
         The sentences.
@@ -234,7 +234,7 @@ def _what_to_use(regime: "Regime") -> str:
 
 
 def _mean_or_sample(regime: "Regime", scores: "polars.DataFrame", dependable: Pair | None) -> list[str]:
-    """Say how correlated mean and sample are, with and without passive variables, and why they part if they do."""
+    """Report how correlated mean and sample are, with and without passive variables, and why they differ."""
     pairs = _correlations(scores)
     total = len(regime.types)
     if "full" not in pairs:
@@ -246,7 +246,7 @@ def _mean_or_sample(regime: "Regime", scores: "polars.DataFrame", dependable: Pa
     said = f"The total correlation of the means is {_against(whole)}"
     if regime.passive and lasting is not None:
         said += f"; without the passive variables it is {_against(lasting)}"
-    # Of independent Gaussian variables the estimate is about this much too large.
+    # The bias of the estimate for independent Gaussian variables.
     floor = total * (total - 1) / (4 * regime.rows)
     few = f" With so few inputs {total} independent variables would show about {floor:.2g}." if floor >= 0.1 else ""
     if lasting is None or _agree(lasting):
@@ -274,7 +274,7 @@ def _correlations(scores: "polars.DataFrame") -> dict[str, Pair]:
 
 
 def _about_mixed(regime: "Regime") -> list[str]:
-    """Say how each mixed variable is so: on for some inputs, weak for all, or as wide as the prior and elsewhere."""
+    """Report how each mixed variable is used: on for some inputs, weak for all, or away from the prior mean."""
     kinds: dict[str, list[int]] = {}
     for j in regime.mixed:
         kinds.setdefault(how_mixed(regime, j), []).append(j)
@@ -310,7 +310,7 @@ def _cautions(regime: "Regime", scores: "polars.DataFrame", standard: Pair | Non
             f"The type{'' if one else 's'} of {_variables(fragile)} {'is' if one else 'are'} fragile: "
             f"{'it changes' if one else 'they change'} when other inputs are drawn."
         )
-    cautions += _parting(regime, scores, standard)
+    cautions += _rule_differences(regime, scores, standard)
     hidden = [j for j in regime.passive if statistics.ratio_mean[j] <= regime.alpha]
     if hidden:
         are, _, _ = _verbs(hidden)
@@ -347,7 +347,7 @@ def _cautions(regime: "Regime", scores: "polars.DataFrame", standard: Pair | Non
 
 
 def _doubts(regime: "Regime") -> list[str]:
-    """Say which variables the evidence does not settle, and what would."""
+    """Report which variables the evidence does not decide, and what would decide them."""
     if not regime.doubtful:
         return []
     _, _, them = _verbs(regime.doubtful)
@@ -371,8 +371,8 @@ def _doubts(regime: "Regime") -> list[str]:
     ]
 
 
-def _parting(regime: "Regime", scores: "polars.DataFrame", standard: Pair | None) -> list[str]:
-    """Say where another rule types otherwise, and what that does to the total correlation."""
+def _rule_differences(regime: "Regime", scores: "polars.DataFrame", standard: Pair | None) -> list[str]:
+    """Report where another rule gives other types, and its effect on the total correlation."""
     other: Rule = "standard" if regime.rule == "used" else "used"
     types = regime.types_at(regime.alpha, rule=other)
     apart: dict[tuple[str, str], list[int]] = {}
@@ -395,7 +395,7 @@ def _parting(regime: "Regime", scores: "polars.DataFrame", standard: Pair | None
 
 
 def _agree(pair: Pair) -> bool:
-    """Within a tenth of a nat, or of the larger: a difference nobody would act on."""
+    """Within a tenth of a nat, or of the larger value: a negligible difference."""
     return pair[0] == pair[1] or bool(np.isfinite(pair).all() and abs(pair[0] - pair[1]) <= 0.1 * max(1.0, pair[0]))
 
 
@@ -406,7 +406,7 @@ def _against(pair: Pair) -> str:
 
 
 def _verbs(variables: Sequence[int]) -> tuple[str, str, str]:
-    """The verb, its ending and the pronoun for so many variables."""
+    """The verb, its ending and the pronoun for this number of variables."""
     return ("is", "s", "it") if len(variables) == 1 else ("are", "", "them")
 
 
@@ -415,7 +415,7 @@ def _variables(variables: Sequence[int]) -> str:
 
 
 def listed(variables: Sequence[int]) -> str:
-    """Return the variables as a list in words; of many only the first.
+    """Return the variables as a list in words, abbreviated if long.
 
     >>> listed([3]), listed([0, 3, 5])
     ('3', '0, 3 and 5')
@@ -429,7 +429,7 @@ def listed(variables: Sequence[int]) -> str:
 
 
 def regime_html(regime: "Regime", groups: Mapping[str, Sequence[int]] | None = None) -> str:
-    """Return a row for each variable with its type and why, its KL as a bar, and the evidence."""
+    """Return a row for each variable with its type and reason, its KL as a bar, and the evidence."""
     table = regime.table()
     names = {j: name for name, of in (groups or {}).items() for j in of}
     finite = np.nan_to_num(regime.statistics.kl, posinf=0.0)
@@ -439,10 +439,10 @@ def regime_html(regime: "Regime", groups: Mapping[str, Sequence[int]] | None = N
     for row in table.head(MOST).iter_rows(named=True):
         kind, j = row["type"], row["variable"]
         bar = f'<div style="background:{COLOURS[kind]};height:.7em;width:{100 * finite[j] / widest:.1f}%"></div>'
-        why = _inert(str(row.get("why", kind)))
+        why = _escaped(str(row.get("why", kind)))
         cells = [
             str(j),
-            *([_inert(names[j])] if names else []),
+            *([_escaped(names[j])] if names else []),
             f'<span style="color:{COLOURS[kind]}" title="{why}">{MARKS[kind]} {kind}</span>',
             f"{row['kl']:.2f}",
             f'<div style="width:8em">{bar}</div>',
@@ -457,25 +457,25 @@ def regime_html(regime: "Regime", groups: Mapping[str, Sequence[int]] | None = N
 
 
 def encodings_html(encodings: "Encodings") -> str:
-    """Return what was taken as what, with the range of each variable's mean and its average variance."""
+    """Return how the arrays were interpreted, with the range of each variable's mean and its average variance."""
     mean, variance = encodings.mean[:, :MOST], encodings.variance[:, :MOST]
     rows = "".join(
         f"<tr><td>{j}</td><td>{low:.3g} … {high:.3g}</td><td>{width:.3g}</td></tr>"
         for j, (low, high, width) in enumerate(zip(mean.min(0), mean.max(0), variance.mean(0), strict=True))
     )
     heads = "<th>variable</th><th>means</th><th>average variance</th>"
-    return f"<p>{_inert(repr(encodings))}</p><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    return f"<p>{_escaped(repr(encodings))}</p><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def diagnosis_html(
     headline: str, reading: str, regime: "Regime", advice: Sequence[str], groups: Mapping[str, Sequence[int]]
 ) -> str:
-    """Return the headline, what was read as what, the table and the advice."""
-    said = "".join(f"<li>{_inert(sentence)}</li>" for sentence in advice)
-    read = f"<p><small>{_inert(reading)}</small></p>" if reading else ""
-    return f"<div><p><b>{_inert(headline)}</b></p>{read}{regime_html(regime, groups)}<ul>{said}</ul></div>"
+    """Return the headline, how the input was interpreted, the table and the advice."""
+    said = "".join(f"<li>{_escaped(sentence)}</li>" for sentence in advice)
+    read = f"<p><small>{_escaped(reading)}</small></p>" if reading else ""
+    return f"<div><p><b>{_escaped(headline)}</b></p>{read}{regime_html(regime, groups)}<ul>{said}</ul></div>"
 
 
-def _inert(text: str) -> str:
-    """Return a text of others as HTML that is nothing but that text, in the order in which it is written."""
+def _escaped(text: str) -> str:
+    """Return untrusted text as HTML that contains only that text, in logical order."""
     return escape(printable(text))

@@ -1,10 +1,10 @@
-"""Which latent variables of a VAE are active, mixed or passive, and on what evidence.
+"""The types of the latent variables of a VAE, active, mixed or passive, and the evidence for them.
 
-Three rules. *Used*, the default, asks whether a variable is used: by the decoder where there is one, and by comparing
-its posterior with where an *unused* variable of this model rests. *Relative* looks at the posterior variance relative
-to the prior alone. *Standard* is the rule of [Bonheme2023BeMoreActive, section 4] to the letter; it looks at the
-posterior variance itself and so presumes the prior N(0, I). The first two do not change when a variable, its prior and
-the decoder are rescaled together, which leaves the model the same.
+There are three rules. *Used*, the default, tests whether a variable is used: by the decoder if there is one, and by
+comparing its posterior with the rest of an *unused* variable of this model. *Relative* uses only the posterior variance
+relative to the prior. *Standard* is the rule of [Bonheme2023BeMoreActive, section 4] as published; it uses the
+posterior variance itself and therefore assumes the prior N(0, I). The first two are invariant if a variable, its prior
+and the decoder are rescaled together, which leaves the model the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ Rule = Literal["used", "relative", "standard"]
 RULES: tuple[Rule, ...] = ("used", "relative", "standard")
 TYPES = ("active", "mixed", "passive")
 BOOTSTRAP_DRAWS = 1000
-# Variables whose resampling is held in memory at a time.
+# The number of variables that are resampled in memory at a time.
 AT_ONCE = 512
 SURE = 0.95
 
@@ -62,43 +62,44 @@ def classify(
 ) -> "Regime":
     """Decide the type of every latent variable.
 
-    With r = variance / prior variance over inputs, r0 where it rests for an unused variable of this model, o the share
-    of inputs with r < r0 / 2 and nu = E[variance] / (E[variance] + Var(mean)) the share of noise, ``rule="used"`` says
+    With r = variance / prior variance over inputs, r0 its value at rest for an unused variable of this model, o the
+    share of inputs with r < r0 / 2 and nu = E[variance] / (E[variance] + Var(mean)) the noise share, ``rule="used"`` is
 
         passive   exchanging it between inputs costs the decoder at most max(0.1 nats, 0.5% of the distortion);
                   without a decoder: E[r] >= 0.8 r0 and o <= 2%, or nu >= 0.9 unless it is on for some inputs
         active    used, and E[r] <= alpha r0, Var[r] <= alpha r0^2, or nu <= alpha
         mixed     used otherwise: on for some inputs, or weak for all
 
-    A variable within two standard errors of the threshold is `doubtful`, and one on which the evidence parts: without a
-    decoder where E[r] and nu do not agree, with one where the variable is as wide as at rest and the decoder loses
-    less without it than the information it carries, -1/2 log nu, which no optimum has.
+    A variable is `doubtful` if it is within two standard errors of the threshold, or if its evidence is contradictory:
+    without a decoder, if E[r] and nu disagree; with a decoder, if the variable is as wide as at rest and the decoder
+    loses less without it than the information it carries, -1/2 log nu, which is impossible at an optimum.
     ``rule="relative"``, with s = (mean - prior mean)^2 / prior variance, is
 
         passive   |E[r] - 1| <= alpha,  Var[r] <= alpha,  E[s] <= alpha
         active     E[r] <= alpha,       Var[r] <= alpha
         mixed      everything else
 
-    and what this calls active is passive after all where nu >= 1 - alpha. ``rule="standard"`` is the published one: r
-    is the variance itself, Var < alpha, and neither s nor nu is looked at. [Bonheme2023BeMoreActive, section 4;
+    and a variable that is active by these conditions is passive if nu >= 1 - alpha. ``rule="standard"`` is the
+    published
+    rule: r is the variance itself, Var < alpha, and s and nu are not used. [Bonheme2023BeMoreActive, section 4;
     Bonheme2023iVAE, theorem 2]
 
     Args:
         encodings: Mean and variance of q(z|x) with the prior.
-        alpha: How small is small; the papers use 0.1.
+        alpha: The threshold; the papers use 0.1.
         rule: "used", "relative" or "standard".
-        use_shift: Whether the relative rule looks at s.
-        decoder: What the decoder makes of the variables, see `measure_decoder_use`.
-        rest_ratio: Where r rests for an unused variable (a number or one a variable; NaN: nowhere), as the objective
-            says; that of the encodings unless given, and 1 where neither knows.
-        seed: Of the resampling that gives the certainty.
+        use_shift: Whether the relative rule uses s.
+        decoder: The use of the variables by the decoder, see `measure_decoder_use`.
+        rest_ratio: The value of r at rest of an unused variable (a number or one per variable; NaN: nowhere), defined
+            by the objective; by default that of the encodings, or 1 if they have none.
+        seed: Seed of the resampling that gives the certainty.
 
     Returns:
         The types with their evidence, certainty and reasons.
 
     Raises:
         ConfigError: If alpha is not between 0 and 0.5 or there is no such rule.
-        DataError: If decoder or rest_ratio are not of the same variables.
+        DataError: If decoder or rest_ratio do not have the same variables.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> classify(encodings).types
@@ -130,19 +131,19 @@ def decide(
     decoder: DecoderUse | None = None,
     rest_ratio: ArrayLike | None = None,
 ) -> "Regime":
-    """Type the variables of an `Evidence`; what `classify` and `Evidence.classify` share."""
+    """Decide the types of the variables of an `Evidence`; shared by `classify` and `Evidence.classify`."""
     _check_rule(alpha, rule)
     statistics = evidence.statistics()
     rest = checked_rest(rest_ratio, len(statistics.ratio_mean))
     if decoder is not None and len(decoder.permuted) != len(statistics.ratio_mean):
         raise DataError(
             f"expected the decoder's use of {len(statistics.ratio_mean)} variables, got {len(decoder.permuted)}; "
-            "measure it on the model that was encoded"
+            "measure it on the encoded model"
         )
     use = Use.of(evidence, decoder, rest, alpha) if rule == "used" else None
     doubtful = np.zeros(len(statistics.ratio_mean), dtype=bool) if use is None else use.doubtful(statistics)
     parts = []
-    # Resampling makes a thousand numbers of each: of very many variables some at a time.
+    # Resampling takes a thousand numbers per variable, so many variables are processed in parts.
     for number, start in enumerate(range(0, len(statistics.ratio_mean), AT_ONCE)):
         columns = slice(start, start + AT_ONCE)
         own = evidence if len(statistics.ratio_mean) <= AT_ONCE else evidence.columns(columns)
@@ -158,10 +159,10 @@ def decide(
         found = slacks.types()
         parts.append((found, *slacks.distance(found, others), (others.types() == found).mean(axis=0)))
     types, distance, distance_errors, survived = (np.concatenate(column) for column in zip(*parts, strict=True))
-    # So many inputs of one kind leave 1 in n + 2 for the next to be of another: few inputs are never sure.
+    # After n inputs of one kind the next one is of another with probability 1 / (n + 2): few inputs are never certain.
     confidence = np.minimum(survived, (evidence.inputs + 1) / (evidence.inputs + 2))
     if evidence.inputs < 2:
-        # The positions of a single input do not tell how another one would differ.
+        # The positions of a single input do not show how another input would differ.
         distance_errors, confidence = np.full_like(distance, np.nan), np.full_like(distance, np.nan)
     return Regime(
         types=tuple(str(TYPES[t]) for t in types),
@@ -191,31 +192,31 @@ def _check_rule(alpha: float, rule: Rule) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Regime:
-    """The types of a VAE's latent variables with the evidence for each.
+    """The types of the latent variables of a VAE with their evidence.
 
-    `distance` is how far a variable is from the nearest threshold that would change its type (in the threshold's own
-    units, `distance_errors` in standard errors), `confidence` how often its type survives resampling the inputs, the
-    decoder's evidence included; both are unknown (NaN) of a single convolutional input. `rows` counts its positions,
-    `inputs` the input. `doubtful` are the variables of which the evidence does not say whether they are used,
-    `rest_ratio` is where the variance ratio of an unused one rests (None: the objective is not known, NaN: nowhere),
-    `decoder` what the decoder makes of them, where there is one.
+    `distance` is the distance of a variable from the nearest threshold that would change its type (in the units of the
+    threshold; `distance_errors` in standard errors), `confidence` the share of resampled inputs in which its type stays
+    the same, including the evidence of the decoder; both are NaN for a single convolutional input. `rows` counts its
+    positions, `inputs` the input. `doubtful` lists the variables for which the evidence does not decide whether they
+    are used. `rest_ratio` is the variance ratio of an unused variable at rest (None: the objective is unknown, NaN:
+    nowhere), `decoder` the use of the variables by the decoder, if there is one.
 
     Args:
         types: The type of each variable.
         rule: The rule that decided them.
         alpha: Its threshold.
-        use_shift: Whether a mean away from the prior's counted against passive.
-        rows: The rows that were seen.
+        use_shift: Whether a mean away from the prior mean counted against passive.
+        rows: The number of rows.
         statistics: The statistics of each variable.
-        distance: How far each is from the nearest threshold, in its units.
+        distance: The distance of each variable from the nearest threshold, in its units.
         distance_errors: The same in standard errors.
-        confidence: How often the type survives resampling the inputs.
+        confidence: The share of resampled inputs in which the type stays the same.
         learned_prior_mean: Whether the prior's mean differs from 0.
         learned_prior_variance: Whether its variance differs from 1.
-        evidence: What the types rest on.
-        decoder: What the decoder loses without each variable, where there is one.
-        rest_ratio: Where the variance ratio of an unused variable rests; None: not known, NaN: nowhere.
-        doubtful: Variables of which the evidence does not say whether they are used.
+        evidence: The evidence for the types.
+        decoder: The use of each variable by the decoder, if there is one.
+        rest_ratio: The variance ratio of an unused variable at rest; None: unknown, NaN: nowhere.
+        doubtful: Variables for which the evidence does not decide whether they are used.
     """
 
     types: tuple[str, ...]
@@ -247,47 +248,47 @@ class Regime:
 
     @property
     def inputs(self) -> int:
-        """The number of inputs the types rest on; of convolutional latents each has many rows."""
+        """The number of inputs behind the types; convolutional latents have many rows per input."""
         return self.evidence.inputs
 
     @property
     def active(self) -> list[int]:
-        """Variables the decoder relies on for every input."""
-        return self._of("active")
+        """Variables that the decoder relies on for every input."""
+        return self._of_type("active")
 
     @property
     def mixed(self) -> list[int]:
         """Variables in between: on for some inputs, or weak for all."""
-        return self._of("mixed")
+        return self._of_type("mixed")
 
     @property
     def passive(self) -> list[int]:
-        """Variables that are not used: the prior's noise, noise elsewhere, or what no decoder reads."""
-        return self._of("passive")
+        """Variables that are not used: at the prior, constant elsewhere, noise, or not read by the decoder."""
+        return self._of_type("passive")
 
     @property
     def uninformative(self) -> list[int]:
-        """Variables whose code is noise, whatever their variance: noise share >= 1 - alpha."""
+        """Variables whose code is noise, for any variance: noise share >= 1 - alpha."""
         return [int(j) for j in np.flatnonzero(self.statistics.noise_share >= 1 - self.alpha)]
 
     @property
     def constant(self) -> bool:
-        """Whether no variable tells one input from another, however far the posterior is from the prior."""
+        """Whether no variable distinguishes inputs, however far the posterior is from the prior."""
         return len(self.uninformative) == len(self.types)
 
     @property
     def prior_driven(self) -> list[int]:
-        """Variables that follow the prior, yet are not noise: the prior knows the input (a learned prior mean)."""
+        """Variables that follow the prior but are not noise: the prior depends on the input (a learned prior mean)."""
         return [int(j) for j in np.flatnonzero(follows_prior(self.statistics, self.alpha))]
 
     @property
     def fragile(self) -> list[int]:
-        """Variables whose type changes in more than 5% of the resampled inputs, or may do so for all that is known."""
+        """Variables whose type changes in more than 5% of the resampled inputs, or whose certainty is unknown."""
         return [int(j) for j in np.flatnonzero(~(self.confidence >= SURE))]
 
     @property
     def alive(self) -> list[int]:
-        """Variables that are not passive, in their order, whichever of active and mixed there are."""
+        """Variables that are not passive (active or mixed), in their order."""
         return sorted(self.active + self.mixed)
 
     @property
@@ -303,18 +304,18 @@ class Regime:
 
     @cached_property
     def why(self) -> tuple[str, ...]:
-        """One reason for each variable: its type, what makes it so, and what is doubtful about it."""
+        """The reason for each variable: its type, the evidence for it, and any doubt about it."""
         return reasons(self)
 
     def at(self, alpha: float, *, rule: Rule | None = None) -> "Regime":
-        """Return the regime on the same evidence at another alpha, or under another rule.
+        """Return the regime from the same evidence at another alpha, or by another rule.
 
         Args:
-            alpha: The other threshold.
-            rule: The other rule; the same if None.
+            alpha: The new threshold.
+            rule: The new rule; the same if None.
 
         Returns:
-            The types on the same evidence.
+            The types from the same evidence.
         """
         return self.evidence.classify(
             alpha=alpha,
@@ -326,24 +327,24 @@ class Regime:
 
     @cached_property
     def two_states(self) -> TwoStates:
-        """The two states of each variable, on for some inputs and off for the others; read from the evidence once."""
+        """The two states of each variable, on for some inputs and off for the others; computed once."""
         return self.evidence.two_states()
 
     @cached_property
     def rarely(self) -> NDArray[np.float64]:
-        """The share of inputs for which a variable is far narrower than at rest, a fifth of it; read once."""
+        """The share of inputs for which r is less than a fifth of its value at rest; computed once."""
         rest = np.ones(len(self.types)) if self.rest_ratio is None else np.nan_to_num(self.rest_ratio, nan=1.0)
         return self.evidence.share_below(0.2 * rest)
 
     def types_at(self, alpha: float, *, rule: Rule | None = None) -> tuple[str, ...]:
-        """Return the types on the same evidence at another alpha, or under another rule, without their certainty.
+        """Return the types from the same evidence at another alpha, or by another rule, without their certainty.
 
         Args:
             alpha: The threshold.
-            rule: The rule; that of this regime if not given.
+            rule: The rule; by default that of this regime.
 
         Returns:
-            The types that `at` gives too, many times as quickly.
+            The same types as `at`, computed many times faster.
 
         Raises:
             ConfigError: If alpha is not between 0 and 0.5 or there is no such rule.
@@ -356,11 +357,11 @@ class Regime:
         return tuple(str(TYPES[t]) for t in types)
 
     def types_along(self, alphas: Sequence[float], *, rule: Rule | None = None) -> Iterator[NDArray[np.int64]]:
-        """Yield the types at one alpha after another, as places in active, mixed, passive; see `types_at`.
+        """Yield the types at one alpha after another, as indices into active, mixed, passive; see `types_at`.
 
         Args:
             alphas: The thresholds.
-            rule: The rule; that of this regime if not given.
+            rule: The rule; by default that of this regime.
 
         Yields:
             The types (d,), 0 active, 1 mixed, 2 passive.
@@ -378,7 +379,7 @@ class Regime:
                 yield Slacks.of(self.statistics, alpha=alpha, rule=rule, use_shift=self.use_shift).types()
 
     def table(self) -> "polars.DataFrame":
-        """Return a row for each variable: type and every piece of evidence."""
+        """Return a row for each variable: type and all evidence."""
         import polars
 
         statistics = self.statistics
@@ -408,11 +409,11 @@ class Regime:
             columns |= {"decoder_use": self.decoder.permuted, "decoder_use_error": self.decoder.permuted_error}
         return polars.DataFrame(columns)
 
-    def _of(self, kind: str) -> list[int]:
+    def _of_type(self, kind: str) -> list[int]:
         return [j for j, own in enumerate(self.types) if own == kind]
 
 
-# How each rule decides that a variable is used, on the screen and on pages.
+# How each rule decides that a variable is used, as shown on screens and pages.
 OTHER_RULES = {
     "used": "used by the decoder, or not at rest (default)",
     "relative": "relative rule (posterior variance over the prior's)",
@@ -424,30 +425,30 @@ OTHER_RULES = {
 }
 
 
-# What columns of `Regime.table` are called on the screen and on pages, and what they mean.
+# Titles of the columns of `Regime.table` on screens and pages, and their meaning.
 COLUMNS = {
     "variable": ("variable", "index of the latent variable"),
     "type": ("type", "active: used for every input; passive: not used; mixed: used for some inputs, or weakly for all"),
-    "confidence": ("sure", "how often the type survives other draws of the inputs"),
+    "confidence": ("sure", "how often the type stays the same for other draws of the inputs"),
     "kl": ("KL, nats", "KL(q(z|x) ‖ p(z)), averaged over inputs"),
     "ratio_mean": (
         "ratio",
-        "r, posterior variance / prior variance, mean over inputs (1: the prior's own noise, 0: none)",
+        "r, posterior variance / prior variance, mean over inputs (1: all noise of the prior, 0: none)",
     ),
     "ratio_variance": ("spread", "variance of the ratio over inputs"),
     "shift": ("shift", "E[(mean - prior mean)² / prior variance]"),
     "noise_share": ("noise", "share of the code's variance that is noise, E[variance] / (E[variance] + Var(mean))"),
-    "polarity": ("polarity", "0: alike for every input; 1: each input on or off; of no meaning where passive"),
+    "polarity": ("polarity", "0: the same for every input; 1: each input on or off; meaningless if passive"),
     "distance_errors": ("margin", "distance to the nearest change of type, in standard errors"),
     "decoder_use": ("use", "what the decoder loses, in nats, when the variable is shuffled over inputs"),
-    "why": ("why", "what makes it of this type"),
+    "why": ("why", "the reason for its type"),
 }
 
 
 def other_rules(regime: Regime, *, largest_mean: NDArray[Any] | None = None) -> "polars.DataFrame":
-    """Return a row for each variable and a column for each rule: True where the rule counts the variable as used.
+    """Return a row for each variable and a column for each rule: True if the rule counts the variable as used.
 
-        used, relative         active or mixed by ours
+        used, relative         active or mixed by our rules
         standard               active or mixed by [Bonheme2023BeMoreActive, section 4]
         active_unit            Var(E[z_j|x]) > 0.01  [Burda2016, section 4.3]
         kl                     E[KL_j] > 0.01 nats, the usual threshold on the rate of a variable
@@ -463,7 +464,7 @@ def other_rules(regime: Regime, *, largest_mean: NDArray[Any] | None = None) -> 
     import polars
 
     statistics = regime.statistics
-    # Published code of the FactorVAE score divides by n - 1.
+    # The published code of the FactorVAE score divides by n - 1.
     deviation = np.sqrt(statistics.mean_variance * regime.rows / (regime.rows - 1))
     columns: dict[str, Any] = {"variable": np.arange(len(regime.types))}
     for rule in RULES:
@@ -478,7 +479,7 @@ def other_rules(regime: Regime, *, largest_mean: NDArray[Any] | None = None) -> 
 
 
 def counts_by_rule(regime: Regime, encodings: Encodings | None = None) -> dict[str, int]:
-    """Return how many variables each rule counts as used.
+    """Return the number of variables that each rule counts as used.
 
     >>> from polarised.regime import classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -510,7 +511,7 @@ def sensitivity(regime: Regime, *, alphas: Sequence[float] = ALPHAS) -> "polars.
 
 
 def stable_range(regime: Regime, *, alphas: Sequence[float] = ALPHAS) -> list[tuple[float, float]]:
-    """Return, for each variable, the smallest and largest alpha of the grid around the regime's own with the same type.
+    """Return, for each variable, the range of alphas on the grid around that of the regime with the same type.
 
     >>> from polarised.regime import Encodings, classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 0.8], [0.01, 0.8]])

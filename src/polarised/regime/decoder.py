@@ -1,4 +1,4 @@
-"""What a decoder shows and makes of the variables, as plain arrays that need no torch."""
+"""The outputs of a decoder and its use of the variables, as plain arrays without torch."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ __all__ = ["CodedBatch", "DecoderUse", "Pictures", "measure_decoder_use"]
 Array = NDArray[np.float64]
 Images = NDArray[np.float32]
 
-# A variable is used where exchanging it costs more than both: nats an image, and share of the distortion.
+# A variable is used if exchanging it costs more than both: nats per image, and a share of the distortion.
 LEAST_NATS, SHARE_OF_DISTORTION = 0.1, 0.005
-# How many standard errors from that threshold are beyond doubt, and how many end the measurement early.
+# Standard errors from the threshold that are beyond doubt, and that end the measurement early.
 ERRORS, EARLY = 2.0, 4.0
-# Inputs after which a measurement may end: early, as a rule, and in any case.
+# Numbers of inputs after which a measurement may end: early, by default, and in any case.
 FEW, USUAL, MOST = 500, 2_000, 10_000
 
 
 class Pictures(NamedTuple):
-    """Images and what a decoder makes of them, all (..., channels, height, width) in [0, 1].
+    """Images and outputs of a decoder, all (..., channels, height, width) in [0, 1].
 
-    Row j of `traversals` moves variable j over `values` and leaves the others at the code of the first original.
+    Row j of `traversals` moves variable j over `values` and keeps the others at the code of the first original.
     """
 
     originals: Images
@@ -39,10 +39,10 @@ class Pictures(NamedTuple):
 
 
 class CodedBatch(NamedTuple):
-    """Some inputs as a decoder sees them.
+    """Some inputs with their codes and a decoder.
 
-    `distortion` maps codes (n, d), a row an input, to -log p(x|z) in nats (n,); `codes` are a sample of q(z|x) and
-    `prior_codes` one of p(z|u), both (n, d); `floor` (n,) is the distortion of a decoder that draws x itself.
+    `distortion` maps codes (n, d), one row per input, to -log p(x|z) in nats (n,); `codes` are a sample from q(z|x) and
+    `prior_codes` one from p(z|u), both (n, d); `floor` (n,) is the distortion of a decoder that returns x itself.
     """
 
     distortion: Callable[[NDArray[Any]], NDArray[Any]]
@@ -53,12 +53,12 @@ class CodedBatch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DecoderUse:
-    """How much a decoder relies on each variable: the rise of -log p(x|z) in nats an image, with standard errors.
+    """How much a decoder relies on each variable: the rise of -log p(x|z) in nats per image, with standard errors.
 
-    `permuted`: z_j is exchanged for that of another input, which decides whether it is used; `redrawn`: for a draw of
-    p(z_j|u), which says whether sampling from the prior works. Permuting costs nothing and redrawing does: the
-    variable is constant, but not at the prior. `examples` are the inputs each variable was exchanged on, `distortion`
-    is the mean of -log p(x|z) above what a decoder that draws x itself would have. Arrays are (d,).
+    `permuted`: z_j is replaced by that of another input, which decides whether it is used; `redrawn`: by a draw from
+    p(z_j|u), which tests whether sampling from the prior works. If permuting costs nothing and redrawing does, the
+    variable is constant, but not at the prior. `examples` counts the inputs on which each variable was exchanged;
+    `distortion` is the mean of -log p(x|z) above that of a decoder that returns x itself. Arrays are (d,).
 
     >>> use = DecoderUse(
     ...     permuted=np.array([30.0, 0.02]), permuted_error=np.array([1.0, 0.03]), redrawn=np.array([31.0, 0.0]),
@@ -77,7 +77,7 @@ class DecoderUse:
 
     @property
     def threshold(self) -> float:
-        """The nats above which a variable counts as used: 0.1, or half a per cent of the distortion if that is more."""
+        """The threshold in nats above which a variable counts as used: 0.1, or 0.5 % of the distortion if larger."""
         return max(LEAST_NATS, SHARE_OF_DISTORTION * self.distortion)
 
     @property
@@ -91,7 +91,7 @@ class DecoderUse:
         return np.asarray(np.abs(self.permuted - self.threshold) <= ERRORS * self.permuted_error)
 
     def keep(self, variables: NDArray[Any] | list[int]) -> "DecoderUse":
-        """Return the use of some variables only, in the order given."""
+        """Return the use of a selection of variables, in the given order."""
         chosen = np.asarray(variables)
         return DecoderUse(
             self.permuted[chosen],
@@ -103,7 +103,7 @@ class DecoderUse:
         )
 
     def table(self) -> "polars.DataFrame":
-        """Return a row for each variable: the two rises with their errors, the inputs they rest on, the distortion."""
+        """Return a row for each variable: the two rises with their errors, the number of inputs, the distortion."""
         import polars
 
         return polars.DataFrame(
@@ -120,16 +120,16 @@ class DecoderUse:
 
     @classmethod
     def of_table(cls, table: "polars.DataFrame") -> "DecoderUse":
-        """Return what `table` was made of."""
+        """Return the inverse of `table`."""
         columns = ("permuted", "permuted_error", "redrawn", "redrawn_error", "examples")
         if missing := [name for name in ("variable", *columns, "distortion") if name not in table.columns]:
-            raise DataError(f"expected a table of a decoder's use, it lacks {', '.join(missing)}; measure it anew")
+            raise DataError(f"expected a table of a decoder's use, it lacks {', '.join(missing)}; measure it again")
         if not table.height or not all(
             table.schema[name].is_numeric() and not table[name].null_count()
             for name in ("variable", *columns, "distortion")
         ):
             raise DataError(
-                "expected numbers of every variable in a table of a decoder's use, got others; measure it anew"
+                "expected numbers for every variable in a table of a decoder's use, got others; measure it again"
             )
         rows = table.sort("variable")
         level, error, again, again_error, examples = (rows[name].to_numpy() for name in columns)
@@ -137,22 +137,23 @@ class DecoderUse:
 
 
 def measure_decoder_use(batches: Iterable[CodedBatch], *, redraw: bool = True, seed: int = 0) -> DecoderUse:
-    """Measure how much a decoder relies on each variable, on as many batches as it takes to tell.
+    """Measure how much a decoder relies on each variable, on as many batches as needed to decide.
 
-    rise_j = E[-log p(x|z with z_j of another input) + log p(x|z)]. A variable is measured on until its rise is two
-    standard errors away from the threshold (four before 2,000 inputs, as one looks more than once), and no further
-    batch is asked for once all are, or after 10,000 inputs.
+    rise_j = E[-log p(x|z with z_j of another input) + log p(x|z)]. A variable is measured until its rise is two
+    standard errors away from the threshold (four before 2,000 inputs, because it is tested repeatedly). No further
+    batch is requested once all variables are decided, or after 10,000 inputs.
 
     Args:
-        batches: Different inputs in turn; at least 500 in the first are wise. Redrawing is measured on that one.
-        redraw: Whether to measure redrawing at all; it decides nothing and takes half the time. NaN if not.
-        seed: Whose code each input gets.
+        batches: Batches of different inputs; the first should have at least 500. Redrawing is measured on the first
+            only.
+        redraw: Whether to measure redrawing, which decides nothing and takes half of the time. NaN if not.
+        seed: Seed of the permutations.
 
     Returns:
         The rises with their standard errors.
 
     Raises:
-        DataError: If there is no batch, or one of fewer than two inputs.
+        DataError: If there is no batch, or a batch has fewer than two inputs.
 
     >>> rng = np.random.default_rng(0)
     >>> z = rng.normal(size=(600, 2))
@@ -170,13 +171,13 @@ def measure_decoder_use(batches: Iterable[CodedBatch], *, redraw: bool = True, s
     for batch in batches:
         inputs, latents = batch.codes.shape
         if inputs < 2:
-            raise DataError(f"expected at least two inputs to exchange codes between, got {inputs}; give more images")
+            raise DataError(f"expected at least two inputs to exchange codes between, got {inputs}; pass more images")
         if not rises:
             rises, open_ = [[] for _ in range(latents)], list(range(latents))
         own = np.asarray(batch.distortion(batch.codes), dtype=np.float64)
         distortions.append(own - batch.floor)
         for j in open_:
-            # A cycle through all inputs in random order: nobody keeps its own.
+            # A cycle through all inputs in random order: no input keeps its own code.
             order = draws.permutation(inputs)
             other = np.empty(inputs, dtype=np.int64)
             other[order] = np.roll(order, 1)
@@ -192,7 +193,7 @@ def measure_decoder_use(batches: Iterable[CodedBatch], *, redraw: bool = True, s
         if not open_ or seen >= MOST:
             break
     if not rises:
-        raise DataError("expected at least one batch of inputs to measure the decoder on, got none")
+        raise DataError("expected at least one batch of inputs to measure the decoder on, got none; pass some images")
     return _use(rises, redrawn, distortions)
 
 
@@ -204,11 +205,11 @@ def _exchanged(batch: CodedBatch, variable: int, values: NDArray[Any]) -> Array:
 
 def _use(rises: list[list[Array]], redrawn: list[Array], distortions: list[Array]) -> DecoderUse:
     permuted = [np.concatenate(parts) for parts in rises]
-    (level, error), (again, again_error) = _levels(permuted), _levels(redrawn)
+    (level, error), (again, again_error) = _means_and_errors(permuted), _means_and_errors(redrawn)
     examples = np.array([len(parts) for parts in permuted])
     return DecoderUse(level, error, again, again_error, examples, float(np.concatenate(distortions).mean()))
 
 
-def _levels(rises: list[Array]) -> tuple[Array, Array]:
+def _means_and_errors(rises: list[Array]) -> tuple[Array, Array]:
     level = np.array([part.mean() for part in rises])
     return level, np.array([part.std(ddof=1) / np.sqrt(len(part)) for part in rises])

@@ -1,4 +1,4 @@
-"""How many latent variables are needed: the dimension of the data, one over-sized run, or the search of FONDUE."""
+"""The number of latents needed: the dimension of the data, one over-sized run, or the search of FONDUE."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
@@ -31,10 +31,10 @@ Estimator = Literal["mle", "twonn", "trace"]
 def intrinsic_dimension_mle(
     points: ArrayLike, *, neighbours: int = 20, anchors: float = 0.8, repeats: int = 5, seed: int = 0
 ) -> float:
-    """Estimate the dimension of the manifold points lie on by maximum likelihood [Levina2005, eq. 9].
+    """Estimate the dimension of the manifold of the points by maximum likelihood [Levina2005, eq. 9].
 
     d(x) = (1/(k-1) sum_j<k log(T_k(x) / T_j(x)))^-1 with T_j the distance to the j-th of k neighbours, averaged over a
-    share `anchors` of the points, `repeats` times, as [Bonheme2023FONDUE] does.
+    share `anchors` of the points, `repeats` times, as in [Bonheme2023FONDUE].
 
     >>> round(intrinsic_dimension_mle(np.random.default_rng(0).uniform(size=(1000, 3))))
     3
@@ -42,17 +42,17 @@ def intrinsic_dimension_mle(
     table = _points(points, neighbours + 2)
     if neighbours < 2 or not 0 < anchors <= 1 or repeats < 1:
         raise ConfigError(
-            f"expected neighbours >= 2, anchors in (0, 1], repeats >= 1: {neighbours}, {anchors}, {repeats}"
+            f"expected neighbours >= 2, anchors in (0, 1] and repeats >= 1, got {neighbours}, {anchors} and {repeats}"
         )
     distances = _distances(table, neighbours)
     logarithms = np.log(distances)
     gaps = (logarithms[:, -1:] - logarithms[:, :-1]).mean(axis=1)
-    # What is left of equal distances is their rounding.
+    # Equal distances differ only by rounding.
     level = int((gaps < 1e-12).sum())
     if level:
         raise DataError(
             f"expected neighbours at different distances, all {neighbours} are equally far from {level} of the "
-            f"{len(table)} points; is it a grid?"
+            f"{len(table)} points; use points that do not form a grid"
         )
     local = 1.0 / gaps
     generator = stream(seed, "anchors of the intrinsic dimension")
@@ -64,14 +64,14 @@ def intrinsic_dimension_mle(
 def intrinsic_dimension_twonn(points: ArrayLike, *, discard: float = 0.1) -> float:
     """Estimate the dimension from the ratio of the distances to the two nearest neighbours [Facco2017, eq. 5].
 
-    With m = T_2 / T_1 sorted and F = i/n: the slope through 0 of -log(1 - F) against log m, without the largest
+    With m = T_2 / T_1 sorted and F = i/n: the slope through 0 of -log(1 - F) against log m, excluding the largest
     `discard` share of m.
 
     >>> round(intrinsic_dimension_twonn(np.random.default_rng(0).uniform(size=(1000, 3))))
     3
     """
     if not 0 <= discard < 1:
-        raise ConfigError(f"expected discard in [0, 1), got {discard}; 0.1 is customary")
+        raise ConfigError(f"expected discard in [0, 1), got {discard}; 0.1 is common")
     distances = _distances(_points(points, 4), 2)
     ratios = np.sort(np.log(distances[:, 1] / distances[:, 0]))
     kept = ratios[: max(2, int(len(ratios) * (1 - discard)))]
@@ -79,13 +79,13 @@ def intrinsic_dimension_twonn(points: ArrayLike, *, discard: float = 0.1) -> flo
     levels = -np.log1p(-np.arange(1, len(kept) + 1) / len(ratios))
     if not np.square(kept).sum() > 0:
         raise DataError(
-            "expected neighbours at different distances, the two nearest are always equally far; is it a grid?"
+            "expected neighbours at different distances, the two nearest are always equally far; use points off a grid"
         )
     return float((kept @ levels) / (kept @ kept))
 
 
 class OneShot(NamedTuple):
-    """How many variables over-sized runs keep: of each run, their median, and whether all agree."""
+    """The number of variables that over-sized runs keep: for each run, their median, and whether all agree."""
 
     latents: int
     each: tuple[int, ...]
@@ -99,12 +99,12 @@ class OneShot(NamedTuple):
 
     @property
     def large_enough(self) -> bool:
-        """Whether every run had passive variables to spare; if not, the count is only a lower bound."""
+        """Whether every run had passive variables left; otherwise the count is only a lower bound."""
         return min(self.passive) > 0
 
 
 def one_shot_count(regimes: Sequence[Regime]) -> OneShot:
-    """Count active + mixed variables of runs with more latents than needed, one run a seed.
+    """Count the active and mixed variables of runs with more latents than needed, one run per seed.
 
     `soft` is sum_j (1 - E[r_j]), the same count without thresholds: d - sum_j E[variance_j] under N(0, I), since
     tr Cov(z) - tr Cov(mean) = sum_j E[variance_j].
@@ -115,7 +115,7 @@ def one_shot_count(regimes: Sequence[Regime]) -> OneShot:
     1
     """
     if not regimes:
-        raise DataError("expected the regime of at least one run, got none")
+        raise DataError("expected the regime of at least one run, got none; pass one per seed")
     each = tuple(len(regime.alive) for regime in regimes)
     soft = tuple(float(np.clip(1 - regime.statistics.ratio_mean, 0, 1).sum()) for regime in regimes)
     return OneShot(
@@ -127,7 +127,7 @@ def one_shot_count(regimes: Sequence[Regime]) -> OneShot:
 
 
 class Visit(NamedTuple):
-    """One model of a FONDUE search: its size, the estimate on the sampled and on the mean code, their difference."""
+    """One model of a FONDUE search: its size, the estimates for the sampled and the mean code, their difference."""
 
     latents: int
     sampled: float
@@ -135,12 +135,12 @@ class Visit(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """How far the sampled code exceeds the mean code."""
+        """The estimate for the sampled code minus that for the mean code."""
         return self.sampled - self.mean
 
 
 class Fondue(NamedTuple):
-    """What a FONDUE search found, and every model it trained on the way, in order."""
+    """The result of a FONDUE search, and every model it trained, in order."""
 
     latents: int
     visits: tuple[Visit, ...]
@@ -157,10 +157,10 @@ def fondue(
 ) -> Fondue:
     """Search the largest number of latents whose sampled and mean codes still agree [Bonheme2023FONDUE, algorithm 1].
 
-    `encode(p)` trains a fresh model with p latents for a short while and returns its encodings; it is called once for
-    each p. Begin at `start`, the intrinsic dimension of the data. With d = E(sampled) - E(mean): while d <= threshold
-    double p, else halve the bracket, until it closes. E is the intrinsic dimension ("mle", "twonn") or the
-    trace of the covariance ("trace", where d = sum_j E[variance_j], a soft count of passive variables).
+    `encode(p)` trains a new model with p latents for a short time and returns its encodings; it is called once for
+    each p. Begin at `start`, the intrinsic dimension of the data. With d = E(sampled) - E(mean): while d <= threshold,
+    double p, otherwise bisect the bracket, until it closes. E is the intrinsic dimension ("mle", "twonn") or the
+    trace of the covariance ("trace", for which d = sum_j E[variance_j], a soft count of passive variables).
 
     >>> def encode(latents):
     ...     generator = np.random.default_rng(0)
@@ -171,7 +171,7 @@ def fondue(
     """
     if start < 1 or start > largest:
         raise ConfigError(
-            f"expected start between 1 and {largest}, got {start}; the data's intrinsic dimension is usual"
+            f"expected start between 1 and {largest}, got {start}; the intrinsic dimension of the data is common"
         )
     measure = _estimators(seed)[estimator] if isinstance(estimator, str) else estimator
     visits: dict[int, Visit] = {}
@@ -184,19 +184,19 @@ def fondue(
             lower, latents = latents, min(2 * latents, upper)
             if latents > largest:
                 raise DataError(
-                    f"expected passive variables to appear before {latents} latents, none did up to {lower}; "
+                    f"expected passive variables before {latents} latents, got none up to {lower}; "
                     "train longer, lower the threshold, or raise largest"
                 )
         else:
             upper, latents = latents, (lower + latents) // 2
-        # Doubling may land on the bracket's end, which is known to fail: go to its middle at once.
+        # Doubling may reach the end of the bracket, which is known to fail: use its middle instead.
         if latents == upper:
             latents = (lower + upper) // 2
     return Fondue(latents, tuple(visits.values()))
 
 
 def fondue_by_types(encode: Callable[[int], Regime], *, start: int, largest: int = 1024) -> OneShot:
-    """Double the latents until passive variables appear, then keep active + mixed: FONDUE's variant by types.
+    """Double the latents until passive variables appear, then keep active and mixed: FONDUE's variant by types.
 
     >>> from polarised.regime import classify
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -209,7 +209,7 @@ def fondue_by_types(encode: Callable[[int], Regime], *, start: int, largest: int
         if count.large_enough:
             return count
         latents *= 2
-    raise DataError(f"expected passive variables to appear, none did up to {latents // 2} latents; train longer")
+    raise DataError(f"expected passive variables, got none up to {latents // 2} latents; train longer")
 
 
 def _estimators(seed: int) -> dict[str, Callable[[NDArray[Any]], float]]:
@@ -235,7 +235,7 @@ def _distances(table: Array, neighbours: int) -> Array:
     twins = int((distances[:, 0] == 0).sum())
     if twins:
         raise DataError(
-            f"expected different points, {twins} of {len(table)} have a twin at distance 0, where the estimate is "
+            f"expected different points, {twins} of {len(table)} have a duplicate at distance 0, where the estimate is "
             "undefined; drop duplicates with np.unique(points, axis=0)"
         )
     return distances

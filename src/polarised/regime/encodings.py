@@ -1,4 +1,4 @@
-"""The door through which any VAE, ours or anybody's, enters analysis: the mean and variance of q(z|x)."""
+"""The interface between any VAE and the analysis: the mean and variance of q(z|x)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ __all__ = ["Encodings", "Estimator", "importance_weights", "log_densities", "log
 Array = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
 Axis = int | tuple[int, ...] | None
-# How the aggregate posterior q(z) = E_x[q(z|x)] is estimated from the posteriors of a minibatch.
+# Estimators of the aggregate posterior q(z) = E_x[q(z|x)] from the posteriors of a minibatch.
 Estimator = Literal["mws", "mss0", "mss1", "eq10b", "disentanglement_lib"]
 LARGEST_CLASS = 2**53
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class Encodings:
-    """Gaussian posteriors q(z|x_i) = N(mean_i, diag variance_i) of n inputs, with the prior they were held to.
+    """Gaussian posteriors q(z|x_i) = N(mean_i, diag variance_i) of n inputs, with their prior.
 
-    Arrays are (n, d): a row an input, a column a latent variable. Latents with more axes (feature maps, sequences)
-    need `axis`, the one that is the variable; every position along the others is an observation. In a table of them
-    `repeats` consecutive rows are the positions of one input. The prior defaults to N(0, I); give `prior_mean` and
-    `prior_variance` as numbers, (d,) or (n, d) arrays where it is learned or depends on the input. Where it is no
-    Gaussian they are the Gaussian to compare with, and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j)) over inputs,
-    which they do not tell. `rest_ratio` (d,) is where the objective lets an unused variable rest, as variance over
-    prior variance (NaN: nowhere; None: not known).
+    Arrays are (n, d): one row per input, one column per latent variable. Latents with more axes (feature maps,
+    sequences) need `axis`, the axis of the variables; every position along the other axes is an observation. In a table
+    of such latents, `repeats` consecutive rows are the positions of one input. The prior is N(0, I) by default; pass
+    `prior_mean` and `prior_variance` as numbers, (d,) or (n, d) arrays if it is learned or depends on the input. If the
+    prior is not Gaussian, they are the Gaussian to compare with, and `kl` (d,) is the mean of KL(q(z_j|x) || p(z_j))
+    over inputs, which they do not determine. `rest_ratio` (d,) is the variance of an unused variable at rest, divided
+    by the prior variance (NaN: nowhere; None: unknown).
 
     >>> encodings = Encodings([[0.0, 1.0], [2.0, 1.0]], variance=[[0.1, 1.0], [0.1, 1.0]])
     >>> len(encodings), encodings.latents
@@ -65,7 +65,7 @@ class Encodings:
         repeats: int = 1,
         rest_ratio: ArrayLike | None = None,
     ) -> None:
-        """Check the arrays and lay them out as tables.
+        """Check the arrays and convert them to tables.
 
         Args:
             mean: The means of q(z|x), (n, d) or with more axes.
@@ -75,14 +75,14 @@ class Encodings:
             prior_variance: A number, (d,) or (n, d).
             factors: Known factors of each input, whole numbers, (n,) or (n, factors).
             factor_names: A name for each factor.
-            kl: (d,), where the prior is no Gaussian.
-            rest_ratio: (d,), where the variance ratio of an unused variable rests, as the objective says.
-            axis: Which axis of `mean` is the variable: 1 for channels first, -1 for channels last or sequences;
-                several, such as (1, 2, 3), make a variable of every combination; 0 for a table (d, n).
-            repeats: How many consecutive rows of a table are one input.
+            kl: (d,), if the prior is not Gaussian.
+            rest_ratio: (d,), the variance ratio of an unused variable at rest, as defined by the objective.
+            axis: The axis of `mean` that is the variable: 1 for channels first, -1 for channels last or sequences;
+                several, such as (1, 2, 3), make every combination a variable; 0 for a table (d, n).
+            repeats: The number of consecutive rows of a table that are one input.
 
         Raises:
-            DataError: If something does not fit, or could be read in two ways.
+            DataError: If shapes do not match, or the input is ambiguous.
         """
         mean_array, variance_array, places = gaussians(mean, variance, log_variance, axis)
         rows, latents = mean_array.shape
@@ -145,13 +145,13 @@ class Encodings:
         return sampled
 
     def keep(self, variables: ArrayLike) -> Self:
-        """Return the encodings of some variables only, in the order given (indices, or a mask of length d).
+        """Return the encodings of a selection of variables, in the given order (indices, or a mask of length d).
 
         Args:
-            variables: Their numbers, in the order wanted.
+            variables: Their indices, in the new order.
 
         Returns:
-            The same inputs with these variables alone.
+            The same inputs with only these variables.
 
         >>> Encodings([[0.0, 1.0], [2.0, 3.0]], variance=np.ones((2, 2))).keep([1]).mean.tolist()
         [[1.0], [3.0]]
@@ -170,13 +170,13 @@ class Encodings:
         )
 
     def chunks(self, rows: int = 8192) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
-        """Yield (mean, variance, prior mean, prior variance) of consecutive rows, no input in two parts.
+        """Yield (mean, variance, prior mean, prior variance) of consecutive rows, without splitting an input.
 
         Args:
-            rows: The rows of each.
+            rows: The number of rows of each chunk.
 
         Returns:
-            The encodings part by part.
+            The encodings chunk by chunk.
         """
         step = max(rows // self.repeats, 1) * self.repeats
         for start in range(0, len(self), step):
@@ -186,10 +186,10 @@ class Encodings:
             yield self.mean[part], self.variance[part], prior_mean, prior_variance
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to an ``.npz`` that `load` reads back; the file appears whole or not at all.
+        """Write everything atomically to an ``.npz`` that `load` reads.
 
         Args:
-            path: The .npz to write.
+            path: The .npz file to write.
         """
         path = Path(path)
         if path.suffix != ".npz":
@@ -215,7 +215,7 @@ class Encodings:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote (NumPy arrays only; a pickled object is refused, never run).
+        """Read a file written by `save` (NumPy arrays only; pickled objects are refused).
 
         Args:
             path: An .npz written by `save`.
@@ -228,12 +228,12 @@ class Encodings:
             arrays = read_npz(path)
         except FileNotFoundError:
             raise MissingFileError(
-                f"expected an encodings file, {path} does not exist; write one with Encodings.save"
+                f"expected an encodings file, but {path} does not exist; write one with Encodings.save"
             ) from None
         missing = {"mean", "variance"} - arrays.keys()
         if missing:
             raise DataError(
-                f"expected arrays mean and variance in {path}, {' and '.join(sorted(missing))} missing "
+                f"expected arrays mean and variance in {path}, got no {' and '.join(sorted(missing))} "
                 f"(it has {', '.join(arrays) or 'nothing'}); write it with Encodings.save"
             )
         names = arrays.get("factor_names")
@@ -251,7 +251,7 @@ class Encodings:
 
 
 def describe(rows: int, latents: int, repeats: int = 1) -> str:
-    """Return in words what a table was taken as.
+    """Return how a table was interpreted, in words.
 
     >>> describe(640_000, 4, 64)
     '10,000 inputs × 4 variables (64 positions each)'
@@ -268,12 +268,12 @@ def gaussians(
     *,
     checked: bool = True,
 ) -> tuple[Floats, Floats, int]:
-    """Return mean and variance as (n, d) tables, checked number by number unless told not to, and rows an input."""
+    """Return mean and variance as (n, d) tables, with all values checked by default, and the rows per input."""
     mean_array = _floats(mean, "mean", checked=checked)
     variance_array = _variance(variance, log_variance, checked=checked)
     if mean_array.shape != variance_array.shape:
         raise DataError(
-            f"expected mean and variance of one shape, got {mean_array.shape} and {variance_array.shape}; "
+            f"expected mean and variance of the same shape, got {mean_array.shape} and {variance_array.shape}; "
             "both have a row for each input and a column for each latent variable"
         )
     (mean_array, repeats), (variance_array, _) = as_table(mean_array, axis), as_table(variance_array, axis)
@@ -283,7 +283,7 @@ def gaussians(
 
 
 def as_table(array: NDArray[Any], axis: Axis = None) -> tuple[NDArray[Any], int]:
-    """Return an array as (rows, variables), and how many rows are one input, or ask which axis is the variable.
+    """Return an array as (rows, variables) and the number of rows per input; refuse latents without a known axis.
 
     >>> as_table(np.zeros((5, 8, 8, 4)), axis=-1)[0].shape
     (320, 4)
@@ -296,9 +296,9 @@ def as_table(array: NDArray[Any], axis: Axis = None) -> tuple[NDArray[Any], int]
         if array.ndim > 2:
             every = tuple(range(1, array.ndim))
             raise DataError(
-                f"latents of shape {array.shape} can be read in several ways: which axis is the variable? Say axis=1 "
-                f"({array.shape[1]} variables, as where channels come first), axis=-1 ({array.shape[-1]} variables, as "
-                f"in sequences or where channels come last), or axis={every} (every position is a variable of its own)"
+                f"latents of shape {array.shape} are ambiguous: set the axis of the variables to axis=1 "
+                f"({array.shape[1]} variables, if channels come first), axis=-1 ({array.shape[-1]} variables, for "
+                f"sequences or if channels come last), or axis={every} (every position is a separate variable)"
             )
         return array, 1
     axes = tuple(a + array.ndim if a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,)))
@@ -309,7 +309,7 @@ def as_table(array: NDArray[Any], axis: Axis = None) -> tuple[NDArray[Any], int]
         or (0 in axes and array.ndim > 2)
     ):
         raise DataError(
-            f"expected axis to name the variable's axis, 1 to {array.ndim - 1} or -1, of latents of shape {array.shape}"
+            f"expected axis as that of the variables, 1 to {array.ndim - 1} or -1, for latents of shape {array.shape}"
             f", got {axis}"
         )
     if axes == (0,):
@@ -320,7 +320,7 @@ def as_table(array: NDArray[Any], axis: Axis = None) -> tuple[NDArray[Any], int]
 
 
 def from_table(table: NDArray[Any], shape: tuple[int, ...], axis: Axis = None) -> NDArray[Any]:
-    """Return a table as latents (n, *shape): the way back from `as_table`.
+    """Return a table as latents (n, *shape): the inverse of `as_table`.
 
     >>> latents = np.arange(24.0).reshape(2, 3, 4)
     >>> bool((from_table(as_table(latents, axis=-1)[0], (3, 4), axis=-1) == latents).all())
@@ -336,19 +336,19 @@ def from_table(table: NDArray[Any], shape: tuple[int, ...], axis: Axis = None) -
 
 
 def prior_of(prior_mean: ArrayLike, prior_variance: ArrayLike, rows: int, latents: int) -> tuple[Floats, Floats]:
-    """Return the prior's mean and variance, checked, each (d,) or (n, d)."""
+    """Return the checked mean and variance of the prior, each (d,) or (n, d)."""
     mean = _prior(prior_mean, "prior_mean", rows, latents)
     variance = _prior(prior_variance, "prior_variance", rows, latents)
     if not (variance > 0).all():
         raise DataError(
             f"expected prior_variance above zero everywhere, got {variance.min():.4g}; "
-            "if it is a log-variance pass np.exp of it"
+            "if it is a log-variance, pass np.exp of it"
         )
     return mean, variance
 
 
 def as_array(value: Any) -> NDArray[Any]:
-    """Return an array, of a tensor of any device, with or without gradient, its values; NumPy has no bfloat16.
+    """Return an array, or the values of a tensor on any device, with or without gradient; NumPy has no bfloat16.
 
     >>> as_array([1.0, 2.0])
     array([1., 2.])
@@ -361,27 +361,27 @@ def as_array(value: Any) -> NDArray[Any]:
 
 
 def checked_encodings(value: Any) -> Encodings:
-    """Return encodings, or say how to make them of what came instead."""
+    """Return encodings, or raise an error that says how to create them."""
     if not isinstance(value, Encodings):
         raise DataError(
             f"expected Encodings, got {type(value).__name__}; "
-            "make them of your arrays with Encodings(mean, variance=variance)"
+            "create them from your arrays with Encodings(mean, variance=variance)"
         )
     return value
 
 
 def checked_repeats(repeats: Any, rows: int) -> int:
-    """Return how many consecutive rows are one input, or say what does not fit."""
+    """Return the number of consecutive rows that are one input, or raise an error."""
     count = np.asarray(repeats)
     if count.size != 1 or count.dtype.kind not in "iu" or count.item() < 1 or rows % count.item():
         raise DataError(
-            f"expected repeats as a whole number of rows an input, which divides the {rows} rows, got {repeats!r}"
+            f"expected repeats as a whole number of rows per input that divides the {rows} rows, got {repeats!r}"
         )
     return int(count.item())
 
 
 def checked_kl(kl: ArrayLike | None, latents: int) -> NDArray[np.float64] | None:
-    """Return the mean KL of each variable (d,), where it is known."""
+    """Return the mean KL of each variable (d,), if known."""
     if kl is None:
         return None
     array = _floats(kl, "kl")
@@ -391,7 +391,7 @@ def checked_kl(kl: ArrayLike | None, latents: int) -> NDArray[np.float64] | None
 
 
 def checked_rest(rest_ratio: ArrayLike | None, latents: int) -> NDArray[np.float64] | None:
-    """Return where the variance ratio of an unused variable rests, (d,), or say what does not fit."""
+    """Return the variance ratio of an unused variable at rest, (d,), or raise an error."""
     if rest_ratio is None:
         return None
     values = np.asarray(rest_ratio, dtype=np.float64)
@@ -412,12 +412,12 @@ def _floats(value: ArrayLike, name: str, *, checked: bool = True) -> Floats:
             array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"expected numbers in {name}, got {type(value).__name__}: {error}") from error
-    # A sum is finite exactly when nothing in it is broken, barring overflow, which the slow look then settles.
+    # A finite sum has only finite terms; an overflow is resolved by the slower check.
     if checked and not np.isfinite(array.sum()) and not (finite := np.isfinite(array)).all():
         first = tuple(int(axis[0]) for axis in np.nonzero(~finite))
         raise DataError(
             f"expected finite numbers in {name}, {int((~finite).sum())} of {array.size} are NaN or infinite "
-            f"(first at {first}); did training diverge?"
+            f"(first at {first}); check whether training diverged"
         )
     return array
 
@@ -425,7 +425,7 @@ def _floats(value: ArrayLike, name: str, *, checked: bool = True) -> Floats:
 def _variance(variance: ArrayLike | None, log_variance: ArrayLike | None, *, checked: bool) -> Floats:
     if (variance is None) == (log_variance is None):
         came = "neither" if variance is None else "both"
-        raise DataError(f"expected either variance= or log_variance=, got {came}; name the one your encoder returns")
+        raise DataError(f"expected either variance= or log_variance=, got {came}; pass the one your encoder returns")
     if log_variance is not None:
         logarithm = _floats(log_variance, "log_variance")
         if logarithm.size and (logarithm.min() < -80 or logarithm.max() > 80):
@@ -437,7 +437,7 @@ def _variance(variance: ArrayLike | None, log_variance: ArrayLike | None, *, che
     if checked and (array < 0).any():
         raise DataError(
             f"expected variance at or above zero, got {int((array < 0).sum())} negative entries "
-            f"(smallest {array.min():.4g}); if this is a log-variance pass it as log_variance="
+            f"(smallest {array.min():.4g}); if this is a log-variance, pass it as log_variance="
         )
     return array
 
@@ -464,11 +464,11 @@ def _factors(
     array = np.asarray(factors)
     array = array[:, None] if array.ndim == 1 else array
     numbers = array.dtype.kind in "iuf" and array.ndim == 2
-    # From this size on a float tells whole numbers no longer apart; infinity is its own nearest whole number.
+    # From this size on a float does not distinguish whole numbers; rounding does not change infinity.
     if not numbers or not np.array_equal(array, np.rint(array)) or (np.abs(array.astype(float)) > LARGEST_CLASS).any():
         raise DataError(
             f"expected factors as whole-number classes (n, factors), got {array.dtype} of shape {array.shape}"
-            f"{' with numbers that are none' if numbers else ''}; bin continuous factors first"
+            f"{' with numbers that are not' if numbers else ''}; bin continuous factors first"
         )
     array = np.repeat(array, repeats, axis=0) if len(array) * repeats == rows else array
     if len(array) != rows:
@@ -494,13 +494,13 @@ def importance_weights(batch: int, dataset_size: int, *, estimator: Estimator) -
 
     log q(z_i) = log sum_k W[i, k] q(z_i|x_k), with M = B - 1 and s = (N - M) / (N M):
     "mws": 1 / (N B), biased [Chen2018, eq. 3]; "mss0": the stratified weights as released, whose strides run down
-    two columns; "mss1": on the diagonals, as meant, unbiased [Cheng2021, appendix 1]; "eq10b": its average over
-    the choice of the stratum [Mathieu2019, eq. 10b]; "disentanglement_lib": 1, the constants dropped.
+    two columns; "mss1": the weights as intended, on the diagonals, unbiased [Cheng2021, appendix 1]; "eq10b": its
+    average over the choice of the stratum [Mathieu2019, eq. 10b]; "disentanglement_lib": 1, without the constants.
 
     Args:
         batch: The size B of the batch.
-        dataset_size: The number N of inputs the batch was drawn from; B if it is smaller.
-        estimator: Which weights.
+        dataset_size: The number N of inputs from which the batch was drawn; at least B is used.
+        estimator: The kind of weights.
 
     Returns:
         The weights, (B, B).

@@ -1,8 +1,8 @@
-"""What the types of variables rest on: running statistics of (mean, variance), updated in chunks and merged.
+"""The evidence for the types of variables: running statistics of (mean, variance), updated in chunks and merged.
 
-Inputs are dealt in turn to a fixed number of blocks, each with its own moments in float64. Their sum is the exact
-statistic over all rows; their spread gives standard errors and a bootstrap, both without seeing a row twice. The
-positions of one convolutional input are no independent rows: they stay together in one block.
+Inputs are assigned in turn to a fixed number of blocks, each with its own moments in float64. Their sum is the exact
+statistic over all rows; their variation gives standard errors and a bootstrap, both in a single pass. The positions of
+one convolutional input are not independent rows: they belong to one block.
 """
 
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ __all__ = ["Evidence", "Statistics", "TwoStates", "count_ratios", "share_below",
 Array = NDArray[np.float64]
 
 
-# The first three also need their spread: Var(r), Var(sigma) and Var(mu) enter the rules.
+# The first three also need their variance: Var(r), Var(sigma) and Var(mu) are used in the rules.
 QUANTITIES = ("ratio", "variance", "mean", "shift", "log_ratio")
 
 
 SPREAD = 3
-# What a diagnosis takes of memory for each variable, measured with a hundred thousand of them.
+# The memory of a diagnosis per variable, measured with a hundred thousand of them.
 BYTES_OF_A_VARIABLE = 25_000
 
 
@@ -48,7 +48,7 @@ class Statistics:
     """Statistics of each variable over inputs; arrays (..., d).
 
     With r = variance / prior variance and s = (mean - prior mean)^2 / prior variance of one input, all over inputs:
-    E[r], Var[r], E[s], E[log r], the posterior variance's own mean and variance, and the mean's.
+    E[r], Var[r], E[s], E[log r], mean and variance of the posterior variance, and those of the posterior mean.
     """
 
     ratio_mean: Array
@@ -63,7 +63,7 @@ class Statistics:
 
     @property
     def kl(self) -> Array:
-        """KL(q(z_j|x) || p(z_j)) in nats, averaged over inputs: 1/2 E[r + s - 1 - log r], or `own_kl` where given."""
+        """KL(q(z_j|x) || p(z_j)) in nats, averaged over inputs: 1/2 E[r + s - 1 - log r], or `own_kl` if given."""
         gaussian: Array = 0.5 * (self.ratio_mean + self.shift - 1.0 - self.log_ratio)
         return np.maximum(gaussian if self.own_kl is None else self.own_kl, 0.0)
 
@@ -75,16 +75,16 @@ class Statistics:
 
     @property
     def information(self) -> Array:
-        """1/2 log(1 + Var(mean) / E[variance]), what a Gaussian variable of this noise share tells of the input, nats.
+        """1/2 log(1 + Var(mean) / E[variance]): the information of a Gaussian variable of this noise share, in nats.
 
-        The rest of `kl` sets all inputs alike apart from the prior.
+        The rest of `kl` moves the posteriors of all inputs away from the prior in the same way.
         """
         with np.errstate(divide="ignore"):
             return -0.5 * np.log(self.noise_share)
 
     @property
     def polarity(self) -> Array:
-        """Var[r] / (m (1 - m)), m = E[r] in [0, 1]: 0 = alike for every input, 1 = each input on or off."""
+        """Var[r] / (m (1 - m)), m = E[r] in [0, 1]: 0 = the same for every input, 1 = each input on or off."""
         level = np.clip(self.ratio_mean, 0.0, 1.0)
         widest = level * (1.0 - level)
         return np.where(widest > 0, np.minimum(self.ratio_variance / np.where(widest > 0, widest, 1.0), 1.0), 0.0)
@@ -98,11 +98,11 @@ class Statistics:
 class Evidence:
     """Streaming evidence on the variables of a VAE: `update` with chunks, `merge` with others, then `classify`.
 
-    The result is that of all rows at once, in float64, whatever the chunks. With ``covariance=True`` the covariance
-    of the means comes from the same pass; that of the sampled code is it plus the diagonal of E[variance].
+    The result equals that of all rows at once, in float64, for any chunks. With ``covariance=True`` the covariance
+    of the means is computed in the same pass; that of the sampled code also has E[variance] on the diagonal.
 
     Args:
-        covariance: Whether to keep the covariance of the means too.
+        covariance: Whether to compute the covariance of the means too.
 
     >>> evidence = Evidence(covariance=True)
     >>> evidence.update([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
@@ -122,7 +122,7 @@ class Evidence:
 
     @property
     def rows(self) -> int:
-        """The number of rows seen: inputs, or of convolutional latents their positions."""
+        """The number of rows so far: inputs, or the positions of convolutional latents."""
         return int(self._counts.sum()) if self.latents is not None else 0
 
     def update(
@@ -137,32 +137,32 @@ class Evidence:
         axis: Axis = None,
         repeats: int = 1,
     ) -> None:
-        """Take in the posteriors (and priors) of more inputs, any number of rows.
+        """Add the posteriors (and priors) of more inputs, any number of rows.
 
-        `kl` (d,) is the mean KL of these inputs where the prior is no Gaussian and its moments do not tell. `axis` is
-        that of `Encodings`; of a table of latents with positions `repeats` consecutive rows are one input.
+        `kl` (d,) is the mean KL of these inputs if the prior is not Gaussian, as its moments do not determine it.
+        `axis` is that of `Encodings`; in a table of latents with positions, `repeats` consecutive rows are one input.
 
         Args:
             mean: Posterior means, one row for each input.
-            variance: Posterior variances of the same shape; this or `log_variance`.
+            variance: Posterior variances of the same shape; either this or `log_variance`.
             log_variance: Their logarithms.
             prior_mean: Means of the prior: a number, (d,) or one row for each input.
-            prior_variance: Variances of the prior, likewise.
-            kl: The rate of each variable, where the prior is no Gaussian.
-            axis: Which axis of latents with more than two is the variable.
-            repeats: How many consecutive rows are one input.
+            prior_variance: Variances of the prior, in the same format.
+            kl: The rate of each variable, if the prior is not Gaussian.
+            axis: The axis of the variables, for latents with more than two axes.
+            repeats: The number of consecutive rows that are one input.
         """
         fixed = np.ndim(prior_mean) <= 1 and np.ndim(prior_variance) <= 1
         means, variances, places = gaussians(mean, variance, log_variance, axis, checked=not fixed)
         rows, latents = means.shape
-        _check_room(latents)
+        _check_memory(latents)
         repeats = checked_repeats(repeats * places, rows)
         prior_means, prior_variances = prior_of(prior_mean, prior_variance, rows, latents)
         divergence = checked_kl(kl, latents)
         with np.errstate(invalid="ignore", over="ignore"):
             location = blocked_moments(means, products=self._covers, repeats=repeats) if fixed or self._covers else None
             scale = blocked_moments(variances, logarithms=True, repeats=repeats) if fixed else None
-        # Moments of broken numbers are broken, which is quick to see; the careful look then says where they are.
+        # Invalid numbers make the moments invalid, which is fast to detect; a slower check then locates them.
         if location and scale and not (np.isfinite(location.squares + scale.squares).all() and scale.lowest >= 0):
             gaussians(mean, variance, log_variance, axis)
         self._start(latents)
@@ -171,9 +171,9 @@ class Evidence:
         self.learned_prior_variance |= prior_variances.ndim == 2 or bool((prior_variances != 1).any())
         self._average_kl(rows, divergence)
         if location and self._covers:
-            self._cover(rows, location.centre, location.products)
+            self._add_covariance(rows, location.centre, location.products)
         if location and scale:
-            self._take_moments(location, scale, prior_means, prior_variances)
+            self._add_moments(location, scale, prior_means, prior_variances)
             self.inputs += rows // repeats
             return
         step = max(_CHUNK // repeats, 1) * repeats
@@ -183,47 +183,47 @@ class Evidence:
                 prior_means[part] if prior_means.ndim == 2 else prior_means,
                 prior_variances[part] if prior_variances.ndim == 2 else prior_variances,
             )
-            self._take(means[part], variances[part], *prior, repeats=repeats)
+            self._add(means[part], variances[part], *prior, repeats=repeats)
             self.inputs += len(means[part]) // repeats
 
     def merge(self, other: Self) -> Self:
-        """Add the evidence of other inputs (another file, worker or machine); returns itself.
+        """Add the evidence on other inputs (another file, worker or machine); returns itself.
 
         Args:
             other: Evidence on other inputs of the same variables.
 
         Returns:
-            Both together.
+            The combined evidence.
         """
         if other.latents is None:
             return self
         if self._covers and not other._covers:
             raise DataError(
-                "expected evidence with covariance=True, as this one has, got some without; make both alike"
+                "expected evidence with covariance=True, as in this one, got one without; use the same setting"
             )
         self._start(other.latents)
         self._average_kl(other.rows, other._kl)
         if self._covers:
-            self._cover(other.rows, other._centre, other._products)
+            self._add_covariance(other.rows, other._centre, other._products)
         self.learned_prior_mean |= other.learned_prior_mean
         self.learned_prior_variance |= other.learned_prior_variance
         self._ratios += other._ratios
-        # The next input of this evidence belongs to block inputs % BLOCKS: go on dealing from there.
+        # The next input of this evidence belongs to block inputs % BLOCKS: continue from there.
         turn = self.inputs % BLOCKS
         self._combine(*(np.roll(part, turn, axis=0) for part in (other._counts, other._means, other._squares)))
         self.inputs += other.inputs
         return self
 
     def beside(self, other: Self) -> Self:
-        """Return the evidence on the variables of both, which were seen on the same inputs (two groups of latents).
+        """Return the evidence on the variables of both, measured on the same inputs (two groups of latents).
 
-        Every input weighs the same, however many positions it has in either.
+        Every input has the same weight, whatever its number of positions in either.
 
         Args:
             other: Evidence on other variables of the same inputs.
 
         Returns:
-            Both side by side.
+            The combined evidence.
         """
         if self.latents is None or other.latents is None or self.inputs != other.inputs:
             raise DataError(f"expected evidence on the same inputs, got {self.inputs} and {other.inputs}")
@@ -243,14 +243,14 @@ class Evidence:
         return joined
 
     def statistics(self) -> Statistics:
-        """Return the statistics over every input seen."""
+        """Return the statistics over all inputs so far."""
         if self.rows < 2:
-            raise DataError(f"expected at least two inputs before asking for statistics, got {self.rows}")
+            raise DataError(f"expected at least two inputs before computing statistics, got {self.rows}")
         return self._pooled(np.ones((1, BLOCKS)), squeeze=True)
 
     @property
     def covariance(self) -> Array:
-        """The unbiased covariance (d, d) of the means over every input seen; exactly zero for a constant."""
+        """The unbiased covariance (d, d) of the means over all inputs so far; exactly zero for a constant."""
         if not self._covers or self.rows < 2:
             raise DataError(
                 f"expected Evidence(covariance=True) and at least two inputs, got covariance={self._covers} "
@@ -262,7 +262,7 @@ class Evidence:
         """Return bootstrap statistics (draws, d): blocks of inputs drawn with replacement.
 
         Args:
-            draws: How many.
+            draws: The number of draws.
             generator: The source of the draws.
 
         Returns:
@@ -274,13 +274,13 @@ class Evidence:
         return self._pooled(weights)
 
     def columns(self, chosen: slice) -> Self:
-        """Return the evidence on consecutive variables alone, without their covariance.
+        """Return the evidence on consecutive variables only, without their covariance.
 
         Args:
             chosen: Consecutive variables.
 
         Returns:
-            The evidence on these alone.
+            The evidence on these variables.
         """
         part = type(self)()
         part._start(len(range(*chosen.indices(self.latents or 0))))
@@ -291,11 +291,11 @@ class Evidence:
         return part
 
     def two_states(self) -> TwoStates:
-        """Return the split of each variable's inputs into those it is on for and those it is off for."""
+        """Return the split of each variable's inputs into those for which it is on and off."""
         return two_states(self._ratios)
 
     def share_below(self, ratio: Array | float) -> Array:
-        """Return for what share of the inputs the variance ratio of each variable lies below this.
+        """Return the share of the inputs whose variance ratio is below a value, for each variable.
 
         Args:
             ratio: A number, or one for each variable.
@@ -315,14 +315,14 @@ class Evidence:
         rest_ratio: ArrayLike | None = None,
         seed: int = 0,
     ) -> "Regime":
-        """Decide the type of every variable on the evidence so far; see `polarised.classify`.
+        """Decide the type of every variable from the evidence so far; see `polarised.classify`.
 
         Args:
             alpha: The threshold.
             rule: "used", "relative" or "standard".
-            use_shift: Whether a mean away from the prior's counts against passive.
-            decoder: What the decoder loses without each variable, where there is one.
-            rest_ratio: Where the variance ratio of an unused variable rests, where the objective is known.
+            use_shift: Whether a mean away from the prior mean counts against passive.
+            decoder: The use of each variable by the decoder, if there is one.
+            rest_ratio: The variance ratio of an unused variable at rest, if the objective is known.
             seed: Seed of the bootstrap.
 
         Returns:
@@ -348,28 +348,28 @@ class Evidence:
 
     def _average_kl(self, rows: int, kl: Array | None) -> None:
         if self.rows and (self._kl is None) != (kl is None):
-            raise DataError("expected the kl of every part of the inputs or of none, got it for some only")
+            raise DataError("expected the kl of every part of the inputs or of none, got it only for some")
         if kl is not None:
             before = 0.0 if self._kl is None else self._kl
             self._kl = before + (kl - before) * (rows / (self.rows + rows))
 
     def _count(self, variances: NDArray[Any], prior_variances: NDArray[Any]) -> None:
-        # Shares need no more than some ten thousand inputs a chunk: further ones stand for their neighbours.
+        # Some ten thousand inputs per chunk are enough for shares: further ones are represented by their neighbours.
         every = max(len(variances) // _COUNTED, 1) | 1
         prior = prior_variances[::every] if prior_variances.ndim == 2 else prior_variances
         with np.errstate(over="ignore"):
             self._ratios += every * count_ratios(variances[::every] / prior)
 
-    def _cover(self, rows: int, centre: Array, products: Array) -> None:
-        # A mean of its own: that of the blocks would be rounded, and a constant's covariance no longer zero.
+    def _add_covariance(self, rows: int, centre: Array, products: Array) -> None:
+        # A separate mean: that of the blocks is rounded, and would make the covariance of a constant differ from zero.
         gap, share = centre - self._centre, rows / (self.rows + rows)
         self._products += products + np.outer(gap, gap) * (self.rows * share)
         self._centre += gap * share
 
-    def _take_moments(
+    def _add_moments(
         self, location: BlockedMoments, scale: BlockedMoments, prior_mean: NDArray[Any], prior_variance: NDArray[Any]
     ) -> None:
-        """Take in rows whose prior is the same for all: every quantity follows from moments of mean and variance."""
+        """Add rows with a common prior: every quantity follows from the moments of mean and variance."""
         counts = location.counts
         held = np.maximum(counts, 1.0)[:, None]
         shifts = (location.squares / held + np.square(location.means - prior_mean)) / prior_variance
@@ -381,7 +381,7 @@ class Evidence:
         stacked = (counts, np.where(empty, 0.0, np.stack(levels, axis=1)), np.stack(squares, axis=1))
         self._combine(*(np.roll(part, turn, axis=0) for part in stacked))
 
-    def _take(
+    def _add(
         self,
         mean: NDArray[Any],
         variance: NDArray[Any],
@@ -410,7 +410,7 @@ class Evidence:
         gap = means[:, :SPREAD] - self._means[:, :SPREAD]
         self._squares += squares + np.square(gap) * share * self._counts[:, None, None]
         self._means[:, :SPREAD] += gap * share
-        # log r may be minus infinity, where a difference would be NaN: weigh instead.
+        # log r may be minus infinity, where a difference would be NaN: use weights instead.
         rest = slice(SPREAD, None)
         self._means[:, rest] = self._means[:, rest] * (1.0 - share) + np.where(share > 0, means[:, rest], 0.0) * share
         self._counts = total
@@ -465,11 +465,11 @@ def _blocked_squares(inputs: Array, levels: Array) -> Array:
     return squares
 
 
-def _check_room(latents: int) -> None:
-    """Refuse so many variables that a diagnosis would take all memory: a few zipped bytes can be millions of them."""
+def _check_memory(latents: int) -> None:
+    """Refuse more variables than fit into memory: a few zipped bytes can expand to millions of them."""
     most = available_memory() // 2 // BYTES_OF_A_VARIABLE
     if latents > most:
         raise DataError(
-            f"expected at most {most:,} variables in the memory there is, got {latents:,}; is another axis the "
-            "variable? Say which with axis="
+            f"expected at most {most:,} variables in the available memory, got {latents:,}; if another axis is the "
+            "variable, set axis="
         )

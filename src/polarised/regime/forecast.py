@@ -1,4 +1,4 @@
-"""What will collapse, said before training: the regime of the best linear VAE, from the spectrum of the data alone."""
+"""Collapse, forecast before training: the regime of the best linear VAE, from the spectrum of the data alone."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -26,15 +26,15 @@ REDUCTIONS = {
     "mean": "the error averaged over values, but the KL summed over latents",
     "mean_of_both": "the error averaged over values, and the KL averaged over latents",
 }
-# Within these multiples of the threshold training by samples decides late, if at all.
+# Within these multiples of the threshold, training on samples decides late, if at all.
 UNDECIDED = (0.8, 1.25)
-# A Gaussian code costs a nat or more beyond the entropy of the clusters it tells apart.
+# A Gaussian code costs at least a nat more than the entropy of the clusters it distinguishes.
 WORTH_IT = 1.0
 SHOWN = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
 
 
 class Curve(NamedTuple):
-    """How many variables a linear model keeps at each threshold b, and the beta that b is under the user's loss."""
+    """The number of variables a linear model keeps at each threshold b, and the beta of each b in the user's loss."""
 
     threshold: Array
     beta: Array
@@ -44,20 +44,20 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """What a linear VAE would do with this data at this setting, and whether that says anything about a network.
+    """The behaviour of a linear VAE on this data at this setting, and what it implies for a network.
 
-    `threshold` is b: a variable pays for itself where its eigenvalue exceeds b. `case` is "linear" where some do;
-    "clusters" where none does, yet a code of clusters would pay (warm up, or it is never found); "collapse" where no
-    known code pays. It is no bound on networks: their best code may have more or fewer variables.
+    `threshold` is b: a variable reduces the loss if its eigenvalue exceeds b. `case` is "linear" if some do; "clusters"
+    if none does, but a code of clusters would reduce the loss (use a warm-up, or it is never found); "collapse" if no
+    known code does. It is not a bound on networks: their best code may have more or fewer variables.
 
     Args:
         beta: The weight of the rate.
-        variance: The decoder's variance, where the likelihood has one.
+        variance: The decoder's variance, if the likelihood has one.
         latents: The number of variables.
         likelihood: The likelihood of the decoder.
-        reduction: How the user's loss is averaged.
+        reduction: How the loss of the user is summed or averaged.
         alpha: The threshold of the types.
-        threshold: b, the eigenvalue above which a variable pays for itself.
+        threshold: b, the eigenvalue above which a variable reduces the loss.
         spectrum: The eigenvalues of the data.
     """
 
@@ -91,33 +91,33 @@ class Forecast:
 
     @property
     def active(self) -> int:
-        """How many variables would be active: eigenvalue >= b / alpha."""
+        """The number of variables that would be active: eigenvalue >= b / alpha."""
         return self.types.count("active")
 
     @property
     def mixed(self) -> int:
-        """How many variables would be mixed: neither active nor passive."""
+        """The number of variables that would be mixed: neither active nor passive."""
         return self.types.count("mixed")
 
     @property
     def passive(self) -> int:
-        """How many variables would be passive: eigenvalue <= b / (1 - alpha), or none left."""
+        """The number of variables that would be passive: eigenvalue <= b / (1 - alpha), or none left."""
         return self.types.count("passive")
 
     @property
     def alive(self) -> int:
-        """How many variables would not be passive."""
+        """The number of variables that would not be passive."""
         return self.latents - self.passive
 
     @property
     def undecided(self) -> int:
-        """How many variables lie so near the threshold (0.8 to 1.25 of it) that training may end either way."""
+        """The number of variables so close to the threshold (0.8 to 1.25 of it) that training may end either way."""
         relative = self._eigenvalues / self.threshold
         return int(((relative > UNDECIDED[0]) & (relative < UNDECIDED[1])).sum())
 
     @property
     def gain(self) -> float:
-        """What the best code of clusters gains over collapse in nats: max_K B_K / 2b - H_K; -inf where none was tried.
+        """The gain of the best code of clusters over collapse in nats: max_K B_K / 2b - H_K; -inf if none was tried.
 
         B_K is the variance between K clusters, H_K the entropy of their labels.
         """
@@ -126,14 +126,14 @@ class Forecast:
 
     @property
     def case(self) -> Case:
-        """Which of the three cases it is, see the class."""
+        """Which of the three cases applies, see the class."""
         if self.spectrum.eigenvalues[0] > self.threshold:
             return "linear"
         return "clusters" if self.gain > WORTH_IT else "collapse"
 
     @property
     def explained(self) -> float:
-        """The share of the variance a linear model explains through a sample of its code."""
+        """The share of the variance that a linear model explains through a sample of its code."""
         kept = np.minimum(self._eigenvalues, self.threshold).sum() - self._eigenvalues.sum()
         return float(-kept / self.spectrum.total)
 
@@ -146,7 +146,7 @@ class Forecast:
     def loss(self) -> float | None:
         """The loss of the best linear model in nats, which no well-trained network exceeds; Gaussian likelihood only.
 
-        A model whose loss on the training data is higher is not trained to the end.
+        A model with a higher loss on the training data is not fully trained.
         """
         if self.likelihood != "gaussian" or self.reduction != "likelihood" or self.variance is None:
             return None
@@ -159,19 +159,19 @@ class Forecast:
 
     @property
     def optimal_variance(self) -> float | None:
-        """The decoder variance of the largest ELBO at this beta; None but for a Gaussian likelihood."""
+        """The decoder variance with the largest ELBO at this beta; None if the likelihood is not Gaussian."""
         if self.likelihood != "gaussian":
             return None
         return optimal_noise_variance(self.spectrum.eigenvalues, latents=self.latents, beta=self.beta)
 
     @property
     def largest_beta(self) -> float:
-        """The beta from which on every variable of a linear model is passive, the rest of the loss as it is."""
+        """The beta from which every variable of a linear model is passive, with the rest of the loss unchanged."""
         return float((1 - self.alpha) * self.spectrum.eigenvalues[0] / self.threshold * self.beta)
 
     @property
     def curve(self) -> Curve:
-        """The variables alive over the threshold, from where all are active to where all are passive."""
+        """The number of alive variables over the threshold, from where all are active to where all are passive."""
         measured = self._eigenvalues[self._eigenvalues > 1e-6 * self._eigenvalues[0]]
         low, high = min(self.alpha * measured[-1], self.threshold) / 2, max(measured[0], self.threshold) * 2
         thresholds = np.unique(np.append(np.geomspace(low, high, 160), self.threshold))
@@ -180,7 +180,7 @@ class Forecast:
 
     @property
     def sentence(self) -> str:
-        """What is to be expected, in a sentence or two."""
+        """What to expect, in a sentence or two."""
         relative = self.spectrum.eigenvalues[0] / self.threshold
         where = f"the largest eigenvalue is {relative:.3g} times the threshold {self.threshold:.3g}"
         if self.case == "linear":
@@ -191,14 +191,14 @@ class Forecast:
             )
         if self.case == "clusters":
             return (
-                f"A linear model would collapse entirely: {where}. A network would, too, without warm-up, but a code "
+                f"A linear model would collapse entirely: {where}. So would a network without warm-up, but a code "
                 f"of clusters gains {self.gain:.1f} nats over collapse: raise beta slowly from 0."
             )
-        return f"A linear model would collapse entirely: {where}, and no known code pays. {self._remedy}"
+        return f"A linear model would collapse entirely: {where}, and no known code reduces the loss. {self._remedy}"
 
     @property
     def line(self) -> str:
-        """The forecast in one line, as it is printed before a training."""
+        """The forecast in one line, as printed before training."""
         words = {
             "linear": f"a linear model keeps {self.alive} of {self.latents} alive, a network usually fewer",
             "clusters": "will collapse without warm-up; a non-linear code may be better",
@@ -211,7 +211,7 @@ class Forecast:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the forecast rests on and where it ends."""
+        """The assumptions and limits of the forecast."""
         spectrum, found = self.spectrum, []
         if self.reduction != "likelihood":
             found.append(
@@ -224,24 +224,24 @@ class Forecast:
             if mean >= spectrum.eigenvalues[0]:
                 found.append(
                     f"A loss that averages the squared error over the {self._values} values but sums the KL has the "
-                    f'threshold {mean:.3g} and would collapse: say reduction="mean" if yours does.'
+                    f'threshold {mean:.3g} and would collapse: set reduction="mean" if yours does.'
                 )
         if self.likelihood != "gaussian":
             found.append(
-                f"Under a {self.likelihood.capitalize()} likelihood the onset of collapse is exact, the counts below "
-                "it are those of a Gaussian approximation: they hold near the threshold."
+                f"Under a {self.likelihood.capitalize()} likelihood the onset of collapse is exact; the counts below "
+                "it are those of a Gaussian approximation, which holds near the threshold."
             )
         if spectrum.left_out:
-            found.append(f"{spectrum.left_out} of the values hardly vary and were left out.")
+            found.append(f"{spectrum.left_out} of the values hardly vary and were excluded.")
         if self.likelihood == "gaussian" and spectrum.whole and spectrum.smallest >= 0 and 2 < spectrum.largest <= 255:
             found.append(
-                f"The values are whole numbers up to {spectrum.largest:g}: a model that divides them by 255 sees a "
-                "spectrum 65,025 times smaller; give the values your model sees."
+                f"The values are whole numbers up to {spectrum.largest:g}: a model that divides them by 255 has a "
+                "spectrum 65,025 times smaller; pass the values that your model receives."
             )
         if spectrum.rows < len(spectrum.eigenvalues):
             found.append(
                 f"{spectrum.rows} rows of {len(spectrum.eigenvalues)} values: the eigenvalues are those of this "
-                "sample, and those of more data would be smaller at the top."
+                "sample; with more data the largest would be smaller."
             )
         if self.undecided:
             found.append(
@@ -251,24 +251,24 @@ class Forecast:
         return tuple(found)
 
     def at(self, *, beta: float | None = None, variance: float | None = None, latents: int | None = None) -> "Forecast":
-        """Return the forecast on the same data at another setting, without reading them again.
+        """Return the forecast for the same data at another setting, without reading the data again.
 
         Args:
-            beta: The weight of the KL; as before unless given.
-            variance: The decoder variance; as before unless given.
-            latents: The number of latents, at most as many as eigenvalues were measured; as before unless given.
+            beta: The weight of the KL; unchanged by default.
+            variance: The decoder variance; unchanged by default.
+            latents: The number of latents, at most the number of measured eigenvalues; unchanged by default.
 
         Returns:
-            The other forecast.
+            The new forecast.
 
         Raises:
-            ConfigError: Where the setting makes no sense, or needs eigenvalues that were not measured.
+            ConfigError: If the setting is invalid, or needs eigenvalues that were not measured.
         """
         size = self.latents if latents is None else latents
         if size > self.spectrum.leading < len(self.spectrum.eigenvalues):
             raise ConfigError(
-                f"expected at most {self.spectrum.leading} latents, for so many eigenvalues were measured, got {size}; "
-                "ask for that many from the start"
+                f"expected at most {self.spectrum.leading} latents, the number of measured eigenvalues, got {size}; "
+                "pass that many to forecast"
             )
         strength = self.beta if beta is None else beta
         spread = self.variance if variance is None else variance
@@ -283,7 +283,7 @@ class Forecast:
         return replace(self, beta=strength, variance=spread, latents=size, threshold=threshold)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers, lists and texts."""
+        """Return everything as plain numbers, lists and strings."""
         curve = self.curve
         values = {
             "beta": self.beta,
@@ -315,7 +315,7 @@ class Forecast:
         return stamp("forecast", values)
 
     def table(self) -> list[tuple[float, float, int, int, int]]:
-        """Return rows of (beta, threshold, active, mixed, passive) around the setting, which is among them."""
+        """Return rows of (beta, threshold, active, mixed, passive) around and including the setting."""
         thresholds = np.array(SHOWN) * self.threshold
         active, alive = _counts(self._eigenvalues, thresholds, self.alpha)
         return [
@@ -366,7 +366,7 @@ def forecast(
     bias: bool = True,
     seed: int = 0,
 ) -> Forecast:
-    """Say before training which variables a VAE would keep, from the spectrum of the data.
+    """Forecast before training which variables a VAE would keep, from the spectrum of the data.
 
     With S the covariance of the data (divided by n), eigenvalues lambda_1 >= lambda_2 >= ..., and b = beta variance,
     the best linear VAE has posterior variance b / max(lambda_j, b) and rate max(0, log(lambda_j / b)) / 2 in variable j
@@ -374,30 +374,30 @@ def forecast(
 
         active  lambda_j >= b / alpha,    passive  lambda_j <= b / (1 - alpha),    mixed otherwise.
 
-    Of a network lambda_1 > b only says that collapse is no minimum, and lambda_1 <= b that a run which starts near
-    collapse stays there; whether another code would be better is tried with k-means.
+    For a network, lambda_1 > b only implies that collapse is not a minimum, and lambda_1 <= b that a run which starts
+    near collapse stays there; k-means tests whether another code would be better.
 
     Args:
-        data: An array (n, ...), a `Dataset`, or an iterable of batches, as the model sees them; bytes are divided
+        data: An array (n, ...), a `Dataset`, or an iterable of batches, as the model receives them; bytes are divided
             by 255.
         beta: The weight of the KL in the loss.
-        variance: The variance of a Gaussian decoder; 1 unless given.
+        variance: The variance of a Gaussian decoder; 1 by default.
         latents: The number of latent variables.
-        likelihood: What the reconstruction term is: "gaussian" (squared error), "bernoulli" (cross-entropy) or
+        likelihood: The reconstruction term: "gaussian" (squared error), "bernoulli" (cross-entropy) or
             "poisson".
-        reduction: How the loss adds up: "likelihood", the negative log-likelihood with its variance; "sum", the bare
-            squared error or cross-entropy; "mean", its mean over the values; "mean_of_both", the mean over latents
-            for the KL as well.
+        reduction: How the loss is summed: "likelihood", the negative log-likelihood with its variance; "sum", the plain
+            squared error or cross-entropy; "mean", its mean over the values; "mean_of_both", with the KL averaged over
+            latents as well.
         alpha: The threshold of the types.
         bias: Whether the decoder can add a constant to every value.
-        seed: Of the search for clusters, and of the start where wide data are iterated over.
+        seed: Seed of the search for clusters, and of the starting point of the iteration for wide data.
 
     Returns:
-        The forecast, whose `at` gives that of other settings at once.
+        The forecast; its method `at` returns that of other settings without a new pass.
 
     Raises:
-        ConfigError: Where a setting makes no sense.
-        DataError: Where the data are not numbers of one shape, do not vary, or do not fit the likelihood.
+        ConfigError: If a setting is invalid.
+        DataError: If the data are not numbers of one shape, do not vary, or do not fit the likelihood.
 
     >>> from polarised.data import linear_gaussian
     >>> expected = forecast(linear_gaussian(), variance=0.3, latents=8)
@@ -406,8 +406,8 @@ def forecast(
     """
     if likelihood not in LIKELIHOODS:
         raise ConfigError(
-            f"expected likelihood as one of {', '.join(LIKELIHOODS)}, got {likelihood!r}; perceptual, adversarial and "
-            "absolute errors have no forecast"
+            f"expected likelihood as one of {', '.join(LIKELIHOODS)}, got {likelihood!r}; there is no forecast for "
+            "perceptual, adversarial and absolute errors"
         )
     if not 0 < alpha < 0.5:
         raise ConfigError(f"expected alpha between 0 and 0.5, got {alpha}; the papers use 0.1")
@@ -440,38 +440,38 @@ def loss_threshold(
     values: int,
     latents: int,
 ) -> float:
-    """Return b, the eigenvalue above which a variable pays for itself under a loss as people write it.
+    """Return b, the eigenvalue above which a variable reduces the loss, for a loss as commonly written.
 
-    Gaussian: beta variance under the log-likelihood, beta / 2 under the summed squared error, beta D / 2 where it is
-    averaged over the D values, beta D / 2d where the KL is averaged over the d latents as well. Other likelihoods:
+    Gaussian: beta variance under the log-likelihood, beta / 2 under the summed squared error, beta D / 2 if it is
+    averaged over the D values, beta D / 2d if the KL is also averaged over the d latents. Other likelihoods:
     beta, beta, beta D, beta D / d.
 
     Args:
         beta: The weight of the KL.
-        variance: The variance of a Gaussian decoder, where the loss has one.
-        likelihood: What the reconstruction term is.
-        reduction: How the loss adds up, see `forecast`.
-        values: The values in an input, D.
+        variance: The variance of a Gaussian decoder, if the loss has one.
+        likelihood: The reconstruction term.
+        reduction: How the loss is summed, see `forecast`.
+        values: The number of values in an input, D.
         latents: The number of latent variables, d.
 
     Returns:
         The threshold b, in the units of the eigenvalues.
 
     Raises:
-        ConfigError: Where a setting makes no sense.
+        ConfigError: If a setting is invalid.
 
     >>> loss_threshold(1.0, reduction="mean", values=784, latents=10)
     392.0
     """
     if not (math.isfinite(beta) and beta > 0):
-        raise ConfigError(f"expected a positive beta, got {beta}; without a KL no variable has a reason to be passive")
+        raise ConfigError(f"expected a positive beta, got {beta}; without a KL no variable becomes passive")
     if reduction not in REDUCTIONS:
         raise ConfigError(f"expected reduction as one of {', '.join(REDUCTIONS)}, got {reduction!r}")
     if variance is not None:
         if likelihood != "gaussian" or reduction != "likelihood":
             raise ConfigError(
                 'expected variance only with a Gaussian likelihood and reduction="likelihood", got it with '
-                f'{likelihood} and "{reduction}": such a loss has none'
+                f'{likelihood} and "{reduction}", whose loss has none; omit it'
             )
         if not (math.isfinite(variance) and variance > 0):
             raise ConfigError(f"expected a positive variance, got {variance}")
@@ -484,6 +484,6 @@ def loss_threshold(
 
 
 def _counts(eigenvalues: Array, thresholds: Array, alpha: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return how many variables are active and how many alive at each threshold."""
+    """Return the number of active and of alive variables at each threshold."""
     ratio = thresholds[:, None] / np.maximum(eigenvalues, thresholds[:, None])
     return (ratio <= alpha).sum(axis=1), (1 - ratio > alpha).sum(axis=1)

@@ -1,4 +1,4 @@
-"""A scikit-learn transformer that keeps the latent variables that are alive."""
+"""A scikit-learn transformer that keeps the alive latent variables."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Self
@@ -22,19 +22,19 @@ Spread = Literal["estimated", "variance", "log_variance"]
 
 
 class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
-    """Keep the columns of a mean representation whose variables are of the given types.
+    """Keep the columns of a mean representation whose variables have the given types.
 
-    Fitted on `Encodings` it uses their variance. In a Pipeline, where rows are an array, `spread` says what the columns
-    are: with "variance" or "log_variance" the second half of them, ``np.hstack([mean, variance])``; with "estimated"
-    there are only means and E[variance_j] is taken as max(0, 1 - E[mean_j^2]), which holds where the aggregate
-    posterior fits the prior N(0, I). Fitted on a `Regime`, it keeps the types as they were decided, with all evidence
-    there was (the decoder's too). Only columns of means come out. [Bonheme2023BeMoreActive, section 4]
+    Fitted on `Encodings`, it uses their variance. In a Pipeline, where the input is an array, `spread` describes its
+    columns: with "variance" or "log_variance" the second half is the scale, ``np.hstack([mean, variance])``; with
+    "estimated" there are only means, and E[variance_j] is estimated as max(0, 1 - E[mean_j^2]), which holds if the
+    aggregate posterior matches the prior N(0, I). Fitted on a `Regime`, it keeps its types, decided with all evidence
+    (including the decoder). The output has only columns of means. [Bonheme2023BeMoreActive, section 4]
 
     Args:
-        keep: The types whose columns are kept.
+        keep: The types of the columns to keep.
         alpha: The threshold of the types.
         rule: The rule of the types, see `classify`.
-        spread: What the columns of an array are: "estimated", "variance" or "log_variance".
+        spread: The columns of an array: "estimated", "variance" or "log_variance".
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> ActiveVariables().fit(encodings).transform(encodings.mean)
@@ -56,11 +56,11 @@ class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.spread = spread
 
     def fit(self, X: "Encodings | Regime | Array", y: object = None) -> Self:
-        """Take the types of a regime, or decide them on encodings, or on an array as `spread` says.
+        """Use the types of a regime, or decide them from encodings, or from an array as described by `spread`.
 
         Args:
             X: A regime, encodings, or an array.
-            y: Ignored; there for scikit-learn.
+            y: Ignored; required by scikit-learn.
 
         Returns:
             The fitted transformer.
@@ -83,20 +83,20 @@ class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if not support.any():
             raise DataError(
                 f"expected at least one {' or '.join(self.keep)} variable, all {latents} are of other types; "
-                "the code carries nothing to keep: lower beta, or keep another type"
+                "lower beta, or keep another type"
             )
         self.regime_: Regime = regime
         self.support_: NDArray[np.bool_] = support
         return self
 
     def transform(self, X: "Encodings | Array") -> Any:
-        """Return the kept columns; of encodings, those of the mean.
+        """Return the kept columns; for encodings, those of the mean.
 
         Args:
-            X: Rows with the columns that were fitted.
+            X: Rows with the columns used in `fit`.
 
         Returns:
-            The columns of means that are kept.
+            The kept columns of means.
         """
         return super().transform(X.mean if isinstance(X, Encodings) else X)
 
@@ -112,7 +112,7 @@ class ActiveVariables(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if self.spread not in ("variance", "log_variance"):
             raise ConfigError(f"expected spread 'estimated', 'variance' or 'log_variance', got {self.spread!r}")
         if array.shape[1] % 2:
-            raise DataError(f"expected as many columns of {self.spread} as of means, got {array.shape[1]} altogether")
+            raise DataError(f"expected as many columns of {self.spread} as of means, got {array.shape[1]} in total")
         means, spreads = np.hsplit(array, 2)
         if self.spread == "variance":
             return Encodings(means, variance=spreads)

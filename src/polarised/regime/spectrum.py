@@ -1,4 +1,4 @@
-"""The eigenvalues of a dataset's covariance in one pass over it, or in a few where it is wide."""
+"""The eigenvalues of the covariance of a dataset, in one pass over it, or in a few if it is wide."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,17 +17,17 @@ __all__ = ["Clusters", "Likelihood", "Spectrum", "measure_spectrum"]
 Array = NDArray[np.float64]
 Likelihood = Literal["gaussian", "bernoulli", "poisson"]
 
-# Values up to which the whole covariance is formed; beyond, its leading part is found by subspace iteration.
+# Up to this number of values the whole covariance is computed; beyond, subspace iteration finds its leading part.
 DENSE = 2048
-# Values read at once.
+# The number of values read at once.
 BLOCK = 1 << 23
-# Below this variance of the best constant decoder a value of a Bernoulli or Poisson model is left out.
+# A value of a Bernoulli or Poisson model is excluded if the best constant decoder has less than this variance for it.
 FAINT = 1e-3
 PASSES, SETTLED = 40, 1e-5
 
 
 class Clusters(NamedTuple):
-    """k-means on one half of a sample, seen on the other: variance between clusters, entropy of the labels in nats."""
+    """k-means on one half of a sample, evaluated on the other: variance between clusters, entropy of labels in nats."""
 
     number: int
     between: float
@@ -36,10 +36,10 @@ class Clusters(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The eigenvalues of the covariance a decoder has to explain, strongest first, one for each value of x.
+    """The eigenvalues of the covariance that a decoder has to explain, largest first, one for each value of x.
 
-    Only the first `leading` are measured; the others share what is left of the trace evenly, which is all that a model
-    with at most `leading` latents can tell of them. `sample` are rows in the same units, to look for clusters in.
+    Only the first `leading` are measured; the others share the remaining trace equally, which is sufficient for a model
+    with at most `leading` latents. `sample` has rows in the same units, for the search for clusters.
     """
 
     eigenvalues: Array
@@ -59,7 +59,7 @@ class Spectrum:
 
     @cached_property
     def clusters(self) -> tuple[Clusters, ...]:
-        """Clusters of the sample, 2 to 64 of them, looked for on first use."""
+        """Clusters of the sample, 2 to 64 of them, computed on first use."""
         return _clusters(self.sample, self.seed)
 
 
@@ -69,23 +69,23 @@ def measure_spectrum(
     """Return the eigenvalues of V^-1/2 S V^-1/2, with S the covariance of the data divided by n.
 
     V is the curvature of the negative log-likelihood at the best constant decoder: 1 for a Gaussian (whose variance
-    is counted elsewhere), p(1 - p) for a Bernoulli, the mean for a Poisson. Up to 2,048 values the covariance is summed
-    up block by block, whatever the number of rows; wider data of few rows have the spectrum of their Gram matrix, and
-    of many rows the leading part by randomised subspace iteration [Halko2011, algorithm 4.4].
+    is accounted for elsewhere), p(1 - p) for a Bernoulli, the mean for a Poisson. Up to 2,048 values, the covariance is
+    accumulated block by block, for any number of rows; for wider data, the spectrum is that of the Gram matrix if there
+    are few rows, and its leading part by randomised subspace iteration otherwise [Halko2011, algorithm 4.4].
 
     Args:
         data: An array (n, ...), a `Dataset`, or an iterable of batches; bytes are divided by 255.
-        leading: How many eigenvalues are needed.
-        likelihood: What the decoder's outputs mean.
-        bias: Whether the decoder can add a constant; if not, moments about 0 take the place of the covariance.
-        rows: How many rows to keep as a sample.
-        seed: Of the sample and of the first subspace.
+        leading: The number of eigenvalues needed.
+        likelihood: The likelihood of the decoder.
+        bias: Whether the decoder can add a constant; if not, moments around 0 replace the covariance.
+        rows: The number of rows to keep as a sample.
+        seed: Seed of the sample and of the initial subspace.
 
     Returns:
-        The spectrum, as long as there are values in a row.
+        The spectrum, with as many eigenvalues as values in a row.
 
     Raises:
-        DataError: Where the data are no finite numbers of one shape, do not vary, or leave the likelihood's range.
+        DataError: If the data are not finite numbers of one shape, do not vary, or are outside the likelihood's range.
 
     >>> measure_spectrum(np.array([[0.0, 1.0], [2.0, 1.0], [0.0, 3.0], [2.0, 3.0]]), leading=2).eigenvalues
     array([1., 1.])
@@ -130,7 +130,7 @@ def measure_spectrum(
 
 
 class _Sums:
-    """What one pass adds up: moments about the mean of the first block, the range, and a random sample of rows."""
+    """The sums of one pass: moments around the mean of the first block, the range, and a random sample of rows."""
 
     def __init__(self, rows: int, generator: np.random.Generator) -> None:
         self.rows, self.generator, self.count = rows, generator, 0
@@ -158,7 +158,7 @@ class _Sums:
         self.second += np.einsum("ij,ij->j", shifted, shifted)
         if self.outer is not None:
             self.outer += shifted.T @ shifted
-        # The rows with the smallest of random keys are a uniform sample, however long the data turn out to be.
+        # The rows with the smallest random keys are a uniform sample, whatever the length of the data.
         keys = self.generator.random(len(block))
         lowest = np.argsort(keys)[: self.rows]
         keys, drawn = np.append(self.keys, keys[lowest]), block[lowest]
@@ -182,7 +182,7 @@ class _Sums:
         return covariance if bias else covariance + np.outer(self.mean, self.mean)
 
     def scale(self, likelihood: Likelihood, bias: bool) -> Array:
-        """Return V^-1/2 of every value, 0 where it is left out; refuse data without anything to encode."""
+        """Return V^-1/2 of every value, 0 where it is excluded; refuse constant data."""
         if self.count < 2:
             raise DataError(f"expected at least 2 rows of data, got {self.count}")
         if not self.variances(bias).sum() > 0:
@@ -211,12 +211,12 @@ def _leading(
     rows: int,
     generator: np.random.Generator,
 ) -> Array:
-    """Return the leading eigenvalues; the subspace is half as large again as needed, which is what makes it settle."""
+    """Return the leading eigenvalues; the subspace is 1.5 times as large as needed, so that the iteration converges."""
     values = len(centre)
     basis = np.linalg.qr(generator.standard_normal((values, min(values, needed + max(10, needed // 2)))))[0]
     before: Array = np.zeros(needed)
     for _ in range(PASSES):
-        # Centring and scaling the basis instead of the data spares two copies of them a pass.
+        # Centring and scaling the basis instead of the data saves two copies of the data per pass.
         scaled = basis * scale[:, None]
         offset = centre @ scaled
         image, sums, count = np.zeros_like(basis), np.zeros_like(offset), 0
@@ -227,8 +227,8 @@ def _leading(
             count += len(block)
         if count != rows:
             raise DataError(
-                f"expected data of {values} values a row that can be read several times, got {rows} rows first and "
-                f"{count} then; give an array or a dataset instead of an iterator"
+                f"expected data of {values} values per row that can be read several times, got {rows} rows first and "
+                f"{count} then; pass an array or a dataset instead of an iterator"
             )
         image = (image - np.outer(centre, sums)) * scale[:, None]
         found = np.asarray(np.linalg.eigvalsh(basis.T @ image / rows)[::-1][:needed], dtype=np.float64)
@@ -249,7 +249,7 @@ def _reader(data: Any) -> Callable[[], Iterator[Array]]:
         return lambda: (_flat(batch[0] if isinstance(batch, list | tuple) else batch) for batch in images)
     raise DataError(
         f"expected an array (n, ...), a dataset or an iterable of batches, got {type(data).__name__}; "
-        "give the images your model is trained on"
+        "pass the images that your model is trained on"
     )
 
 
@@ -270,7 +270,7 @@ def _flat(batch: Any) -> Array:
 
 
 def _clusters(sample: Array, seed: int) -> tuple[Clusters, ...]:
-    """Measure clusters on rows they were not fitted to, so that learning rows by heart gains nothing."""
+    """Measure clusters on rows they were not fitted to, so that overfitting gains nothing."""
     from sklearn.cluster import KMeans
 
     half = len(sample) // 2

@@ -1,6 +1,6 @@
-"""Who turned passive, and when: a few kilobytes of evidence at each of many moments of training.
+"""When variables become passive: a few kilobytes of evidence at each of many steps of training.
 
-The plain hook for anybody's loop: encode the same inputs every few hundred steps and hand them to `Timeline.update`.
+For any training loop: encode the same inputs every few hundred steps and pass them to `Timeline.update`.
 """
 
 import warnings
@@ -27,7 +27,7 @@ __all__ = ["PER_VARIABLE", "THRESHOLD", "Timeline", "correlated_shares", "load_t
 Array = NDArray[Any]
 
 
-# A KL this large, in nats a variable, was paid for: the posterior is not the prior.
+# A KL this large, in nats per variable, is not negligible: the posterior is not the prior.
 PAID = 0.1
 
 PER_VARIABLE = ("kl", "ratio_mean", "ratio_variance", "noise_share")
@@ -36,16 +36,16 @@ PER_VARIABLE = ("kl", "ratio_mean", "ratio_variance", "noise_share")
 class Timeline:
     """Types, KL and correlations of the variables over training steps [Bonheme2023BeMoreActive, section 5].
 
-    Each moment keeps the type, E[KL_j], E[r_j], Var[r_j] and noise share of every variable and the d x d Pearson
-    correlation of the means (0 for a constant variable); with ``keep="encodings"`` mean and variance themselves too.
-    A warning is given once when every variable has turned passive or, whatever its type, nothing but noise, or still
-    is after `patience` steps: a network that has only begun looks passive too.
+    Each snapshot has the type, E[KL_j], E[r_j], Var[r_j] and noise share of every variable and the d x d Pearson
+    correlation of the means (0 for a constant variable); with ``keep="encodings"`` also mean and variance themselves.
+    A single warning is given when all variables have become passive or nothing but noise, or still are after
+    `patience` steps: at the start of training a network looks passive too.
 
     Args:
         alpha: The threshold of the types.
         rule: The rule of the types.
-        keep: Whether to keep statistics or the encodings themselves.
-        patience: Steps after which a code without a used variable is warned about.
+        keep: Whether to store statistics or the encodings themselves.
+        patience: Steps after which a code without a used variable causes a warning.
         warn: Whether to warn at all.
 
     >>> timeline = Timeline()
@@ -74,7 +74,7 @@ class Timeline:
 
     @property
     def steps(self) -> list[int]:
-        """The steps that were looked at."""
+        """The steps of the snapshots."""
         return [int(moment["step"]) for moment in self._moments]
 
     @property
@@ -84,12 +84,12 @@ class Timeline:
 
     @property
     def final_types(self) -> tuple[str, ...]:
-        """The types of the trained model: those of the last step, unless `load_timeline` was told better."""
+        """The types of the trained model: those of the last step, or those passed to `load_timeline`."""
         return self._final or self.types[-1]
 
     @property
     def correlations(self) -> Array:
-        """The correlation matrices of the means, (moments, d, d)."""
+        """The correlation matrices of the means, (snapshots, d, d)."""
         return np.stack([moment["correlations"] for moment in self._moments])
 
     def update(
@@ -104,17 +104,17 @@ class Timeline:
         rest_ratio: ArrayLike | None = None,
         decoder: DecoderUse | None = None,
     ) -> None:
-        """Take in the posteriors of the evaluation inputs after `step` updates.
+        """Add a snapshot: the posteriors of the evaluation inputs after `step` updates.
 
         Args:
             step: The training step.
             mean: Posterior means, one row for each input.
-            variance: Posterior variances of the same shape; this or `log_variance`.
+            variance: Posterior variances of the same shape; either this or `log_variance`.
             log_variance: Their logarithms.
             prior_mean: Means of the prior: a number, (d,) or one row for each input.
-            prior_variance: Variances of the prior, likewise.
-            rest_ratio: Where the variance ratio of an unused variable rests, as the objective says.
-            decoder: What the decoder makes of the variables, see `measure_decoder_use`.
+            prior_variance: Variances of the prior, in the same format.
+            rest_ratio: The variance ratio of an unused variable at rest, as defined by the objective.
+            decoder: The use of the variables by the decoder, see `measure_decoder_use`.
         """
         self.take(
             step,
@@ -130,12 +130,12 @@ class Timeline:
         )
 
     def take(self, step: int, encodings: Encodings, *, decoder: DecoderUse | None = None) -> None:
-        """Take in encodings as they are after `step` updates; a step seen before is replaced.
+        """Add the encodings after `step` updates; an earlier snapshot of the same step is replaced.
 
         Args:
             step: The training step.
-            encodings: What the encoder says of a fixed set of inputs.
-            decoder: What the decoder makes of the variables at this step, where it was asked.
+            encodings: The encodings of a fixed set of inputs.
+            decoder: The use of the variables by the decoder at this step, if measured.
         """
         if self._moments and encodings.latents != len(self._moments[0]["types"]):
             raise DataError(f"expected {len(self._moments[0]['types'])} variables as before, got {encodings.latents}")
@@ -156,7 +156,7 @@ class Timeline:
         self._collapsed = sentence is not None
 
     def collapse(self) -> str | None:
-        """Return a sentence if the latest moment is a total collapse, not just the beginning."""
+        """Return a sentence if the latest snapshot is a total collapse, not just the start of training."""
         if not self._moments or not self._is_noise(self._moments[-1]):
             return None
         latest = self._moments[-1]
@@ -200,7 +200,7 @@ class Timeline:
         return polars.DataFrame(rows)
 
     def correlated_pairs(self, *, threshold: float = 0.2) -> Array:
-        """Return, for each variable, how often |correlation| with another one exceeded the threshold, counting pairs.
+        """Return, for each variable, the number of pairs and snapshots in which |correlation| exceeds the threshold.
 
         count_j = #{(t, k), k != j: |C_t[j, k]| > threshold}  [Bonheme2023BeMoreActive, figure 12]
 
@@ -213,10 +213,10 @@ class Timeline:
         return counts
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to an .npz that `load_timeline` reads back.
+        """Write everything to an .npz that `load_timeline` reads.
 
         Args:
-            path: The .npz to write.
+            path: The .npz file to write.
         """
         path = Path(path)
         with replacing(path) as temporary:
@@ -227,18 +227,18 @@ class Timeline:
         """Return everything as arrays, for a checkpoint or an .npz."""
         if not self._moments:
             return {}
-        # Sorted, as a checkpoint gives them back: a run that was stopped writes the same bytes as one that was not.
+        # Sorted, as a checkpoint returns them: a resumed run writes the same bytes as an uninterrupted one.
         return {name: np.stack([moment[name] for moment in self._moments]) for name in sorted(self._moments[0])}
 
     def restore(self, state: dict[str, Array], *, where: str | Path = "the saved state") -> None:
-        """Go back to a saved state.
+        """Restore a saved state.
 
         Args:
-            state: What `state` returned.
-            where: What an error calls it.
+            state: The arrays that `state` returned.
+            where: The name of the source in an error.
 
         Raises:
-            DataError: The arrays do not belong together.
+            DataError: If the arrays are inconsistent.
         """
         _check_state(state, where)
         count = len(state["step"]) if state else 0
@@ -247,15 +247,15 @@ class Timeline:
 
 
 def load_timeline(path: str | Path, *, final_types: Sequence[str] | None = None) -> Timeline:
-    """Read back what `Timeline.save` wrote (arrays only; a pickled object is refused, never run).
+    """Read a file written by `Timeline.save` (arrays only; pickled objects are refused).
 
-    `final_types` are those of the trained model where they are known better than from the inputs looked at.
+    `final_types` are those of the trained model, if they are known from more inputs than those of the snapshots.
     """
     try:
         state = read_npz(Path(path))
     except FileNotFoundError:
         raise MissingFileError(
-            f"expected snapshots of a run, {path} does not exist; train with snapshots first"
+            f"expected snapshots of a run, but {path} does not exist; train with snapshots first"
         ) from None
     timeline = Timeline(warn=False)
     timeline.restore(state, where=path)
@@ -269,7 +269,7 @@ def load_timeline(path: str | Path, *, final_types: Sequence[str] | None = None)
 
 
 def _check_state(state: dict[str, Array], path: str | Path) -> None:
-    """Refuse arrays that do not belong together before anything is computed from them."""
+    """Refuse inconsistent arrays before anything is computed from them."""
     if not state:
         return
     needed = ("step", "types", "correlations", *PER_VARIABLE)
@@ -301,7 +301,7 @@ def _correlations(mean: Array) -> Array:
     return scaled_to_correlation(centred.T @ centred)
 
 
-# What [Bonheme2023BeMoreActive, figure 12] counts as correlated.
+# The threshold of [Bonheme2023BeMoreActive, figure 12] for correlated.
 THRESHOLD = 0.2
 
 
@@ -309,7 +309,7 @@ KINDS = (("active", "active"), ("active", "passive"), ("passive", "passive"), ("
 
 
 def pairs_by_type(types: Sequence[str]) -> dict[str, tuple[list[int], list[int]]]:
-    """Return, for each kind of pair that occurs, the variables on either side; a mixed one makes a pair mixed.
+    """Return, for each kind of pair that occurs, the variables on either side; with a mixed variable, a pair is mixed.
 
     >>> pairs_by_type(["active", "passive", "active"])
     {'active–active': ([2], [0]), 'active–passive': ([1, 2], [0, 1])}
@@ -330,10 +330,10 @@ def pairs_by_type(types: Sequence[str]) -> dict[str, tuple[list[int], list[int]]
 def correlated_shares(
     correlations: NDArray[Any], types: Sequence[str], *, threshold: float = THRESHOLD
 ) -> dict[str, float]:
-    """Return the share of pairs and moments with |correlation| > threshold, by the types of both variables.
+    """Return the share of pairs and snapshots with |correlation| > threshold, by the types of both variables.
 
-    `correlations` are (moments, d, d). A variable's own count mixes in its partners, for correlation is symmetric;
-    this split does not. [Bonheme2023BeMoreActive, figure 12]
+    `correlations` are (snapshots, d, d). The count of a single variable also depends on its partners, because
+    correlation is symmetric; this split does not. [Bonheme2023BeMoreActive, figure 12]
 
     >>> correlated_shares(np.array([[[1.0, 0.5], [0.5, 1.0]], [[1.0, 0.1], [0.1, 1.0]]]), ["active", "passive"])
     {'active–passive': 0.5}

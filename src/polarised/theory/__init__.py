@@ -1,8 +1,8 @@
-"""The theorems of the papers as functions, so that documentation can compute them and tests can hold them.
+"""The theorems of the papers as functions, so that documentation can compute them and tests can verify them.
 
-`polarised`: the propositions and theorems on the polarised regime, measured on each variable. `annealing`: what beta
-does to a VAE. `correlation`: what passive variables and noise do to the correlation of a code, what minibatch estimates
-of q(z) get wrong, and when a variance is worth its information.
+`polarised`: the propositions and theorems on the polarised regime, measured for each variable. `annealing`: the effect
+of beta on a VAE. `correlation`: the effect of passive variables and noise on the correlation of a code, the bias of
+minibatch estimates of q(z), and the optimal variance of a posterior.
 """
 
 from polarised.theory.annealing import (

@@ -1,4 +1,4 @@
-"""A beta-VAE is a VAE with a flattened or sharpened prior, more entropy, and another scale of the latent space."""
+"""A beta-VAE as a VAE with a flattened or sharpened prior, more entropy, and another scale of the latent space."""
 
 import copy
 import math
@@ -83,13 +83,13 @@ def annealed_gaussian(prior_covariance: Array, beta: float) -> tuple[Array, floa
 
 
 def rescaled(vae: VAE, beta: float) -> VAE:
-    """Return the same VAE with its latent space stretched by sqrt(beta) [Mathieu2019, corollary 1].
+    """Return the same VAE with its latent space scaled by sqrt(beta) [Mathieu2019, corollary 1].
 
-    mean' = sqrt(beta) mean, S' = beta S, decoder'(z) = decoder(z / sqrt(beta)). Under the standard normal prior
-    L_beta of the given VAE is, image by image, L_1 of this one + (beta - 1)/2 log|S'| + `rescaling_constant`.
+    mean' = sqrt(beta) mean, S' = beta S, decoder'(z) = decoder(z / sqrt(beta)). Under the standard normal prior,
+    L_beta of the given VAE equals, for each image, L_1 of this one + (beta - 1)/2 log|S'| + `rescaling_constant`.
 
     Args:
-        vae: The model, which is left as it is.
+        vae: The model, which is not changed.
         beta: The weight of the rate.
 
     Returns:
@@ -141,7 +141,7 @@ def rescaling_constant(latents: int, beta: float) -> float:
 def entropy_regularised_elbo(vae: VAE, x: Tensor, *, beta: float, noise: Tensor) -> Tensor:
     """Return L_1 + (beta - 1)/2 log|S| of every image, shape (B,) [Mathieu2019, eq. 5].
 
-    The stationary points of L_beta are those of this, stretched by sqrt(beta) [Mathieu2019, corollary 2].
+    The stationary points of L_beta are those of this bound, scaled by sqrt(beta) [Mathieu2019, corollary 2].
 
     Args:
         vae: The model.

@@ -1,4 +1,4 @@
-"""What passive variables, and noise, do to the correlation of a code."""
+"""The effect of passive variables and noise on the correlation of a code."""
 
 import math
 from typing import Literal, NamedTuple
@@ -61,13 +61,13 @@ def averaged_mutual_information(covariance: Array) -> float:
 
 
 def with_passive(covariance: Array, count: int, *, variance: float = 1.0) -> Array:
-    """Return the covariance of a sampled code with `count` passive variables more: independent draws of the prior.
+    """Return the covariance of a sampled code with `count` additional passive variables: independent prior draws.
 
-    Their total correlation is that without them [Bonheme2023BeMoreActive, theorem 7]; the averaged mutual information
-    shrinks by k (k - 1) / ((k + p) (k + p - 1)) for p of them beside k [Bonheme2023BeMoreActive, theorem 8].
+    They do not change the total correlation [Bonheme2023BeMoreActive, theorem 7]; the averaged mutual information
+    shrinks by k (k - 1) / ((k + p) (k + p - 1)) for p of them in addition to k [Bonheme2023BeMoreActive, theorem 8].
 
     Args:
-        covariance: The covariance of the variables there are, (k, k).
+        covariance: The covariance of the existing variables, (k, k).
         count: The number p of passive variables to add.
         variance: The variance of each of them.
 
@@ -84,9 +84,9 @@ def with_passive(covariance: Array, count: int, *, variance: float = 1.0) -> Arr
 
 
 def noisy_total_correlation_limit(latents: int, std: float) -> float:
-    """Return the limit of TC(mean + std noise) as the means become one and the same unit normal [Cheng2021, theorem 1].
+    """Return the limit of TC(mean + std noise) as all means become the same unit normal [Cheng2021, theorem 1].
 
-    (d log(1 + s^2) - (d - 1) log s^2 - log(s^2 + d)) / 2: finite, while TC(mean) goes to infinity.
+    (d log(1 + s^2) - (d - 1) log s^2 - log(s^2 + d)) / 2: finite, while TC(mean) diverges.
 
     Args:
         latents: The number d of variables.
@@ -103,7 +103,7 @@ def noisy_total_correlation_limit(latents: int, std: float) -> float:
 
 
 class HiddenCorrelation(NamedTuple):
-    """A code whose mean is as good as degenerate while its sample looks independent.
+    """A code with an almost degenerate mean whose sample looks independent.
 
     Args:
         covariance_of_mean: The covariance of the mean, (2, 2).
@@ -124,7 +124,7 @@ def hidden_correlation(*, margin: float = 1e-6) -> HiddenCorrelation:
     mean ~ N(0, [[1, 0.1], [0.1, 0.01]]), z_1|mean ~ N(mean_1, 0.01), z_2|mean ~ N(mean_2, 1) [Cheng2021, figure 1].
 
     Args:
-        margin: How far the means are from being one variable.
+        margin: The distance of the means from being one variable.
 
     Returns:
         The example.
@@ -143,7 +143,7 @@ def entropy_estimate(z: Array, mean: Array, std: Array | float, *, dataset_size:
     """Return the minibatch estimate of H[q(z)] from B codes and their encoders [Mathieu2019, eq. 10].
 
     H = -mean_b log(q(z_b|x_b)/n + (n - 1)/(n (B - 1)) sum_{b' != b} q(z_b|x_b')). The density inside is unbiased, its
-    logarithm is low by Var/(2 q^2): for B far below n the estimate tends to log n + H[q(z|x)].
+    logarithm is too low by Var/(2 q^2): for B far below n the estimate tends to log n + H[q(z|x)].
 
     Args:
         z: Codes, one for each encoder, (B, d).
@@ -182,10 +182,10 @@ def no_overlap_entropy(*, dataset_size: int, conditional_entropy: float) -> floa
 def no_overlap_total_correlation(
     latents: int, std: float, *, batch: int, dataset_size: int, estimator: Literal["mws", "mss0", "mss1", "eq10b"]
 ) -> float:
-    """Return the minibatch estimate of a total correlation of 0 where encoders do not overlap: far above 0.
+    """Return the minibatch estimate of a total correlation of 0 if encoders do not overlap: far above 0.
 
-    For independent unit-normal means it is d log(1 + 1/std^2)/2 + log w, w = 1/B (mws, mss0) or 1/N (mss1, eq10b), and
-    (d - 1) log N more for mws, whose weights do not sum to one. It grows with every active variable
+    For independent unit-normal means it is d log(1 + 1/std^2)/2 + log w, w = 1/B (mws, mss0) or 1/N (mss1, eq10b), plus
+    (d - 1) log N for mws, whose weights do not sum to one. It grows with every active variable
     [Cheng2021, appendix 1].
 
     Args:
@@ -209,7 +209,7 @@ def no_overlap_total_correlation(
 def optimal_posterior_covariance(
     jacobian: Array, *, prior_covariance: Array, decoder_variance: float, beta: float = 1.0
 ) -> Array:
-    """Return the best covariance of q(z|x) for a decoder that is linear around its mean.
+    """Return the optimal covariance of q(z|x) for a decoder that is linear around its mean.
 
     S = (P^-1 + J'J / (beta gamma))^-1, J the decoder's Jacobian (pixels, d), P the prior's covariance, gamma the
     decoder's variance [Bonheme2023iVAE, eq. 11]; beta multiplies gamma.
@@ -233,11 +233,11 @@ def optimal_posterior_covariance(
 def variance_ratio(
     squared_slope: ArrayLike, *, prior_variance: ArrayLike = 1.0, decoder_variance: float = 1.0, beta: float = 1.0
 ) -> Array:
-    """Return posterior over prior variance of a variable: 1 if the decoder ignores it, towards 0 if it relies on it.
+    """Return posterior over prior variance of a variable: 1 if the decoder ignores it, close to 0 if it relies on it.
 
     sigma / sigma+ = 1 / (1 + sigma+ |J_j|^2 / (beta gamma))  [Bonheme2023iVAE, eq. 11, diagonal case]
 
-    It does not change when z_j is rescaled together with its prior, which is why types are told by this ratio.
+    It does not change if z_j is rescaled together with its prior, which is why types are based on this ratio.
 
     Args:
         squared_slope: |J_j|^2, how strongly the decoder's output changes with each variable.

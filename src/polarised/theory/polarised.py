@@ -1,9 +1,9 @@
-"""What the papers say of a VAE that learns in a polarised regime, measured on each of its variables.
+"""The statements of the papers on VAEs in a polarised regime, measured for each variable.
 
-Two papers make the same statements: one of VAEs under N(0, I) [Bonheme2023BeMoreActive], one of identifiable VAEs whose
-prior depends on u [Bonheme2023iVAE]. All is relative to the prior here, which makes them one. Distributions are
-compared by the Kolmogorov-Smirnov distance sup |F - G| and the Wasserstein-1 distance, the integral of |F - G|, in
-standard deviations. q(z_j) is the mixture of the posteriors and known exactly, so nothing is drawn.
+Two papers make the same statements: one for VAEs under N(0, I) [Bonheme2023BeMoreActive], one for identifiable VAEs
+whose prior depends on u [Bonheme2023iVAE]. Here everything is relative to the prior, which covers both. Distributions
+are compared by the Kolmogorov-Smirnov distance sup |F - G| and the Wasserstein-1 distance, the integral of |F - G|, in
+standard deviations. q(z_j) is the mixture of the posteriors and known exactly, so no samples are drawn.
 """
 
 from collections.abc import Sequence
@@ -39,17 +39,17 @@ Array = NDArray[np.float64]
 States = NDArray[np.int64]
 
 ACTIVE, NEITHER, PASSIVE = 0, 1, 2
-# Points at which distribution functions are compared, and inputs they are made of.
+# The number of points at which distribution functions are compared, and of inputs behind them.
 _POINTS, _INPUTS = 400, 2_000
 
 
 class MeanStatement(NamedTuple):
-    """How far the mean of each variable is from the prior's, and how much it varies, in prior scales; arrays (d,).
+    """The distance of the mean of each variable from the prior mean, and its variance, in prior scales; arrays (d,).
 
     Args:
         offset: |E[mean - prior mean]| in standard deviations of the prior.
         variance: Var(mean) divided by the prior's variance.
-        prior_variance: The variance of the prior's own mean, divided by the prior's variance; 0 for a fixed one.
+        prior_variance: The variance of the prior mean, divided by the prior variance; 0 if it is fixed.
     """
 
     offset: Array
@@ -72,7 +72,7 @@ class VarianceStatement(NamedTuple):
 class Distances(NamedTuple):
     """Distances of q(z_j) to three distributions; each (d,), Wasserstein ones in standard deviations.
 
-    `noise`: N(0, 1), that of eps_j; `prior`: p(z_j), averaged over u; `mean`: that of mean_j over inputs.
+    `noise`: N(0, 1), the distribution of eps_j; `prior`: p(z_j), averaged over u; `mean`: that of mean_j over inputs.
 
     Args:
         noise_ks: The largest gap between the distribution functions of z_j and of N(0, 1).
@@ -99,7 +99,7 @@ def states_of_inputs(encodings: Encodings, *, alpha: float = 0.1) -> States:
 
     Args:
         encodings: Mean and variance of q(z|x) with the prior.
-        alpha: How small is small.
+        alpha: The threshold.
 
     Returns:
         The states, (n, d).
@@ -114,14 +114,14 @@ def states_of_inputs(encodings: Encodings, *, alpha: float = 0.1) -> States:
 
 
 def types_of_states(states: States, *, tolerance: float = 0.02) -> tuple[str, ...]:
-    """Return the type of each variable by what it is for each input: active, passive, mixed, or neither.
+    """Return the type of each variable from its states over inputs: active, passive, mixed, or neither.
 
-    active (passive): it is so for all inputs; mixed: active for some and passive for the others
+    active (passive): in this state for all inputs; mixed: active for some and passive for the others
     [Bonheme2023BeMoreActive, definition 2]. A variable that is weak for all
-    inputs is neither: the definition does not know it, where the rule of section 4 says mixed.
+    inputs is neither: the definition does not cover it, while the rule of section 4 calls it mixed.
 
     Args:
-        states: The states, (n, d), as `states_of_inputs` gives them.
+        states: The states, (n, d), as returned by `states_of_inputs`.
         tolerance: The share of inputs that may be in another state.
 
     Returns:
@@ -140,17 +140,17 @@ def types_of_states(states: States, *, tolerance: float = 0.02) -> tuple[str, ..
 
 
 def mean_statement(encodings: Encodings) -> MeanStatement:
-    """Return offset and variance of each mean, which are near those of the prior's mean for a passive variable.
+    """Return offset and variance of each mean, which are close to those of the prior mean for a passive variable.
 
-    offset = |E[mean - prior mean]| / sqrt(E[prior variance]), variance = Var(mean) / E[prior variance], and that of the
-    prior's own mean beside it, 0 for a fixed one. Passive: offset near 0, the variances alike; active: a larger
+    offset = |E[mean - prior mean]| / sqrt(E[prior variance]), variance = Var(mean) / E[prior variance], and the same
+    for the prior mean, 0 if it is fixed. Passive: offset near 0, equal variances; active: a larger
     variance [Bonheme2023BeMoreActive, proposition 3; Bonheme2023iVAE, proposition 2].
 
     Args:
         encodings: Mean and variance of q(z|x) with the prior.
 
     Returns:
-        The numbers of each variable.
+        The values for each variable.
 
     >>> encodings = Encodings([[1.0, 0.0], [-1.0, 0.0]], variance=[[0.02, 1.0], [0.02, 1.0]])
     >>> mean_statement(encodings).variance.tolist()
@@ -172,7 +172,7 @@ def variance_statement(encodings: Encodings) -> VarianceStatement:
         encodings: Mean and variance of q(z|x) with the prior.
 
     Returns:
-        The numbers of each variable.
+        The values for each variable.
 
     >>> variance_statement(Encodings([[1.0], [-1.0]], variance=[[0.5], [0.5]])).level.tolist()
     [0.5]
@@ -182,7 +182,7 @@ def variance_statement(encodings: Encodings) -> VarianceStatement:
 
 
 def sample_distances(encodings: Encodings) -> Distances:
-    """Return how far z_j is distributed from noise, from the prior and from mean_j.
+    """Return the distances of the distribution of z_j from noise, from the prior and from mean_j.
 
     Passive: p(z_j) = p(eps_j), or p(z_j|u) for an identifiable VAE; active: p(z_j) = p(mean_j)
     [Bonheme2023BeMoreActive, theorem 5 (i), (ii); Bonheme2023iVAE, theorem 2].
@@ -204,14 +204,14 @@ def sample_distances(encodings: Encodings) -> Distances:
 
 
 def mixture_distance(encodings: Encodings, variable: int) -> tuple[float, float]:
-    """Return c and how far z_j is from c p(prior) + (1 - c) p(mean_j of the inputs it is on for), Wasserstein-1.
+    """Return c and the Wasserstein-1 distance of z_j from c p(prior) + (1 - c) p(mean_j of the inputs where it is on).
 
     c is the share of inputs for which the variable is off, by Otsu's split of log r  [Bonheme2023BeMoreActive,
     theorem 5 (iii); Bonheme2023iVAE, theorem 2 (iii)].
 
     Args:
         encodings: Mean and variance of q(z|x) with the prior.
-        variable: The number of the variable.
+        variable: The index of the variable.
 
     Returns:
         The share c, and the distance in standard deviations of z_j.
@@ -242,15 +242,15 @@ def mixture_distance(encodings: Encodings, variable: int) -> tuple[float, float]
 
 
 def correlation_gap(encodings: Encodings, variables: Sequence[int]) -> float:
-    """Return |TC(mean) - TC(z)| of some variables, as of Gaussians, in nats; 0 for fewer than two.
+    """Return |TC(mean) - TC(z)| of some variables, for Gaussians, in nats; 0 for fewer than two.
 
     Discrepancies between mean and sample can come only from variables that are not active [Bonheme2023BeMoreActive,
-    corollary 6]: over active ones the gap is near 0. Marginals that agree do not promise it: noise of share a shrinks
-    every correlation by 1 - a, which nearly dependent means show.
+    corollary 6]: over active ones the gap is near 0. Equal marginals do not guarantee this: noise of share a shrinks
+    every correlation by 1 - a, which matters for nearly dependent means.
 
     Args:
         encodings: Mean and variance of q(z|x) with the prior.
-        variables: The numbers of the variables.
+        variables: The indices of the variables.
 
     Returns:
         The gap in nats.
@@ -269,11 +269,11 @@ def correlation_gap(encodings: Encodings, variables: Sequence[int]) -> float:
 
 
 def statements(encodings: Encodings, *, alpha: float = 0.1) -> "polars.DataFrame":
-    """Return a row for each variable with what the definitions, propositions and theorems say is small or large.
+    """Return a row for each variable with the quantities of the definitions, propositions and theorems.
 
     Args:
         encodings: Mean and variance of q(z|x) with the prior.
-        alpha: How small is small.
+        alpha: The threshold.
 
     Returns:
         The table.
@@ -311,7 +311,7 @@ def _prior_variance(encodings: Encodings) -> Array:
 
 
 def _column(encodings: Encodings, variable: int) -> tuple[Array, Array, Array, Array]:
-    """Mean, variance and prior of one variable on at most so many inputs, evenly taken from all."""
+    """Mean, variance and prior of one variable on a limited number of evenly spaced inputs."""
     step = max(len(encodings) // _INPUTS, 1)
     prior_mean, prior_variance = (
         np.broadcast_to(part, encodings.mean.shape) for part in (encodings.prior_mean, encodings.prior_variance)
@@ -322,7 +322,7 @@ def _column(encodings: Encodings, variable: int) -> tuple[Array, Array, Array, A
 
 
 def _points(mean: Array, variance: Array) -> Array:
-    """Places that cover q(z_j), more of them where it has its mass."""
+    """Points that cover q(z_j), denser where it has more mass."""
     deviation = np.sqrt(variance)
     low, high = (mean - 5 * deviation).min(), (mean + 5 * deviation).max()
     width = max(high - low, 1e-12)
@@ -333,7 +333,7 @@ def _points(mean: Array, variance: Array) -> Array:
 def _mixture(points: Array, mean: Array, variance: Array) -> Array:
     """The distribution function of the mixture of N(mean_i, variance_i) at some points."""
     if (mean == mean[0]).all() and (variance == variance[0]).all():
-        # One component, a prior that is the same for every input, is asked once.
+        # A prior that is the same for every input is a single component, evaluated once.
         mean, variance = mean[:1], variance[:1]
     deviation = np.sqrt(np.maximum(variance, 1e-300))
     values: Array = ndtr((points[:, None] - mean) / deviation).mean(axis=1)
@@ -351,7 +351,7 @@ def _distances(mean: Array, variance: Array, prior_mean: Array, prior_variance: 
         found += [float(gap.max()), float(np.trapezoid(gap, wide) / scale)]
     # Its own points are among the wide ones.
     aggregate, ordered = sample[np.searchsorted(wide, own)], np.sort(mean)
-    # A step function: its jump counts on either side.
+    # A step function: its jump counts on both sides.
     sides = [np.searchsorted(ordered, own, side=side) / len(ordered) for side in ("left", "right")]
     gaps = [np.abs(aggregate - side) for side in sides]
     spread = np.sqrt(mean.var() + variance.mean())
