@@ -146,7 +146,7 @@ def test_codes_and_factors_of_different_rows_are_refused(name: str) -> None:
     z, factors = perfect(60)
     with pytest.raises(DataError, match="rows"):
         metric(z, factors[:-1])
-    with pytest.raises(DataError, match="whole-numbered"):
+    with pytest.raises(DataError, match="whole-number classes"):
         metric(z, factors + 0.5)
     with pytest.raises(DataError, match="finite"):
         metric(np.full_like(z, np.nan), factors)
