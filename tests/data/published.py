@@ -33,7 +33,7 @@ def idx_bytes(array: np.ndarray) -> bytes:
 
 
 def write_smallnorb(folder: Path, *, count: int = 6, compressed: bool = True) -> dict[str, np.ndarray]:
-    """Write both chunks; return what was written, joined."""
+    """Write both chunks; return their combined contents."""
     generator = np.random.default_rng(0)
     place = folder / "small_norb"
     place.mkdir(parents=True)
@@ -147,7 +147,7 @@ def write_digits(folder: Path, name: str, *, count: int = 5, compressed: bool = 
 
 
 def write_dsprites(path: Path, indices: np.ndarray) -> None:
-    """Write these images as the published .npz has them, its pickled metadata included, piece by piece."""
+    """Write these images like the published .npz, including its pickled metadata, piece by piece."""
     from polarised.data import sprites
 
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ MADE = {
 }  # fmt: skip
 
 
-def test_what_is_ready_without_files_and_with_them(folder: Path) -> None:
+def test_readiness_without_and_with_files(folder: Path) -> None:
     assert ready() == MADE
     published.write_digits(folder, "mnist")
     published.write_celeba(folder, zipped=False)
@@ -60,7 +60,7 @@ def test_files_are_named_with_their_folder_and_page(folder: Path) -> None:
 
 @pytest.fixture
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of small files in the published format, whose digests pass for the published ones."""
+    """A folder of small files in the published format, whose digests replace the published ones."""
     published.write_digits(tmp_path / "mirror", "fashion_mnist")
     place = tmp_path / "mirror" / "fashion_mnist"
     own = []
@@ -87,12 +87,12 @@ def test_prepare_downloads_from_a_mirror_and_reports(folder: Path, mirror: Path)
 
 def test_wrong_content_from_a_mirror_is_refused(folder: Path, tmp_path: Path) -> None:
     published.write_digits(tmp_path / "mirror", "mnist")
-    with pytest.raises(DownloadError, match="does not match the digest sha256:440fcabf"):
+    with pytest.raises(DownloadError, match="does not match the pinned digest sha256:440fcabf"):
         prepare("mnist", mirror=(tmp_path / "mirror" / "mnist").as_uri())
     assert "mnist" not in ready()
 
 
-def test_prepare_says_what_is_wrong(folder: Path) -> None:
+def test_prepare_reports_errors(folder: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'shapes3d'"):
         prepare("shape3d")
     with pytest.raises(ConfigError, match="needs the setting 'path'"):
@@ -153,7 +153,7 @@ def test_command_shows(folder: Path, tmp_path: Path) -> None:
     assert json.loads(answer.output).items() >= {"name": "pinwheel", "path": str(path)}.items()
 
 
-def test_damaged_local_file_names_itself(folder: Path) -> None:
+def test_a_damaged_local_file_is_named(folder: Path) -> None:
     published.write_digits(folder, "mnist")
     (folder / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"junk"))
     result = run.invoke(app, ["prepare", "mnist", "partial=true"])

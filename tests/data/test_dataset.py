@@ -55,7 +55,7 @@ def test_fixing_a_factor_does_not_move_the_others() -> None:
     np.testing.assert_array_equal(free[:, 1], held[:, 1])
 
 
-def test_holes_are_named() -> None:
+def test_missing_combinations_are_named() -> None:
     space = FactorSpace(["shape", "size"], [2, 2], table=np.array([[0, 0], [1, 1]]))
     with pytest.raises(DataError, match="no image has the factors shape=0, size=1"):
         space.index([[0, 0], [0, 1]])
@@ -76,12 +76,12 @@ def test_holes_are_named() -> None:
         ([["square", "big"]], "whole numbers"),
     ],
 )
-def test_bad_factors(factors: list[list[float]], says: str) -> None:
+def test_invalid_factors_are_refused(factors: list[list[float]], says: str) -> None:
     with pytest.raises(DataError, match=says):
         FactorSpace(["shape", "scale"], [3, 6]).index(factors)
 
 
-def test_bad_spaces() -> None:
+def test_invalid_spaces_are_refused() -> None:
     with pytest.raises(DataError, match="as many factor names"):
         FactorSpace(["a"], [2, 3])
     with pytest.raises(DataError, match="as many factor names"):
@@ -96,7 +96,7 @@ def test_bad_spaces() -> None:
         FactorSpace(["shape"], [2]).sample(1, stream(0, "t"), fixed={"shape": 2})
 
 
-def test_images_are_indexed_as_arrays_are() -> None:
+def test_images_are_indexed_like_arrays() -> None:
     array = np.arange(10 * 4, dtype=np.float32).reshape(10, 1, 2, 2) / 40
     images = dataset_from_arrays(array).images
     for key in (3, -1, slice(2, 9, 3), slice(None, None, -1), [1, 1, -2], np.array([4]), np.arange(10) > 6):
@@ -107,7 +107,7 @@ def test_images_are_indexed_as_arrays_are() -> None:
 
 
 @pytest.mark.parametrize("key", [[10], [-11], [0.5], [[1, 2]], "all", np.array([True, False])])
-def test_bad_indices(key: object) -> None:
+def test_invalid_indices_are_refused(key: object) -> None:
     with pytest.raises(DataError):
         dataset_from_arrays(np.zeros((10, 2), dtype=np.float32)).images[key]
 
@@ -117,7 +117,7 @@ def test_out_of_range_is_also_an_index_error() -> None:
         dataset_from_arrays(np.zeros((10, 2), dtype=np.float32)).images[10]
 
 
-def test_evaluation_draws_each_image_once_while_there_are_enough() -> None:
+def test_evaluation_draws_each_image_once_if_there_are_enough() -> None:
     dataset = dataset_from_arrays(np.zeros((50, 3), dtype=np.float32))
     assert sorted(dataset.sample(50, 0).indices) == list(range(50))
     assert len(dataset.sample(51, 0)) == 51
@@ -131,10 +131,10 @@ def test_batches_cover_the_dataset_evenly() -> None:
 
 
 @pytest.mark.parametrize(("step", "size"), [(0, 0), (-1, 4)])
-def test_bad_batches(step: int, size: int) -> None:
+def test_invalid_batches_are_refused(step: int, size: int) -> None:
     with pytest.raises(DataError, match="batch size"):
         dsprites().batch(step, size, 0)
-    with pytest.raises(DataError, match="1 image or more"):
+    with pytest.raises(DataError, match="at least 1 image"):
         dsprites().sample(0, 0)
 
 
@@ -158,8 +158,8 @@ def test_a_factor_of_one_value_gives_zero() -> None:
     assert (u == 0).all()
 
 
-def test_bad_auxiliary() -> None:
-    with pytest.raises(DataError, match="no factors to take u from"):
+def test_invalid_auxiliary_variables_are_refused() -> None:
+    with pytest.raises(DataError, match="no factors for u"):
         dataset_from_arrays(np.zeros((3, 2), dtype=np.float32)).with_auxiliary()
     with pytest.raises(DataError, match="did you mean 'shape'"):
         dsprites().with_auxiliary(factors=["Shape"])
@@ -169,7 +169,7 @@ def test_bad_auxiliary() -> None:
 
 @pytest.mark.parametrize("make", [dsprites, color_dsprites, pinwheel])
 @pytest.mark.parametrize("size", [3, 64])
-def test_batches_read_together_are_those_read_alone(make, size) -> None:
+def test_batches_read_together_equal_those_read_separately(make, size) -> None:
     data = make()
     if data.factor_space is not None:
         data = data.with_auxiliary()
@@ -181,7 +181,7 @@ def test_batches_read_together_are_those_read_alone(make, size) -> None:
             np.testing.assert_array_equal(getattr(batch, name), getattr(alone, name))
 
 
-def test_batches_are_read_several_at_once_but_never_many_megabytes() -> None:
+def test_batches_are_read_together_up_to_a_few_megabytes() -> None:
     asked: list[int] = []
 
     def read(indices: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -196,7 +196,7 @@ def test_batches_are_read_several_at_once_but_never_many_megabytes() -> None:
     assert asked == [5000]
 
 
-def test_a_split_parts_the_images_and_everything_known_of_them() -> None:
+def test_a_split_divides_images_factors_and_auxiliary_variables() -> None:
     data = dsprites(size=32).with_auxiliary()
     trained, held_out = data.split(0.9)
     assert (len(trained), len(held_out)) == (663_552, 73_728)
@@ -210,7 +210,7 @@ def test_a_split_parts_the_images_and_everything_known_of_them() -> None:
     assert not seen & set(held_out.factor_space.table @ [6 * 40 * 1024, 40 * 1024, 1024, 32, 1])
 
 
-def test_a_split_is_the_same_every_time_and_a_larger_one_contains_a_smaller_one() -> None:
+def test_a_split_is_fixed_and_a_larger_one_contains_a_smaller_one() -> None:
     data = pinwheel()
     first, again, larger = (data.split(share)[0].read(np.arange(300)) for share in (0.75, 0.75, 0.9))
     np.testing.assert_array_equal(first, again)
@@ -221,7 +221,7 @@ def test_a_split_is_the_same_every_time_and_a_larger_one_contains_a_smaller_one(
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 1e-9, float("nan")])
 def test_a_split_that_leaves_a_part_empty_is_refused(share) -> None:
-    with pytest.raises(DataError, match="leaves both parts some"):
+    with pytest.raises(DataError, match="leaves no part empty"):
         pinwheel().split(share)
 
 

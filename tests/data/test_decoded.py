@@ -47,18 +47,18 @@ def test_changed_file_is_decoded_again(toys: Path) -> None:
     assert len(decoded("toys", SOURCE, decode).images) == 2
 
 
-def test_decoded_pictures_serve_when_the_file_is_gone(toys: Path) -> None:
+def test_decoded_pictures_are_used_if_the_file_is_gone(toys: Path) -> None:
     decoded("toys", SOURCE, decode)
     toys.unlink()
     assert len(decoded("toys", SOURCE, decode).images) == 4
 
 
-def test_nothing_here_is_a_download_error(folder: Path) -> None:
+def test_a_missing_file_is_a_download_error(folder: Path) -> None:
     with pytest.raises(DownloadError, match=r"toys\.bin"):
         decoded("toys", SOURCE, decode)
 
 
-def test_failure_half_way_leaves_nothing(toys: Path, folder: Path) -> None:
+def test_a_failed_decoding_leaves_nothing(toys: Path, folder: Path) -> None:
     def failing(paths: list[Path]) -> Pictures:
         def chunks() -> object:
             yield np.zeros((2, 1, 2, 2), dtype=np.uint8)
@@ -78,7 +78,7 @@ def test_wrong_shape_and_wrong_number_are_refused(toys: Path, chunk: tuple[int, 
 
 
 @pytest.mark.parametrize("name", ["images.npy", "factors.npy", "about.json"])
-def test_damaged_decoding_is_made_again(toys: Path, folder: Path, name: str) -> None:
+def test_a_damaged_decoding_is_repeated(toys: Path, folder: Path, name: str) -> None:
     decoded("toys", SOURCE, decode)
     file = folder / "decoded" / "toys" / name
     file.write_bytes(file.read_bytes()[:-3])
@@ -91,7 +91,7 @@ def test_pickles_among_the_decoded_are_not_loaded(toys: Path, folder: Path) -> N
     np.testing.assert_array_equal(decoded("toys", SOURCE, decode).images.ravel(), np.arange(16))
 
 
-def test_leftovers_of_killed_decodings_are_swept(toys: Path, folder: Path) -> None:
+def test_leftovers_of_killed_decodings_are_removed(toys: Path, folder: Path) -> None:
     old, new = folder / "decoded" / ".toys.old", folder / "decoded" / ".toys.new"
     for leftover in (old, new):
         leftover.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_leftovers_of_killed_decodings_are_swept(toys: Path, folder: Path) -> No
     assert new.exists()
 
 
-def test_processes_decoding_at_once_all_see_the_whole(toys: Path, folder: Path) -> None:
+def test_processes_decoding_at_the_same_time_get_complete_pictures(toys: Path, folder: Path) -> None:
     code = (
         "import json; from data.test_decoded import SOURCE, decode; from polarised.data.cache import decoded;"
         "print(json.dumps([int(decoded('toys', SOURCE, decode).images.sum()) for _ in range(20)]))"

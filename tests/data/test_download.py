@@ -14,7 +14,7 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Shop(ThreadingHTTPServer):
-    """Serves CONTENT at /whole, cuts the first answers short at /cut, and knows ranges unless told otherwise."""
+    """Serves CONTENT at /whole, truncates the first answers at /cut, and supports ranges unless disabled."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Clerk)
@@ -82,7 +82,7 @@ def test_files_of_disentanglement_lib_are_found(folder: Path, tmp_path: Path, mo
     assert find("scream/scream.jpg") == folder / "scream" / "scream.jpg"
 
 
-def test_compressed_and_plain_names_serve_for_each_other(folder: Path) -> None:
+def test_compressed_and_plain_names_are_interchangeable(folder: Path) -> None:
     (folder / "a.gz").touch()
     (folder / "b").touch()
     assert find("a") == folder / "a.gz"
@@ -102,7 +102,7 @@ def test_download_with_checksum_and_progress(folder: Path, shop: Shop) -> None:
     assert len(shop.ranges) == 1
 
 
-def test_interrupted_download_goes_on_where_it_stopped(folder: Path, shop: Shop) -> None:
+def test_an_interrupted_download_resumes(folder: Path, shop: Shop) -> None:
     source = Source("d/cut.bin", (f"{shop.address}/cut.bin",), sha256=DIGEST)
     with pytest.raises(DownloadError, match="could not be downloaded"):
         obtain(source)
@@ -111,7 +111,7 @@ def test_interrupted_download_goes_on_where_it_stopped(folder: Path, shop: Shop)
     assert shop.ranges == [None, "bytes=300000-"]
 
 
-def test_server_without_ranges_is_asked_for_all_again(folder: Path, shop: Shop) -> None:
+def test_a_download_restarts_if_the_server_has_no_ranges(folder: Path, shop: Shop) -> None:
     source = Source("d/cut.bin", (f"{shop.address}/cut.bin",), sha256=DIGEST)
     with pytest.raises(DownloadError):
         obtain(source)
@@ -119,7 +119,7 @@ def test_server_without_ranges_is_asked_for_all_again(folder: Path, shop: Shop) 
     assert obtain(source).read_bytes() == CONTENT
 
 
-def test_partial_file_as_long_as_the_whole_is_fetched_anew(folder: Path, shop: Shop) -> None:
+def test_a_partial_file_as_long_as_the_whole_is_downloaded_again(folder: Path, shop: Shop) -> None:
     source = Source("d/cut.bin", (f"{shop.address}/cut.bin",), sha256=DIGEST)
     with pytest.raises(DownloadError):
         obtain(source)
@@ -130,7 +130,7 @@ def test_partial_file_as_long_as_the_whole_is_fetched_anew(folder: Path, shop: S
 
 
 @pytest.mark.parametrize("digest", [{"sha256": "0" * 64}, {"md5": "0" * 32}])
-def test_wrong_checksum_leaves_nothing(folder: Path, shop: Shop, digest: dict[str, str]) -> None:
+def test_a_wrong_checksum_leaves_no_file(folder: Path, shop: Shop, digest: dict[str, str]) -> None:
     with pytest.raises(DownloadError, match="does not match"):
         obtain(Source("d/whole.bin", (f"{shop.address}/whole.bin",), **digest))
     assert list((folder / "d").iterdir()) == []
@@ -146,7 +146,7 @@ def test_the_next_address_and_the_mirror_are_tried(folder: Path, shop: Shop, tmp
     assert path.read_bytes() == b"from the mirror"
 
 
-def test_offline_one_sentence_says_what_to_do(folder: Path) -> None:
+def test_offline_the_error_says_what_to_do(folder: Path) -> None:
     source = Source("cars/cars.tar.gz", ("http://127.0.0.1:9/cars.tar.gz",), page="http://cars.example")
     with pytest.raises(DownloadError) as caught:
         obtain(source)
@@ -156,6 +156,6 @@ def test_offline_one_sentence_says_what_to_do(folder: Path) -> None:
     assert "\n" not in message
 
 
-def test_without_an_address_the_sentence_is_the_same(folder: Path) -> None:
+def test_without_an_address_the_error_is_the_same(folder: Path) -> None:
     with pytest.raises(DownloadError, match=r"mnist\.gz, which is not on this machine; get it from its publisher"):
         obtain(Source("mnist/mnist.gz"))

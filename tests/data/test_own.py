@@ -51,7 +51,7 @@ def test_factors_and_auxiliary_variables() -> None:
         ({"images": np.zeros((2, 3)), "u": np.full((2, 1), np.inf)}, "finite u"),
     ],
 )
-def test_bad_arrays(arguments: dict[str, np.ndarray], says: str) -> None:
+def test_invalid_arrays_are_refused(arguments: dict[str, np.ndarray], says: str) -> None:
     with pytest.raises(DataError, match=says):
         dataset_from_arrays(**arguments)  # type: ignore[arg-type]
 
@@ -68,7 +68,7 @@ def test_npz(tmp_path: Path) -> None:
     np.testing.assert_array_equal(dataset.images[:], pixels / np.float32(255))
     with pytest.raises(DataError, match="which has x, labels, side"):
         from_npz(path=str(path))
-    with pytest.raises(DataError, match="where there is no file"):
+    with pytest.raises(DataError, match="there is no such file"):
         from_npz(path=str(tmp_path / "none.npz"))
 
 
@@ -93,7 +93,7 @@ def test_folder_of_pictures(folder: Path, tmp_path: Path) -> None:
     assert grey.factor_space is None
 
 
-def test_folder_is_decoded_again_when_a_picture_comes_or_changes(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_is_decoded_again_if_a_picture_is_added_or_changed(folder: Path, tmp_path: Path) -> None:
     Image.new("L", (9, 9), 0).save(tmp_path / "a.png")
     assert len(from_folder(path=str(tmp_path), size=4)) == 1
     Image.new("L", (9, 9), 255).save(tmp_path / "b.png")
@@ -102,7 +102,7 @@ def test_folder_is_decoded_again_when_a_picture_comes_or_changes(folder: Path, t
     assert from_folder(path=str(tmp_path), size=4).images[0].mean() == 1
 
 
-def test_folder_refusals(folder: Path, tmp_path: Path) -> None:
+def test_invalid_folders_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="found none"):
         from_folder(path=str(tmp_path / "none"))
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")

@@ -33,7 +33,7 @@ def test_smallnorb_joins_both_chunks_and_takes_camera_0(folder: Path, compressed
 
 
 def test_smallnorb_unclipped_keeps_the_overshoot(folder: Path) -> None:
-    """The reference gives Pillow signed bytes, which it takes for unsigned ones and filters as 32-bit integers."""
+    """The reference passes signed bytes to Pillow, which treats them as unsigned and filters 32-bit integers."""
     written = published.write_smallnorb(folder)
     images = smallnorb(clipped=False, partial=True).images[:]
     assert images.min() < -0.1
@@ -74,7 +74,7 @@ def test_smallnorb_refuses_a_truncated_file_even_late(folder: Path) -> None:
         smallnorb(partial=True)
 
 
-def test_fewer_pictures_than_published_need_consent(folder: Path) -> None:
+def test_fewer_pictures_than_published_need_partial(folder: Path) -> None:
     published.write_smallnorb(folder)
     with pytest.raises(DataError, match=r"48600 of smallnorb as published, got 12; .*partial=True"):
         smallnorb()
@@ -259,7 +259,9 @@ def test_celeba_folder_without_attributes_or_with_a_broken_picture(folder: Path)
 
 
 @pytest.mark.parametrize("load", [smallnorb, cars3d, shapes3d, celeba])
-def test_absent_files_say_where_to_put_them(folder: Path, load: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_absent_files_are_reported_with_their_folder(
+    folder: Path, load: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_network(*_: object, **__: object) -> None:
         raise OSError("no network")
 

@@ -60,7 +60,7 @@ def test_npz_round_trip_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def damaged(content: bytes) -> dict[str, bytes]:
-    """The ways in which files are usually broken."""
+    """Common kinds of damage."""
     return {
         "empty": b"",
         "cut in the header": content[:6],
@@ -141,8 +141,8 @@ def test_an_npz_stored_by_columns_reads_as_one_stored_by_rows(tmp_path: Path) ->
         np.testing.assert_array_equal(np.concatenate(parts), array)
 
 
-def test_a_header_that_claims_too_much_costs_nothing(tmp_path: Path) -> None:
-    """A few bytes that announce a terabyte are refused without the memory for it, compressed or not."""
+def test_a_header_that_claims_too_much_allocates_nothing(tmp_path: Path) -> None:
+    """A few bytes that announce a terabyte are refused without allocating it, compressed or not."""
     claims = idx_bytes(np.ones((1, 1, 1), dtype=np.uint8))[:4] + b"\x00\x00\xff\xff" * 3
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": (2**40,)})
@@ -163,7 +163,7 @@ def test_a_header_that_claims_too_much_costs_nothing(tmp_path: Path) -> None:
     assert peak < 2e6
 
 
-def test_a_bomb_is_read_no_further_than_announced(tmp_path: Path) -> None:
+def test_a_bomb_is_read_only_up_to_the_announced_size(tmp_path: Path) -> None:
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(idx_bytes(np.ones((2, 3), dtype=np.uint8)) + bytes(1 << 26)))
     tracemalloc.start()
@@ -239,7 +239,7 @@ def test_huge_members_and_damaged_archives_are_refused(
 
 
 def every_reader(path: Path) -> None:
-    """Read a file as everything; whatever is in it, the answer is an array, a list or our own error."""
+    """Read a file with every reader; for any contents the result is an array, a list or an error of ours."""
     for read in (
         lambda: norb_matrix(path).whole(),
         lambda: idx(path).whole(),

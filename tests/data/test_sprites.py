@@ -10,7 +10,7 @@ from polarised.errors import DataError
 
 
 def inside(shape: int, scale: float, angle: float, x: float, y: float) -> np.ndarray:
-    """Draw one sprite pixel by pixel by counting crossings to the left of each centre: slow, plain, independent."""
+    """Draw one sprite pixel by pixel by counting the crossings left of each centre: slow, simple and independent."""
     if shape == 0:
         outline = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
     elif shape == 1:
@@ -33,7 +33,7 @@ def inside(shape: int, scale: float, angle: float, x: float, y: float) -> np.nda
 
 
 @pytest.mark.parametrize("shape", [0, 1, 2])
-def test_equals_an_independent_drawing(shape: int) -> None:
+def test_images_equal_an_independent_rendering(shape: int) -> None:
     generator = np.random.default_rng(shape)
     factors = np.stack([np.full(6, shape), *(generator.integers(size, size=6) for size in (6, 40, 32, 32))], axis=1)
     drawn = sprites.draw(sprites.SPACE.index(factors))[:, 0]
@@ -65,7 +65,7 @@ def test_types_and_shapes() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 737_279), min_size=1, max_size=40))
-def test_an_image_does_not_depend_on_its_company(indices: list[int]) -> None:
+def test_an_image_does_not_depend_on_the_others(indices: list[int]) -> None:
     together = sprites.rows(np.array(indices))
     alone = np.concatenate([sprites.rows(np.array([index])) for index in indices])
     np.testing.assert_array_equal(together, alone)
@@ -79,7 +79,7 @@ def test_packed_table_equals_drawing(indices: list[int]) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 737_279), min_size=1, max_size=40))
-def test_half_the_size_is_the_mean_of_every_four_pixels(indices: list[int]) -> None:
+def test_half_the_size_is_the_mean_of_four_pixels(indices: list[int]) -> None:
     whole = sprites.draw(np.array(indices)).astype(np.float64)
     means = whole.reshape(-1, 1, 32, 2, 32, 2).mean(axis=(3, 5))
     np.testing.assert_array_equal(sprites.halved(sprites.rows(np.array(indices))), means)
@@ -96,7 +96,7 @@ def test_tables_are_small() -> None:
     assert sum(array.nbytes for array in sprites._table()) < 20e6
 
 
-def test_memory_of_a_batch_is_the_batch() -> None:
+def test_drawing_a_batch_needs_little_more_memory_than_the_batch() -> None:
     indices = np.random.default_rng(0).integers(len(sprites.SPACE), size=256)
     read = dsprites().read
     read(indices)

@@ -51,7 +51,7 @@ def test_noise_is_the_background_and_the_sprite_is_white() -> None:
 
 @pytest.fixture
 def scream(folder: Path) -> np.ndarray:
-    """A picture in the shape of the painting, as the reference shrinks it."""
+    """A picture of the shape of the painting, shrunk as in the reference."""
     (folder / "scream").mkdir()
     noise = np.random.default_rng(0).integers(0, 256, (1000, 790, 3), dtype=np.uint8)
     Image.fromarray(noise).save(folder / "scream" / "scream.jpg")
@@ -83,7 +83,7 @@ def test_scream_from_a_path_and_without_a_picture(folder: Path, monkeypatch: pyt
     path.write_bytes(b"not a picture")
     with pytest.raises(DataError, match=r"a picture .* in .*mine\.png"):
         scream_dsprites(path=str(path))
-    with pytest.raises(DownloadError, match="where there is no file"):
+    with pytest.raises(DownloadError, match="there is no such file"):
         scream_dsprites(path=str(folder / "none.jpg"))
 
     def no_network(*_: object, **__: object) -> None:
@@ -94,8 +94,8 @@ def test_scream_from_a_path_and_without_a_picture(folder: Path, monkeypatch: pyt
         scream_dsprites()
 
 
-def test_published_file_in_part(folder: Path) -> None:
-    """The pickled metadata of the real file is never touched."""
+def test_a_partial_published_file(folder: Path) -> None:
+    """The pickled metadata of the real file is never read."""
     published.write_dsprites(folder / "dsprites" / PUBLISHED, SOME)
     dataset = dsprites(source="file", partial=True)
     np.testing.assert_array_equal(dataset.images[:], dsprites().images[SOME])
@@ -113,7 +113,7 @@ def test_published_file_at_a_path(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "elsewhere" / "d.npz"
     published.write_dsprites(path, SOME)
     assert len(dsprites(path=str(path), partial=True)) == 4
-    with pytest.raises(DataError, match="where there is no file"):
+    with pytest.raises(DataError, match="there is no such file"):
         dsprites(path=str(tmp_path / "none.npz"))
 
 
@@ -140,8 +140,8 @@ def test_wrong_files_are_refused(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_published_file_whole(folder: Path) -> None:
-    """A file of all 737,280 images in the published order needs no table, and reads as it was drawn."""
+def test_a_complete_published_file(folder: Path) -> None:
+    """A file of all 737,280 images in the published order needs no table, and equals the rendered images."""
     published.write_dsprites(folder / "dsprites" / PUBLISHED, np.arange(len(sprites.SPACE)))
     dataset = dsprites(source="file")
     assert dataset.factor_space is sprites.SPACE

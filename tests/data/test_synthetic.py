@@ -37,7 +37,7 @@ def test_pinwheel_arms_and_seed() -> None:
         pinwheel(reading="papers")  # type: ignore[arg-type]
 
 
-def test_sources_change_scale_from_segment_to_segment() -> None:
+def test_the_scale_of_sources_changes_between_segments() -> None:
     dataset = nonlinear_ica()
     assert dataset.sources is not None
     scale = dataset.sources.reshape(40, 1000, 5).std(axis=1)
@@ -75,7 +75,7 @@ def test_mixing_is_linear_with_one_layer_and_invertible() -> None:
 
 
 def test_three_layers_reuse_one_matrix() -> None:
-    """act^-1 undoes each layer: x B^-1 -> act^-1 -> B^-1 -> act^-1 -> A^-1 gives the sources back."""
+    """act^-1 inverts each layer: x B^-1 -> act^-1 -> B^-1 -> act^-1 -> A^-1 returns the sources."""
     one = nonlinear_ica(layers=1, points=50, activation="leaky_relu")
     three = nonlinear_ica(layers=3, points=50, activation="leaky_relu")
     assert one.sources is not None
@@ -126,7 +126,7 @@ def test_two_populations_are_squares_and_bars() -> None:
     assert abs(counts[0] - 1000) < 150
 
 
-def test_linear_gaussian_has_the_covariance_it_says() -> None:
+def test_linear_gaussian_has_the_stated_covariance() -> None:
     rows = linear_gaussian().images[:].astype(float)
     np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-6)
     eigenvalues = np.linalg.eigvalsh(np.cov(rows.T, bias=True))[::-1]
@@ -150,7 +150,7 @@ def loss(parameters: np.ndarray, covariance: np.ndarray, latents: int, noise: fl
 
 
 @pytest.mark.parametrize(("latents", "beta"), [(2, 1.0), (4, 1.0), (4, 3.0)])
-def test_optimum_is_where_an_optimiser_ends(latents: int, beta: float) -> None:
+def test_the_optimum_is_found_by_an_optimiser(latents: int, beta: float) -> None:
     from scipy.optimize import minimize
 
     variances, noise = (6.0, 2.5, 0.4), 0.5
@@ -166,7 +166,7 @@ def test_optimum_is_where_an_optimiser_ends(latents: int, beta: float) -> None:
 
 
 def test_optimum_at_its_own_parameters() -> None:
-    """The stated decoder, posterior variance and ELBO belong together, and the likelihood is that of the model."""
+    """The stated decoder, posterior variance and ELBO are consistent, and the likelihood is that of the model."""
     variances, noise = np.array([6.0, 2.5, 0.4]), 0.5
     best = probabilistic_pca(variances, latents=3, noise_variance=noise)
     np.testing.assert_allclose(best.variance, [0.5 / 6, 0.2, 1])

@@ -57,7 +57,7 @@ def test_a_second_copy_that_differs_is_refused(folder: Path, network: Network) -
     with pytest.warns(UserWarning, match="recorded"):
         obtain(source).unlink()
     network.content = EVIL
-    with pytest.raises(DownloadError, match=r"does not match the first download.*file\.bin\.sha256") as caught:
+    with pytest.raises(DownloadError, match=r"does not match its first download.*file\.bin\.sha256") as caught:
         obtain(source)
     assert "\n" not in str(caught.value)
     assert find(source.file) is None
@@ -91,7 +91,7 @@ def test_a_mirror_may_compress_otherwise_but_not_send_other_content(
     source = Source("d/file.gz", (ADDRESS,), sha256=sha256(published), content=f"md5:{hashlib.md5(GOOD).hexdigest()}")
     for hostile in (gzip.compress(EVIL), EVIL, GOOD, gzip.compress(GOOD)[:-9], b"\x1f\x8b", b""):
         network.content = hostile
-        with pytest.raises(DownloadError, match="does not match the digest"):
+        with pytest.raises(DownloadError, match="does not match the pinned digest"):
             obtain(source)
         assert find(source.file) is None
     network.content = gzip.compress(GOOD, compresslevel=1, mtime=5)

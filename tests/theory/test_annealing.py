@@ -72,7 +72,7 @@ def test_corollary_1(model, beta):
 
 @pytest.mark.parametrize("beta", BETAS)
 def test_corollary_2(model, beta):
-    """The gradient of L_beta is that of the entropy-regularised bound at the stretched networks, times the stretch."""
+    """The gradient of L_beta is that of the entropy-regularised bound at the scaled networks, times the scale."""
     vae, x, noise = model
     stretched = rescaled(vae, beta)
     names = [name for name, _ in vae.named_parameters()]
@@ -129,7 +129,7 @@ def test_gaussian_kl_against_torch():
     assert gaussian_entropy(own) == pytest.approx(q.entropy().item())
 
 
-def test_stretching_leaves_the_given_model_and_refuses_what_it_cannot():
+def test_rescaling_does_not_change_the_given_model_and_refuses_other_encoders():
     vae = build_vae({"architecture": {"name": "pinwheel_mlp"}, "latents": 2}, (2,))
     with pytest.raises(ConfigError, match="log-variance"):
         rescaled(vae, 2.0)

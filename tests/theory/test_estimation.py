@@ -55,7 +55,7 @@ def test_entropy_estimate_is_the_formula():
     [(2, [3.92, 3.17, 2.95]), (5, [9.99, 9.08, 8.16]), (10, [12.07, 12.03, 12.01])],
 )
 def test_small_batches_see_no_overlap(latents, expected):
-    """n = 20,000 means ~ N(0, I), encoder std 0.3, batches of 16, 64, 256: the sheet's table, within its error."""
+    """n = 20,000 means ~ N(0, I), encoder std 0.3, batches of 16, 64, 256: the table of the sheet, within its error."""
     n, std = 20_000, 0.3
     generator = np.random.default_rng(0)
     limit = no_overlap_entropy(dataset_size=n, conditional_entropy=gaussian_entropy(std**2 * np.eye(latents)))
@@ -74,7 +74,7 @@ def test_small_batches_see_no_overlap(latents, expected):
 
 @pytest.mark.parametrize("estimator", ["mws", "mss0", "mss1", "eq10b"])
 def test_high_dimensional_total_correlation_is_overestimated(estimator):
-    """Independent means, so the truth is 0; the estimate is what the prediction for encoders without overlap says."""
+    """Independent means, so the truth is 0; the estimate equals the prediction for encoders without overlap."""
     latents, std, batch, n = 10, 0.1, 500, 50_000
     generator = torch.Generator().manual_seed(0)
     values = []

@@ -1,4 +1,4 @@
-"""The best encoder of a linear decoder, and the ratio that tells active from passive."""
+"""The optimal encoder of a linear decoder, and the ratio that separates active from passive."""
 
 import numpy as np
 import pytest
@@ -32,8 +32,8 @@ def test_ratio_is_the_diagonal_case():
     assert ratio[2] < 0.01
 
 
-def test_ratio_does_not_see_the_scale_of_a_variable():
-    """z -> c z with its prior: the slope falls by c, the variances rise by c^2, the ratio stays."""
+def test_the_ratio_is_invariant_to_the_scale_of_a_variable():
+    """z -> c z with its prior: the slope decreases by c, the variances increase by c^2, the ratio is unchanged."""
     c = 7.0
     assert variance_ratio(2.0, prior_variance=0.4) == pytest.approx(
         variance_ratio(2.0 / c**2, prior_variance=0.4 * c**2)

@@ -1,4 +1,4 @@
-"""Distances of the statements against independent computations on draws."""
+"""Distances of the statements, compared with independent computations on draws."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_a_diagnosis_shows_the_statements_on_request():
     assert table.drop(added).equals(diagnosis.table())
 
 
-def test_the_statements_tell_the_types_apart():
+def test_the_statements_distinguish_the_types():
     encodings = made()
     found = sample_distances(encodings)
     # Theorem 5: active as its mean, passive as the prior (not as N(0, 1), whose scale it does not have).
@@ -81,7 +81,7 @@ def test_a_mixed_variable_is_a_mixture_of_noise_and_its_means():
         mixture_distance(Encodings(np.zeros((9, 1)), variance=np.ones((9, 1))), 0)
 
 
-def test_a_learned_prior_mean_is_what_a_passive_mean_follows():
+def test_a_passive_mean_follows_a_learned_prior_mean():
     rng = np.random.default_rng(2)
     known = rng.normal(size=(N, 1))
     driven = Encodings(known, variance=np.full((N, 1), 0.01), prior_mean=known, prior_variance=np.full((N, 1), 0.01))
@@ -92,7 +92,7 @@ def test_a_learned_prior_mean_is_what_a_passive_mean_follows():
     assert states_of_inputs(driven).mean() == 2.0
 
 
-def test_the_gap_of_active_variables_closes_only_where_their_means_are_not_nearly_dependent():
+def test_the_gap_of_active_variables_closes_unless_their_means_are_nearly_dependent():
     rng = np.random.default_rng(3)
     means = rng.normal(size=(N, 2))
     apart = Encodings(means, variance=np.full((N, 2), 0.01))

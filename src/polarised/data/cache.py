@@ -202,9 +202,9 @@ def obtain(source: Source, *, mirror: str | None = None) -> Path:
     refusals = []
     for url in urls:
         try:
-            return _retrieved(url, target, source)
+            return _retrieve(url, target, source)
         except (OSError, HTTPException, ValueError) as error:
-            refusals.append(f"{url}: {_in_one_line(error)}")
+            refusals.append(f"{url}: {_one_line(error)}")
     raise missing(source, "; ".join(refusals))
 
 
@@ -232,7 +232,7 @@ def download(url: str, target: Path, *, sha256: str | None = None, largest: int 
         target.parent.mkdir(parents=True, exist_ok=True)
         _download(url, partial, source, largest)
     except (OSError, HTTPException, ValueError) as error:
-        raise DownloadError(f"expected to download {url}, could not: {_in_one_line(error)}") from error
+        raise DownloadError(f"expected to download {url}, could not: {_one_line(error)}") from error
     with partial.open("rb") as file:
         came = hashlib.file_digest(file, "sha256").hexdigest()
     if sha256 is not None and came != sha256.lower():
@@ -297,7 +297,7 @@ def report_progress(doing: str, done: int, total: int) -> None:
         listener(doing, done, total)
 
 
-def _retrieved(url: str, target: Path, source: Source) -> Path:
+def _retrieve(url: str, target: Path, source: Source) -> Path:
     """Download `url` to a partial file that survives interruption; it becomes `target` after its bytes are checked."""
     _check_safe(url, source)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -391,7 +391,7 @@ def _digest_is(file: IO[bytes] | gzip.GzipFile, digest: str) -> bool:
     return found.hexdigest() == value
 
 
-def _in_one_line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return re.sub(r"\s+", " ", str(error)).strip() or type(error).__name__
 
 
@@ -458,13 +458,13 @@ def decoded(
     here: list[Path | None] = list(places) or [find(source.file) for source in sources]
     present = [path for path in here if path is not None]
     fingerprint = _fingerprint(present) if len(present) == len(here) else None
-    earlier = _earlier(folder, fingerprint)
+    earlier = _find_decoded(folder, fingerprint)
     if earlier is not None:
         return earlier
     files = present if fingerprint is not None else [obtain(source) for source in sources]
     verified = "not verified" if places else _worst(verification(*each) for each in zip(files, sources, strict=True))
     _write(folder, decode(files), _fingerprint(files), key, verified)
-    written = _earlier(folder, None)
+    written = _find_decoded(folder, None)
     if written is None:
         raise DataError(f"expected the decoded pictures in {folder}, which cannot be read; delete the folder")
     return written
@@ -488,7 +488,7 @@ def verified_earlier(dataset: str) -> Verification | Literal[""]:
     ''
     """
     parts = [path for path in (data_folder() / "decoded").glob("[!.]*") if path.name.partition("-")[0] == dataset]
-    found = [earlier.verified for path in parts if (earlier := _earlier(path, None)) is not None]
+    found = [earlier.verified for path in parts if (earlier := _find_decoded(path, None)) is not None]
     return _worst(found) if found else ""
 
 
@@ -523,7 +523,7 @@ def name_of(path: Path) -> str:
     return f"{path.stem}-{zlib.crc32(str(path.resolve()).encode()):08x}"
 
 
-def _earlier(folder: Path, fingerprint: list[list[Any]] | None) -> Decoded | None:
+def _find_decoded(folder: Path, fingerprint: list[list[Any]] | None) -> Decoded | None:
     try:
         about = parse_json(read_small(folder / "about.json"), where=folder / "about.json")
         if fingerprint is not None and about["files"] != fingerprint:
@@ -545,7 +545,7 @@ def _write(
     folder: Path, pictures: PictureStream, fingerprint: list[list[Any]], key: str, verified: Verification
 ) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(folder)
+    _remove_leftovers(folder)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         _write_rows(temporary / "images.npy", pictures, key)
@@ -555,12 +555,12 @@ def _write(
             json.dumps({"files": fingerprint, "values": pictures.values, "verified": verified})
         )
         temporary.chmod(0o755)
-        _put(temporary, folder)
+        _rename(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _put(temporary: Path, folder: Path) -> None:
+def _rename(temporary: Path, folder: Path) -> None:
     """Rename the finished folder, replacing an outdated one; another process may have been faster."""
     with suppress(OSError):
         folder.replace(temporary / "outdated")
@@ -592,7 +592,7 @@ def _fingerprint(paths: Sequence[Path]) -> list[list[Any]]:
     return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
 
 
-def _sweep(folder: Path) -> None:
+def _remove_leftovers(folder: Path) -> None:
     """Remove the remains of decodings that were killed more than a day ago."""
     for leftover in folder.parent.glob(f".{folder.name}.*"):
         if time.time() - leftover.stat().st_mtime > A_DAY:

@@ -191,7 +191,7 @@ def _rows(dataset: Dataset, columns: int, seed: int) -> list[_Row]:
         shown = [value for value in range(space.sizes[0]) if _exists(space, 0, value)][:MOST_ROWS]
         return [_examples(dataset, space, value, columns, seed) for value in shown]
     swept = range(min(len(space.names), MOST_ROWS))
-    return [_sweep(dataset, space, factor, columns, seed) for factor in swept if space.sizes[factor] > 1]
+    return [_values_row(dataset, space, factor, columns, seed) for factor in swept if space.sizes[factor] > 1]
 
 
 def _examples(dataset: Dataset, space: FactorSpace, value: int, columns: int, seed: int) -> _Row:
@@ -201,7 +201,7 @@ def _examples(dataset: Dataset, space: FactorSpace, value: int, columns: int, se
     return _Row(_value(space, 0, value), "", images, [])
 
 
-def _sweep(dataset: Dataset, space: FactorSpace, factor: int, columns: int, seed: int) -> _Row:
+def _values_row(dataset: Dataset, space: FactorSpace, factor: int, columns: int, seed: int) -> _Row:
     generator = stream(seed, "contact sheet", factor)
     size = space.sizes[factor]
     values = np.unique(np.linspace(0, size - 1, min(columns, size)).round().astype(int))

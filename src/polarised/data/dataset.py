@@ -346,7 +346,7 @@ class Dataset:
     @property
     def images(self) -> Images:
         """Every image by index; nuisance, if any, is a fixed function of the index."""
-        return Images(self.read if self.nuisance is None else self._settled, self.length, self.shape)
+        return Images(self.read if self.nuisance is None else self._with_fixed_nuisance, self.length, self.shape)
 
     def draw(self, indices: NDArray[Any] | Sequence[int], generator: np.random.Generator) -> Floats:
         """Return the images with these indices, with newly drawn nuisance if the dataset has any.
@@ -445,7 +445,7 @@ class Dataset:
             raise DataError(f"expected to draw at least 1 image, got {n}")
         generator = stream(seed, "evaluation")
         indices = generator.choice(self.length, n, replace=n > self.length)
-        return self._assembled(indices, seed, "evaluation nuisance")
+        return self._assemble(indices, seed, "evaluation nuisance")
 
     def split(self, share: float) -> tuple["Dataset", "Dataset"]:
         """Return this share of the images and the rest, to train on one part and evaluate on the other.
@@ -519,7 +519,7 @@ class Dataset:
 
         return replace(self, auxiliary=auxiliary, auxiliary_size=len(columns))
 
-    def _assembled(self, indices: Indices, seed: int, purpose: str, step: int = 0) -> Batch:
+    def _assemble(self, indices: Indices, seed: int, purpose: str, step: int = 0) -> Batch:
         images = self.read(indices)
         return Batch(
             images=images if self.nuisance is None else self.nuisance(images, stream(seed, purpose, step)),
@@ -528,7 +528,7 @@ class Dataset:
             indices=indices,
         )
 
-    def _settled(self, indices: Indices) -> Floats:
+    def _with_fixed_nuisance(self, indices: Indices) -> Floats:
         """Draw the nuisance of each image from its own stream, so that an image does not depend on the others."""
         if not len(indices):
             return np.empty((0, *self.shape), dtype=np.float32)

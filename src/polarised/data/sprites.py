@@ -191,7 +191,7 @@ def _table() -> _Table:
     outlines = [_outline(shape) for shape in range(3)]
     xs, crossings, counts = [], [], []
     for vertices in outlines:
-        x, y = (_placed(vertices[..., axis]) for axis in range(2))
+        x, y = (_positions(vertices[..., axis]) for axis in range(2))
         start, height = y[:, :-1], np.diff(y, axis=1)
         top, bottom = np.minimum(start, y[:, 1:]), np.maximum(start, y[:, 1:])
         # A centre on a bottom edge counts as inside, on a top edge as outside: top < centre <= bottom.
@@ -236,7 +236,7 @@ def _outline(shape: int) -> NDArray[np.float64]:
     return np.concatenate([turned, turned[:, :, :1]], axis=2).reshape(-1, len(x) + 1, 2)
 
 
-def _placed(coordinate: NDArray[np.float64]) -> NDArray[np.int32]:
+def _positions(coordinate: NDArray[np.float64]) -> NDArray[np.int32]:
     """Move outlines (240, V + 1) along one axis to its 32 positions and round them, (240 * 32, V + 1)."""
     assert SPACE.values is not None
     centres = SIDE / 4 + SIDE / 2 * SPACE.values[3]
