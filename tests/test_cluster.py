@@ -1,4 +1,4 @@
-"""A real Ray cluster that is somebody else's: found by its address, worked on, and left running."""
+"""A running Ray cluster of another owner: it is found by its address, used, and left running."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def polarised(*arguments, folder, **environment):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """The address of a cluster of two workers in a process of its own, and what a driver needs to be let in."""
+    """The address of a cluster of two workers in a separate process, and what a driver needs to connect."""
     with raylets() as found:
         head = found.add(head=True, cpus=2)
         assert listening(found.processes()) <= LOOPBACK
@@ -69,7 +69,7 @@ def shards(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", [True, False])
-def test_shards_diagnosed_on_two_workers_are_the_single_pass(shards, tmp_path, cluster, elsewhere):
+def test_shards_diagnosed_on_two_workers_equal_the_single_pass(shards, tmp_path, cluster, elsewhere):
     address, token = cluster
     alone = polarised("diagnose", *shards, "--json", folder=tmp_path)
     more = ("--address", address) if elsewhere else ()
@@ -78,14 +78,14 @@ def test_shards_diagnosed_on_two_workers_are_the_single_pass(shards, tmp_path, c
     assert together.returncode == 0, together.stderr
     found, expected = json.loads(together.stdout), json.loads(alone.stdout)
     assert (found["active"], found["mixed"], found["passive"], found["inputs"]) == ([0], [2], [1], 1050)
-    # Only the command that is written down may differ.
+    # Only the recorded command may differ.
     assert "--executor ray" in found["provenance"].pop("command")
     assert "--executor" not in expected["provenance"].pop("command")
     assert found == expected
 
 
 @pytest.mark.slow
-def test_a_study_on_somebodys_cluster_gives_the_table_of_this_machine(tmp_path, cluster):
+def test_a_study_on_a_remote_cluster_gives_the_table_of_this_machine(tmp_path, cluster):
     address, token = cluster
     (tmp_path / "tiny.yaml").write_text(STUDY)
     study = ("study", "tiny.yaml", "--scale", "smoke")
@@ -101,7 +101,7 @@ def test_a_study_on_somebodys_cluster_gives_the_table_of_this_machine(tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_cluster_that_does_not_let_us_in_is_named(shards, tmp_path, cluster):
+def test_a_cluster_that_refuses_the_connection_is_named(shards, tmp_path, cluster):
     address, token = cluster
     wrong = {**token, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     refused = polarised("diagnose", *shards, "--executor", "ray", "--address", address, folder=tmp_path, **wrong)
@@ -111,7 +111,7 @@ def test_a_cluster_that_does_not_let_us_in_is_named(shards, tmp_path, cluster):
     assert "Traceback" not in refused.stderr
 
 
-def test_a_wrong_address_is_one_sentence_at_once(shards, tmp_path):
+def test_a_wrong_address_is_refused_at_once(shards, tmp_path):
     (tmp_path / "tiny.yaml").write_text(STUDY)
     nobody = ("--executor", "ray", "--address", f"127.0.0.1:{free_port()}")
     for command in (("diagnose", *shards), ("study", "tiny.yaml", "--scale", "smoke")):
@@ -125,6 +125,6 @@ def test_a_wrong_address_is_one_sentence_at_once(shards, tmp_path):
 
 
 @pytest.mark.parametrize("address", ["nobody", "127.0.0.1", "127.0.0.1:port", "ray://", "[::1"])
-def test_what_is_no_address_is_refused_before_ray_is_asked(address):
+def test_an_invalid_address_is_refused_before_ray_is_called(address):
     with pytest.raises(ConfigError, match="as host:port"), ray_cluster(address):
         pass

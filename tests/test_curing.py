@@ -13,7 +13,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import polarised as po
-from polarised._patient import CAUSES, as_vae, examine, measure, name_cause, tell_factors, with_fresh_weights
+from polarised._patient import CAUSES, as_vae, examine, measure, name_cause, predict_factors, with_fresh_weights
 from polarised.cli import app
 from polarised.curing import cure_run
 from polarised.data import dataset_from_arrays, linear_gaussian
@@ -27,7 +27,7 @@ LABELS = (DATA.images[:][:, 0] > 0).astype(int)
 
 
 class Module(nn.Module):
-    """A VAE as people write it."""
+    """A VAE as users write it."""
 
     def __init__(self, values=6, latents=3, seen=0):
         super().__init__()
@@ -85,13 +85,13 @@ def test_a_model_above_the_spectrum_is_cured_and_proved(healed):
     assert [d.name for d in healed.diagnoses] == ["before", "after"]
 
 
-def test_the_cured_model_is_what_was_proved(healed):
+def test_the_proof_is_that_of_the_cured_model(healed):
     assert healed.model.likelihood.log_variance.exp().item() == pytest.approx(0.3, rel=0.05)
     images = DATA.images[:]
     assert measure(healed.model, images).explained == pytest.approx(healed.after.explained, abs=0.05)
 
 
-def test_what_was_found_is_plain_and_readable(healed):
+def test_the_result_is_plain_and_readable(healed):
     plain = json.loads(json.dumps(healed.to_dict()))
     assert plain["after"]["passive"] == 0
     assert plain["recipe"]["objective"]["name"] == "BetaVAE"
@@ -99,7 +99,7 @@ def test_what_was_found_is_plain_and_readable(healed):
     assert healed.change in str(healed)
 
 
-def test_a_healthy_model_is_left_alone():
+def test_a_healthy_model_is_not_cured():
     found = po.cure(fitted(variance=0.3, steps=1500, warm_up=300), DATA, variance=0.3)
     assert found.cause == "healthy"
     assert not found.cured
@@ -107,7 +107,7 @@ def test_a_healthy_model_is_left_alone():
     assert "healthy" in found.refusal
 
 
-def test_a_mean_over_values_is_found_and_put_right_in_the_user_s_own_terms():
+def test_a_mean_over_values_is_corrected_in_the_terms_of_the_user():
     model = fitted(variance=1.0, beta=4.0 * 6 / 2)
     found = po.cure(model, DATA, beta=4.0, reduction="mean", steps=600, learning_rate=3e-3)
     assert found.cause == "spectrum"
@@ -118,7 +118,7 @@ def test_a_mean_over_values_is_found_and_put_right_in_the_user_s_own_terms():
     assert found.after.passive == 0
 
 
-def test_somebody_s_module_comes_back_as_it_is(collapsed):
+def test_a_foreign_module_is_returned_in_its_own_class(collapsed):
     torch.manual_seed(0)
     module = Module()
     vae = as_vae(module, DATA.images[:], "gaussian", "log_variance", 12.0)
@@ -181,7 +181,7 @@ def test_a_decoder_that_needs_no_code_is_refused():
     assert found.trials == ()
 
 
-def test_a_model_that_is_not_finite_starts_afresh(collapsed):
+def test_a_model_that_is_not_finite_starts_from_fresh_weights(collapsed):
     broken = copy.deepcopy(collapsed)
     with torch.no_grad():
         next(broken.parameters()).fill_(float("nan"))
@@ -234,7 +234,7 @@ def test_a_cure_that_diverges_is_one_failed_trial(collapsed, monkeypatch):
         (Module(), DATA.images[:], {"factors": np.zeros(7)}, DataError, "factors of 1200"),
     ],
 )
-def test_bad_input_is_one_sentence(model, data, settings, error, words):
+def test_invalid_input_is_refused(model, data, settings, error, words):
     with pytest.raises(error, match=words) as raised:
         po.cure(model, data, **settings)
     assert "\n" not in str(raised.value)
@@ -257,7 +257,7 @@ def test_weights_that_cannot_be_reset_are_named():
 
 
 @pytest.mark.parametrize("second", ["log_variance", "variance", "std", "log_std"])
-def test_what_the_encoder_returns_is_read_as_said(second):
+def test_scale_kind_determines_how_the_encoder_output_is_read(second):
     class Says(Module):
         def encode(self, x):
             mean, log_variance = super().encode(x)
@@ -275,7 +275,7 @@ def test_what_the_encoder_returns_is_read_as_said(second):
     torch.testing.assert_close(vae.posterior(x).log_variance, Module.encode(module, x)[1])
 
 
-def test_probabilities_and_logits_are_told_apart():
+def test_probabilities_and_logits_are_distinguished():
     class Squashed(Module):
         def decode(self, z):
             return super().decode(z).sigmoid()
@@ -288,12 +288,12 @@ def test_probabilities_and_logits_are_told_apart():
     torch.testing.assert_close(vae.generate(z), module.decode(z))
 
 
-def test_factors_are_told_by_neighbours():
+def test_factors_are_predicted_by_neighbours():
     codes = np.random.default_rng(0).normal(size=(400, 2))
     label, quantity, constant = (codes[:, 0] > 0).astype(int), codes[:, 1], np.zeros(400)
     factors = np.stack([label, quantity, constant], axis=1)
-    assert tell_factors(codes[:300], factors[:300], codes[300:], factors[300:]) > 0.9
-    assert tell_factors(codes[:300, :1], factors[:300], codes[300:, :1], factors[300:]) < 0.6
+    assert predict_factors(codes[:300], factors[:300], codes[300:], factors[300:]) > 0.9
+    assert predict_factors(codes[:300, :1], factors[:300], codes[300:, :1], factors[300:]) < 0.6
 
 
 CONFIG = {
@@ -314,7 +314,7 @@ def run(tmp_path_factory):
     return po.study.train(CONFIG, out=tmp_path_factory.mktemp("runs"), progress=False)
 
 
-def test_a_run_is_cured_beside_itself_and_goes_on_after_a_stop(run, tmp_path):
+def test_a_run_is_cured_in_another_folder_and_resumes(run, tmp_path):
     held = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     found = cure_run(run, directory=tmp_path / "cured", steps=600)
     assert found.cured
@@ -327,11 +327,11 @@ def test_a_run_is_cured_beside_itself_and_goes_on_after_a_stop(run, tmp_path):
     assert measure(model, DATA.images[:]).explained > 0.7
 
 
-def test_another_model_s_trials_are_not_taken_over(run, tmp_path):
+def test_trials_of_another_model_are_refused(run, tmp_path):
     cure_run(run, directory=tmp_path, steps=30)
     with pytest.raises(DataError, match="use another folder"):
         cure_run(run, directory=tmp_path, steps=40)
-    with pytest.raises(ConfigError, match="another folder than the run's own"):
+    with pytest.raises(ConfigError, match="another folder for the cure than that of the run"):
         cure_run(run, directory=run)
     with pytest.raises(DataError, match=r"no config\.yaml"):
         cure_run(tmp_path / "nowhere")
@@ -356,7 +356,7 @@ def test_a_kill_in_the_middle_changes_nothing(run, tmp_path):
     assert results[0]["after"]["passive"] == 0
 
 
-def test_the_command_prints_cause_trials_and_what_came_of_them(run, tmp_path):
+def test_the_command_prints_cause_trials_and_outcome(run, tmp_path):
     invoke = CliRunner().invoke
     done = invoke(app, ["cure", str(run), "--steps", "300", "--out", str(tmp_path / "cured"), "--quiet", "--json"])
     assert done.exit_code == 0, done.output

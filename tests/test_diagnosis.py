@@ -49,7 +49,7 @@ def test_a_posterior_that_is_the_same_for_all_inputs_is_called_collapsed():
     assert "Collapsed" not in diagnose(encodings_of(shifted, narrow, half, ACTIVE)).headline
 
 
-def test_a_model_without_passive_variables_is_left_alone():
+def test_a_model_without_passive_variables_keeps_all():
     advice = diagnose(encodings_of(ACTIVE, OTHER)).advice
     assert advice[0] == "Use the means of all variables: none is passive."
     assert advice[1].endswith("sampled: mean and sample agree.")
@@ -70,13 +70,13 @@ def test_mean_and_sample_agree_only_where_their_scores_do():
     assert "the noise of the mixed variables 3 and 4 hides" in among[1]
 
 
-def test_means_that_follow_from_each_other_do_not_agree_with_their_sample():
+def test_exactly_dependent_means_do_not_agree_with_their_sample():
     copied = diagnose(encodings_of(ACTIVE, ACTIVE)).advice[1]
     assert "is infinite (some follow exactly from others) against" in copied
     assert "agree" not in copied
 
 
-def test_a_total_correlation_of_few_inputs_comes_with_what_chance_would_show():
+def test_a_total_correlation_of_few_inputs_is_given_with_its_bias():
     means = np.random.default_rng(2).standard_normal((100, 20))
     said = diagnose(Encodings(means, variance=np.full((100, 20), 0.01))).advice[1]
     assert said.endswith("With so few inputs 20 independent variables would show about 0.95.")
@@ -95,7 +95,7 @@ def test_a_total_correlation_of_few_inputs_comes_with_what_chance_would_show():
         ((ACTIVE[0], np.full(N, 1.0)), "no narrower than the prior, yet 50 % of it is not noise"),
     ],
 )
-def test_a_mixed_variable_is_told_how_it_is_mixed(column, words):
+def test_the_advice_says_how_a_variable_is_mixed(column, words):
     advice = diagnose(encodings_of(OTHER, column), rule="relative").advice
     assert any(f"Variable 1 is mixed ({words})" in said for said in advice)
 
@@ -108,7 +108,7 @@ def test_variables_mixed_in_several_ways_share_a_sentence():
     )
 
 
-def test_rules_part_once_for_many_variables():
+def test_differences_between_rules_are_one_sentence():
     noise = (0.001 * ACTIVE[0], np.full(N, 0.05))
     parting = [
         said for said in diagnose(encodings_of(ACTIVE, OTHER, noise, noise)).advice if " rule differs on " in said
@@ -121,7 +121,7 @@ def test_rules_part_once_for_many_variables():
     assert re.search(r"sampled, without the unused ones 0\.00 nats against 0\.00 sampled\.$", parting[0])
 
 
-def test_few_inputs_are_told_so():
+def test_few_inputs_are_pointed_out():
     means = np.random.default_rng(2).standard_normal((5, 8))
     advice = diagnose(Encodings(means, variance=np.full((5, 8), 0.01))).advice
     assert "5 inputs are too few to say how 8 variables are correlated: encode more." in advice
@@ -132,14 +132,14 @@ def test_few_inputs_are_told_so():
     assert not any("infinite" in sentence for sentence in advice)
 
 
-def test_one_variable_is_spoken_of_in_the_singular():
+def test_one_variable_is_described_in_the_singular():
     assert diagnose(encodings_of(ACTIVE)).headline == "The only latent variable is active."
     assert diagnose(encodings_of(ACTIVE)).advice == ("Use the mean: it is not noise.",)
     assert diagnose(encodings_of(PASSIVE)).headline.startswith("Collapsed: the only latent variable is passive")
     assert diagnose(encodings_of(ACTIVE, PASSIVE)).advice[0] == "Use the mean of variable 0; 1 is passive: drop it."
 
 
-def test_what_is_passive_only_just_is_not_to_be_dropped():
+def test_variables_close_to_the_threshold_are_not_dropped():
     doubtful = (np.where(np.arange(N) < 7, 5.0, 0.0) * np.sign(OTHER[0]), np.full(N, 0.99))
     diagnosis = diagnose(encodings_of(ACTIVE, PASSIVE, doubtful), rule="relative")
     assert diagnosis.regime.passive == [1, 2]
@@ -148,12 +148,12 @@ def test_what_is_passive_only_just_is_not_to_be_dropped():
     assert any(sentence.startswith("Variable 2 is close to the threshold for passive") for sentence in diagnosis.advice)
 
 
-def test_a_spread_that_cannot_be_a_trained_variance_is_asked_about():
+def test_an_implausible_variance_is_pointed_out():
     wide = (ACTIVE[0], np.full(N, 2.7))
     assert any("check that the scale is a variance" in sentence for sentence in diagnose(encodings_of(wide)).advice)
 
 
-def test_a_code_that_lives_by_its_prior_is_not_called_collapsed():
+def test_a_prior_driven_code_is_not_called_collapsed():
     means = ACTIVE[0][:, None]
     driven = Encodings(means, variance=np.full((N, 1), 0.01), prior_mean=means, prior_variance=np.full((N, 1), 0.01))
     diagnosis = diagnose(driven)
@@ -179,7 +179,7 @@ def test_the_dictionary_is_plain_json_even_with_infinite_evidence():
     assert told["variables"][0]["kl"] == "inf"
 
 
-def test_a_model_without_data_is_refused_with_the_way_out():
+def test_a_model_without_data_is_refused_with_a_hint():
     with pytest.raises(DataError, match="data= to encode"):
         diagnose(object())
 
@@ -209,7 +209,7 @@ def test_the_decoder_decides_where_there_is_one():
     assert any("The default rule" in sentence for sentence in by_the_paper.advice)
 
 
-def test_what_is_too_near_the_threshold_is_doubtful_and_kept():
+def test_a_variable_too_close_to_the_threshold_is_doubtful_and_kept():
     diagnosis = diagnose(encodings_of(ACTIVE, PASSIVE, OTHER), decoder=decoder([80.0, 0.19, 60.0]))
     assert diagnosis.regime.doubtful == [1]
     assert (

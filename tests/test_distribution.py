@@ -1,4 +1,4 @@
-"""What is published: the wheel and the sdist work where they land, and what is said of the version agrees."""
+"""The distribution: wheel and sdist work in a fresh environment, and all statements of the version agree."""
 
 import re
 import subprocess
@@ -46,7 +46,7 @@ def test_version_changelog_and_citation_agree():
     assert numbers >= [int(part) for part in newest.split(".")]
 
 
-def test_the_citation_has_its_form():
+def test_the_citation_file_is_valid():
     command = [Path(sys.executable).parent / "check-jsonschema", "--builtin-schema", "vendor.citation-file-format"]
     told = subprocess.run([*command, ROOT / "CITATION.cff"], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout
@@ -60,7 +60,7 @@ def test_the_version_is_written_once():
     assert [file.name for file in files] == ["_version.py"]
 
 
-def test_the_changelog_keeps_its_form():
+def test_the_changelog_has_the_expected_format():
     sections = re.findall(r"^## (.*)$", CHANGELOG, flags=re.MULTILINE)
     assert sections[0] == "Unreleased"
     assert sections[1:] == [f"{version} - {date}" for version, date in releases()]

@@ -30,7 +30,7 @@ def test_the_new_file_appears_only_at_the_end(tmp_path):
     assert path.read_bytes() == b"whole"
 
 
-def test_a_file_has_the_permissions_of_any_other_whatever_wrote_it(tmp_path):
+def test_written_files_have_the_usual_permissions(tmp_path):
     (tmp_path / "usual").touch()
     with replacing(tmp_path / "model.safetensors") as temporary:
         os.close(os.open(temporary.with_name("private"), os.O_CREAT, 0o600))
@@ -39,7 +39,7 @@ def test_a_file_has_the_permissions_of_any_other_whatever_wrote_it(tmp_path):
     assert written == usual
 
 
-def test_an_error_names_the_path_that_was_given(tmp_path):
+def test_an_error_names_the_given_path(tmp_path):
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "folder", tmp_path / "absent" / "a.txt", tmp_path / "folder" / "a.txt" / "b.txt"):
         (tmp_path / "folder" / "a.txt").touch()

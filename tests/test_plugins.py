@@ -1,7 +1,7 @@
 """The promise of CONTRIBUTING: an entry is written in one place, and everything else follows from its record.
 
-A package of somebody else, `tests/plugins/guest.py`, adds one entry of every kind; it is found by an entry point of the
-group `polarised.plugins`, or each entry is named in full as ``module:name``. Nothing in the library knows of it.
+An external package, `tests/plugins/guest.py`, adds one entry of every kind; it is found by an entry point of the
+group `polarised.plugins`, or each entry is named in full as ``module:name``. Nothing in the library refers to it.
 """
 
 import json
@@ -46,7 +46,7 @@ def test_the_guest_has_an_entry_of_every_kind() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of installed packages with the guest's, which has an entry point."""
+    """A folder of installed packages that includes the guest, with an entry point."""
     folder = tmp_path_factory.mktemp("site")
     shutil.copy(TESTS / "plugins" / "guest.py", folder)
     about = folder / "guest-1.0.dist-info"
@@ -58,14 +58,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def stray(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the guest's module alone, which nobody has announced."""
+    """A folder with only the guest's module, without an entry point."""
     folder = tmp_path_factory.mktemp("stray")
     shutil.copy(TESTS / "plugins" / "guest.py", folder)
     return folder
 
 
 def run(arguments: list[str], *, packages: Path, cwd: Path | None = None) -> str:
-    """Run Python with the guest's package at hand and return what it prints."""
+    """Run Python with the guest's package on the path and return its output."""
     paths = os.pathsep.join([str(packages), str(SOURCE), str(TESTS)])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "POLARISED_TRUST": "guest"}
     command = [sys.executable, "-W", "error", *arguments]
@@ -120,7 +120,7 @@ def test_every_kind_is_listed_validated_and_built(site: Path, stray: Path, prefi
 
 
 def study_file(folder: Path, prefix: str) -> Path:
-    """A study that is made of nothing but the guest's entries."""
+    """A study made only of the guest's entries."""
     named = {kind: prefix + name for kind, name in ENTRIES.items()}
     config = {
         "name": "guest_study",
@@ -161,7 +161,7 @@ print(json.dumps(told))
 
 
 @pytest.mark.parametrize("prefix", ["", "guest:"])
-def test_a_study_of_them_is_run_listed_cited_judged_and_drawn(
+def test_a_study_of_guest_entries_is_run_listed_cited_judged_and_drawn(
     site: Path, stray: Path, tmp_path: Path, prefix: str
 ) -> None:
     file, out, page = study_file(tmp_path, prefix), tmp_path / "out", tmp_path / "page"
@@ -196,7 +196,7 @@ def test_a_study_of_them_is_run_listed_cited_judged_and_drawn(
 LAWS = {"records": 20, "datasets": 8, "architectures": 8, "likelihoods": 4, "priors": 10, "objectives": 15}
 
 
-def test_the_laws_cover_them(site: Path, tmp_path: Path) -> None:
+def test_the_laws_cover_guest_entries(site: Path, tmp_path: Path) -> None:
     report = tmp_path / "laws.xml"
     files = [str(TESTS / "laws" / f"test_{name}.py") for name in LAWS]
     arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "guest or Guest", f"--junitxml={report}", *files]
@@ -206,7 +206,7 @@ def test_the_laws_cover_them(site: Path, tmp_path: Path) -> None:
         assert cases.count(name) >= least, name
 
 
-def test_a_model_of_theirs_is_diagnosed(site: Path) -> None:
+def test_a_guest_model_is_diagnosed(site: Path) -> None:
     ask = (
         "import numpy, polarised, guest\n"
         "data = numpy.random.default_rng(0).normal(size=(500, 4))\n"
@@ -216,7 +216,7 @@ def test_a_model_of_theirs_is_diagnosed(site: Path) -> None:
     assert run(["-c", ask], packages=site).strip() == "('active', 'active', 'active')"
 
 
-def test_a_plugin_that_cannot_be_loaded_is_said_and_does_no_harm(site: Path, tmp_path: Path) -> None:
+def test_a_plugin_that_cannot_be_loaded_causes_only_a_warning(site: Path, tmp_path: Path) -> None:
     about = tmp_path / "broken-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")

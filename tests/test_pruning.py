@@ -19,7 +19,7 @@ def images():
 
 
 def make_passive(vae, variable):
-    """Let the encoder give a variable its prior and the decoder ignore it."""
+    """Make the posterior of a variable equal to its prior, and the decoder ignore it."""
     with torch.no_grad():
         for head in (vae.encoder.mean_head, vae.encoder.log_variance_head):
             head.weight[variable], head.bias[variable] = 0, 0
@@ -35,7 +35,7 @@ def test_dropping_passive_variables_costs_nothing(vae, images):
     assert report.parameters[0] - report.parameters[1] == 2 * (2 * 257 + 256)
 
 
-def test_dropping_an_active_variable_shows(vae, images):
+def test_dropping_an_active_variable_changes_the_reconstruction(vae, images):
     with torch.no_grad():
         vae.decoder.input.weight[:, 0] += 5
         vae.encoder.mean_head.bias[0] += 3
@@ -44,7 +44,7 @@ def test_dropping_an_active_variable_shows(vae, images):
     assert report.rate[1] < report.rate[0] - 1
 
 
-def test_report_reads_and_adds_up(vae, images):
+def test_the_report_is_readable_and_consistent(vae, images):
     report = pruning_report(vae, prune(vae, [0, 2]), images, keep=[0, 2], batch_size=64)
     whole = pruning_report(vae, prune(vae, [0, 2]), images, keep=[0, 2], batch_size=300)
     assert report.distortion == pytest.approx(whole.distortion, rel=1e-5)
@@ -54,7 +54,7 @@ def test_report_reads_and_adds_up(vae, images):
     assert "reconstruction" in text
 
 
-def test_models_stay_in_their_mode(vae, images):
+def test_models_keep_their_mode(vae, images):
     pruned = prune(vae, [0])
     assert vae.training
     assert pruned.training
@@ -95,7 +95,7 @@ def test_layers_of_another_kind_are_refused(vae):
         prune(vae, [0])
 
 
-def test_noise_about_a_value_of_its_own_leaves_that_value_behind(vae, images):
+def test_noise_around_another_value_is_replaced_by_that_value(vae, images):
     with torch.no_grad():
         for head in (vae.encoder.mean_head, vae.encoder.log_variance_head):
             head.weight[1] = 0

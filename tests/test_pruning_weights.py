@@ -7,7 +7,7 @@ from polarised.pruning import prune_state
 
 
 class Foreign(nn.Module):
-    """Somebody's VAE: one linear head, means before log-variances; the decoder begins with a transposed convolution."""
+    """A foreign VAE: one linear head, means before log-variances; the decoder begins with a transposed convolution."""
 
     def __init__(self, latents=4):
         super().__init__()
@@ -19,7 +19,7 @@ class Foreign(nn.Module):
         return self.up(z[:, :, None, None])
 
 
-def test_a_foreign_network_is_cut_and_still_the_same_on_what_is_kept():
+def test_a_pruned_foreign_network_is_unchanged_on_the_kept_variables():
     torch.manual_seed(0)
     model, keep = Foreign(), [3, 1]
     names = {"mean_head": "head", "decoder_input": "up", "layout": "stacked", "transposed": True}
@@ -38,11 +38,11 @@ def test_a_wrong_name_suggests_the_right_one():
     state = Foreign().state_dict()
     with pytest.raises(DataError, match="did you mean 'head'"):
         prune_state(state, [0], mean_head="heads", decoder_input="up", layout="stacked", transposed=True)
-    with pytest.raises(DataError, match="is the layer a ConvTranspose2d"):
+    with pytest.raises(DataError, match="if it is a ConvTranspose2d"):
         prune_state(state, [0], mean_head="head", decoder_input="up", layout="stacked")
 
 
-def test_no_digit_of_double_precision_is_lost():
+def test_double_precision_is_kept():
     torch.manual_seed(0)
     state = {name: value.double() / 3 for name, value in Foreign().state_dict().items()}
     cut = prune_state(state, [3, 1], mean_head="head", decoder_input="up", layout="stacked", transposed=True)

@@ -8,7 +8,7 @@ def test_a_stream_is_a_pure_function_of_its_arguments():
     np.testing.assert_array_equal(stream(3, "data", 5).random(8), stream(3, "data", 5).random(8))
 
 
-def test_seed_purpose_and_step_each_make_another_stream():
+def test_seed_purpose_and_step_each_change_the_stream():
     keys = [(0, "data", 0), (1, "data", 0), (0, "noise", 0), (0, "data", 1)]
     draws = {stream(*key).random() for key in keys}
     seeds = {seed_for(*key) for key in keys}
@@ -28,7 +28,7 @@ def test_seeds_fit_a_signed_64_bit_integer():
 
 @pytest.mark.parametrize("seed", [0, 5, 2**31, 2**32, 2**40 + 7, 2**70])
 @pytest.mark.parametrize("steps", [range(150), range(7, 8), range(2**32 - 3, 2**32 + 3), range(0)])
-def test_many_steps_at_once_have_the_streams_of_each(seed, steps):
+def test_streams_of_many_steps_equal_those_of_each_step(seed, steps):
     assert list(seeds_for(seed, "noise", steps)) == [seed_for(seed, "noise", step) for step in steps]
     together = [each.integers(10**9, size=4).tolist() for each in streams(seed, "data", steps)]
     assert together == [stream(seed, "data", step).integers(10**9, size=4).tolist() for step in steps]

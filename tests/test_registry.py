@@ -20,7 +20,7 @@ def network(shape, *, width: int, bias: bool = True):
 
 @pytest.fixture(autouse=True)
 def kind(monkeypatch):
-    """A kind of its own with two entries, and a module of somebody else."""
+    """A separate kind with two entries, and an external module."""
     module = types.ModuleType("a_page")
     module.Penalty, module.network = Penalty, network
     monkeypatch.setitem(sys.modules, "a_page", module)
@@ -59,12 +59,12 @@ def test_complete_is_idempotent_and_builds_the_same():
         ("a_page:absent", "importable 'module:name'"),
     ],
 )
-def test_what_does_not_fit_is_named(spec, says):
+def test_invalid_specs_are_refused(spec, says):
     with pytest.raises(ConfigError, match=says):
         registry.build("penalty", spec)
 
 
-def test_a_users_own_module_plugs_in():
+def test_a_module_of_the_user_can_be_named():
     assert registry.build("objective", {"name": "a_page:Penalty", "weight": 3}) == Penalty(weight=3.0)
 
 
@@ -81,7 +81,7 @@ def test_code_in_a_config_that_came_in_a_file_is_refused(monkeypatch):
     registry.refuse_code({"name": "from_npz", "path": "s3://bucket/file.npz", "n": 3, "more": None}, "config.yaml")
 
 
-def test_a_name_of_another_module_is_taken():
+def test_a_name_used_by_another_module_is_refused():
     def other(*, weight: float = 1.0): ...
 
     other.__name__, other.__module__ = "Penalty", "somewhere.else"
@@ -116,7 +116,7 @@ def test_examples_are_specs(tmp_path):
     assert (tmp_path / "file").exists()
 
 
-def test_a_setting_brings_its_references():
+def test_a_setting_adds_its_references():
     by_setting = {"odd": ("B2021",)}
     registry.register("penalty", name="cited", references=("A2020",), references_by_setting=by_setting)(network)
     record = registry.record("penalty", "cited")

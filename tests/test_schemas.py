@@ -1,4 +1,4 @@
-"""What machines read keeps to its schema: the output of every command, and every ``to_dict``."""
+"""JSON results follow their schema: the output of every command, and every ``to_dict``."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ CONFIG = {
 
 
 def answer(*arguments: object, code: int = 0) -> dict[str, Any]:
-    """What a command prints for machines, as JSON."""
+    """The JSON output of a command."""
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
     assert result.exit_code == code, (result.output, result.exception)
     found: dict[str, Any] = json.loads(result.stdout)
@@ -31,7 +31,7 @@ def answer(*arguments: object, code: int = 0) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with arrays, data and the weights of somebody's network."""
+    """A folder with arrays, data and the weights of a foreign network."""
     from safetensors.numpy import save_file
 
     place = tmp_path_factory.mktemp("answers")
@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_what_is_said_of_arrays_and_data_keeps_to_its_schema(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_on_arrays_and_data_follow_their_schema(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     layers = ("--mean-head", "mu", "--log-variance-head", "lv", "--decoder-input", "dec", "--keep", "0,2")
     asked = {
@@ -69,7 +69,7 @@ def test_what_is_said_of_arrays_and_data_keeps_to_its_schema(folder: Path, monke
     assert schemas.validate(answer("datasets", "show", "two_populations", "-o", "sheet.png")) == "dataset"
 
 
-def test_what_is_said_of_a_run_keeps_to_its_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_on_a_run_follow_their_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("config.yaml").write_text(json.dumps(CONFIG))
     trained = answer("train", "config.yaml", "--out", "runs")
@@ -80,7 +80,7 @@ def test_what_is_said_of_a_run_keeps_to_its_schema(tmp_path: Path, monkeypatch: 
     assert schemas.validate(answer("prune", run, *kept)) == "pruning"
 
 
-def test_what_is_said_of_a_study_keeps_to_its_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_on_a_study_follow_their_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     study = write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=4))
     asked = {
@@ -95,7 +95,7 @@ def test_what_is_said_of_a_study_keeps_to_its_schema(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.slow
-def test_what_takes_long_keeps_to_its_schema_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_results_follow_their_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shown = answer("demo", "--steps", 30, "--out", "runs")
     assert schemas.validate(shown) == "demonstration"
@@ -104,7 +104,7 @@ def test_what_takes_long_keeps_to_its_schema_too(tmp_path: Path, monkeypatch: py
     assert schemas.validate(answer("study", "plan", "rtc_vae", "--scale", "small")) == "plan"
 
 
-def test_groups_and_numbers_that_json_lacks_keep_to_it() -> None:
+def test_groups_and_numbers_that_json_lacks_follow_their_schema() -> None:
     mean = np.random.default_rng(0).normal(size=(50, 2))
     found = diagnose(Encodings(np.column_stack([mean, mean[:, :1]]), variance=np.full((50, 3), 1e-300))).to_dict()
     assert "inf" in {row["value"] for row in found["scores"]}
@@ -118,7 +118,7 @@ def test_groups_and_numbers_that_json_lacks_keep_to_it() -> None:
     assert schemas.validate(grouped.to_dict()) == "diagnosis"
 
 
-def test_what_does_not_keep_to_it_is_refused() -> None:
+def test_results_that_violate_their_schema_are_refused() -> None:
     right = schemas.stamp("results", {"results": "a"})
     with pytest.raises(DataError, match="at further: Extra inputs"):
         schemas.validate({**right, "further": 1})

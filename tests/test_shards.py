@@ -45,7 +45,7 @@ def same(first, second):
 
 
 @pytest.mark.parametrize("rows", [64, 1000, 1 << 16])
-def test_many_files_in_chunks_are_one_array(files, rows):
+def test_many_files_in_chunks_equal_one_array(files, rows):
     totals = totals_of(files, rows=rows)
     whole = Encodings(MEAN, variance=VARIANCE, factors=FACTORS)
     same(totals.evidence.classify(), classify(whole))
@@ -68,7 +68,7 @@ def test_the_sample_does_not_depend_on_the_chunks(files, monkeypatch):
 
 
 @pytest.mark.parametrize("sample", [500, 10_000])
-def test_the_diagnosis_of_files_is_that_of_the_arrays(files, monkeypatch, sample):
+def test_the_diagnosis_of_files_equals_that_of_the_arrays(files, monkeypatch, sample):
     monkeypatch.setattr("polarised.shards.SAMPLE", sample)
     streamed, whole = diagnose(files, name="x"), diagnose(Encodings(MEAN, variance=VARIANCE), name="x")
     assert streamed.headline == whole.headline
@@ -85,21 +85,21 @@ def test_the_diagnosis_of_files_is_that_of_the_arrays(files, monkeypatch, sample
     np.testing.assert_allclose(drawn["value"], drawn["value_whole"], rtol=0.02)
 
 
-def test_what_cannot_be_in_the_sample_need_not_travel(files, monkeypatch):
+def test_inputs_that_cannot_be_sampled_are_not_returned(files, monkeypatch):
     monkeypatch.setattr("polarised.shards.SAMPLE", 200)
     expected, found, sizes = totals_of(files, rows=500).sample(), Totals(), []
     for number, file in enumerate(files):
         part = _totals_of_file(str(file), None, False, None, 500, 0, number, found.cutoff)
         sizes.append(len(part._order))
         found.merge(part)
-    # The first has 100 inputs, so the second is still whole; of 1300 in the last some 150 can come in.
+    # The first has 100 inputs, so the second is still complete; of 1300 in the last some 150 can be sampled.
     assert sizes[:2] == [100, 200]
     assert 50 < sizes[2] < 190
     np.testing.assert_array_equal(found.sample().mean, expected.mean)
     np.testing.assert_array_equal(found.sample().factors, expected.factors)
 
 
-def test_parts_of_which_nothing_is_sampled_must_still_fit(files, tmp_path):
+def test_parts_without_sampled_inputs_must_still_be_consistent(files, tmp_path):
     np.savez(tmp_path / "3.npz", mean=MEAN, variance=VARIANCE)
     none = _totals_of_file(str(tmp_path / "3.npz"), None, False, None, 500, 0, 1, 0.0)
     assert len(none._order) == 0
@@ -107,7 +107,7 @@ def test_parts_of_which_nothing_is_sampled_must_still_fit(files, tmp_path):
         totals_of(files).merge(none)
 
 
-def test_bad_requests_are_refused(files, tmp_path):
+def test_invalid_requests_are_refused(files, tmp_path):
     with pytest.raises(DataError, match="at least one file"):
         totals_of([])
     with pytest.raises(ConfigError, match="executor"):
@@ -121,7 +121,7 @@ def test_bad_requests_are_refused(files, tmp_path):
 
 
 def compare_on_ray(noise, *files):
-    """Compare what workers of a cluster make of files with the single pass; Ray must not be imported before."""
+    """Compare the results of cluster workers on files with the single pass; Ray must not be imported before."""
     with ray_cluster() as ray:
         alone, together = (totals_of(files, executor=executor, rows=500) for executor in ("local", "ray"))
         same(alone.evidence.classify(), together.evidence.classify())
@@ -135,10 +135,10 @@ def compare_on_ray(noise, *files):
 
 
 @pytest.mark.slow
-def test_workers_of_ray_give_the_single_pass(files, tmp_path):
+def test_ray_workers_give_the_result_of_a_single_pass(files, tmp_path):
     pytest.importorskip("ray")
     (tmp_path / "bad.npz").write_bytes(b"noise")
-    # In a process of its own: where Ray is imported already, a cluster would serve every network of this machine.
+    # In a separate process: if Ray is already imported, a cluster would listen on every network of this machine.
     code = "import sys; from test_shards import compare_on_ray; compare_on_ray(*sys.argv[1:])"
     path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
     settings = {**os.environ, "PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"}
@@ -161,7 +161,7 @@ def test_files_are_diagnosed_where_torch_is_not_installed(files, tmp_path):
 @pytest.mark.parametrize(
     "bad", [{"variance": -np.ones((5, 4))}, {"variance": np.ones((5, 3)), "mean": np.ones((5, 3))}]
 )
-def test_an_error_says_in_which_of_many_files_it_is(files, tmp_path, bad):
+def test_an_error_names_the_file(files, tmp_path, bad):
     np.savez(tmp_path / "bad.npz", **{"mean": np.ones((5, 4)), "factors": FACTORS[:5], **bad})
     with pytest.raises(DataError, match=r"bad\.npz") as refused:
         totals_of([*files, tmp_path / "bad.npz"])
@@ -202,7 +202,7 @@ print(diagnosis.regime.inputs, int(peak[1]) / 2**10)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
 @pytest.mark.parametrize("form", ["{}/*.npz", "file://{}/*.npz"])
 def test_memory_does_not_grow_with_the_number_of_shards(tmp_path, form):
-    """More than the sample holds in both; the others together are 130 MB, and what is kept of each is 5 MB."""
+    """Both have more inputs than the sample; the others together are 130 MB, and 5 MB of each are kept."""
     rows, latents = 5_000, 32
     peaks = {}
     for count in (3, 50):
@@ -223,7 +223,7 @@ def test_memory_does_not_grow_with_the_number_of_shards(tmp_path, form):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
 def test_memory_of_the_driver_on_ray_does_not_grow_with_the_number_of_shards(tmp_path):
-    """What comes back of a file is 2.6 MB at first, and Ray gives the memory of a hundred back at a time."""
+    """A file returns 2.6 MB at first, and Ray frees the memory of a hundred results at a time."""
     pytest.importorskip("ray")
     rows, latents = 5_000, 32
     path, peaks = tmp_path / "codes.npz", {}

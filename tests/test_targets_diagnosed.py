@@ -1,4 +1,4 @@
-"""What is known of a target comes with its diagnosis."""
+"""The provenance of a target is part of its diagnosis."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def codes(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_files_say_how_their_numbers_were_made(codes: Path) -> None:
+def test_diagnoses_of_files_record_their_provenance(codes: Path) -> None:
     both = diagnose([codes / "first.npz", codes / "second.npz"], rule="standard", alpha=0.2)
     made = both.provenance
     assert both.name == "2 files"
@@ -35,7 +35,7 @@ def test_files_say_how_their_numbers_were_made(codes: Path) -> None:
 def test_several_models_are_refused(codes: Path) -> None:
     (codes / "run").mkdir()
     (codes / "run" / "config.yaml").write_text("seed: 0\n")
-    with pytest.raises(ConfigError, match="diagnose them in turn"):
+    with pytest.raises(ConfigError, match="diagnose each alone"):
         diagnose([codes / "run", codes / "first.npz"])
 
 
@@ -61,14 +61,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("run", {"data": "dsprites", "executor": "ray"}),
     ],
 )
-def test_a_setting_that_can_change_nothing_is_refused(
-    codes: Path, run: Path, kind: str, setting: dict[str, Any]
-) -> None:
+def test_a_setting_without_effect_is_refused(codes: Path, run: Path, kind: str, setting: dict[str, Any]) -> None:
     target = run if kind == "run" else codes / "first.npz"
     with pytest.raises(ConfigError, match=list(setting)[-1]):
         diagnose([target], **setting)
 
 
-def test_what_changes_something_is_taken(codes: Path, run: Path) -> None:
+def test_settings_with_an_effect_are_accepted(codes: Path, run: Path) -> None:
     assert diagnose([codes / "first.npz"], seed=3, executor="local").provenance["settings"]["seed"] == 3
     assert diagnose([run], alpha=0.2, rule="standard", executor="local").regime.alpha == 0.2

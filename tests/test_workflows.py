@@ -1,4 +1,4 @@
-"""The workflows of GitHub, which cannot run here: their form, their safety, and that what they call exists."""
+"""The workflows of GitHub, which cannot run here: their syntax, their safety, and that what they call exists."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ def audit(*files):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_workflows_have_their_form_and_no_known_weakness():
+def test_workflows_are_valid_and_have_no_known_weakness():
     assert len(WORKFLOWS) == 3
     assert form(*WORKFLOWS).returncode == 0
     told = audit(*WORKFLOWS)

@@ -1,17 +1,17 @@
 """Which latent variables of a VAE are used? Diagnose, compare, prune, train, reproduce.
 
-Five ideas, left to right; everything else is a function between two of them::
+The library has five main concepts; everything else is a function between two of them::
 
     data.Dataset -> models.VAE -> objectives -> Encodings -> Regime
-    images,         encoder,      what a step   mean and      which variables are
-    factors         decoder,      costs         variance of   active, mixed, passive,
-                    prior                       q(z|x)        and why
+    images,         encoder,      the loss of   mean and      which variables are
+    factors         decoder,      a training    variance of   active, mixed, passive,
+                    prior         step          q(z|x)        and why
 
 - Look: `diagnose`, `forecast`, `classify`, `Evidence`, `compare`, `evaluate`, `Timeline`.
 - Act: `train`, `cure`, `prune`, `ActiveVariables`.
 - Study: `study`, `report`, `data`, `theory`, `demo`.
 
-Every name is loaded on first use: importing the package is quick, and torch is needed only where a network runs.
+Names are loaded on first use: importing the package is fast, and torch is needed only to run a network.
 """
 
 import importlib
@@ -125,7 +125,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Names are loaded on first use (PEP 562), so that importing the package costs nothing.
+    # Names are loaded on first use (PEP 562), so that importing the package is fast.
     if name in _HOMES:
         return getattr(importlib.import_module(f"polarised.{_HOMES[name]}"), name)
     if name in _MODULES:

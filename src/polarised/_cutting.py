@@ -1,8 +1,8 @@
-"""A smaller copy of anybody's torch module, and the proof on the user's data that it does what the larger one did.
+"""A smaller copy of any torch module, and the proof on the user's data that it behaves like the larger one.
 
-Which layers hold the latent variables is seen by watching a copy at work: the heads give what the encoder returns, the
-decoder's first layer takes the code. Of diffusers and scvi-tools it is known, and a model of theirs is built anew with
-fewer variables, so that the library itself can store and load it. The given model is only asked, never changed.
+The layers around the latent variables are found by observing a copy: the heads return the output of the encoder, the
+decoder's first layer takes the code. For diffusers and scvi-tools they are known, and the model is rebuilt with
+fewer variables, so that its library can save and load it. The given model is only called, never changed.
 """
 
 import copy
@@ -33,40 +33,40 @@ from polarised.resolving import remembered_of
 __all__ = ["BORDER", "Asking", "Cut", "compare_models", "cut_model"]
 
 Array = NDArray[Any]
-# Some inputs as a model encodes them, and its decoder.
+# Some inputs as encoded by a model, and its decoder.
 Look = tuple[Remembered, Decoder]
 
-# Inputs that are enough to see which layers hold the code, and images of diffusers that are encoded at once.
+# Inputs sufficient to find the layers around the code, and images that diffusers encodes at once.
 _WATCHED, _FEW = 64, 8
 _SIZE_NAMES = re.compile(r"latent|^n?_?z(_?(dim|size|features))?$|^code|bottleneck")
 _CONFIGS = ("config", "model_config", "cfg", "args", "hparams", "_hparams")
-# Whose models cannot be cut, and why.
-_REFUSED = dict.fromkeys(("keras", "flax"), "only layers of torch are cut")
-# What is not the same although encoder and decoder are.
+# Libraries whose models cannot be pruned, and why.
+_REFUSED = dict.fromkeys(("keras", "flax"), "only layers of torch can be pruned")
+# Differences that remain although encoder and decoder are the same.
 BORDER = (
     "Outputs differ at the border of the picture: the config of diffusers has one number of channels on both sides of "
-    "post_quant_conv, so that what its bias and the dropped channels gave is added behind the decoder's zero padding; "
-    "polarised.prune gives the exact model in memory."
+    "post_quant_conv, so the contribution of its bias and the dropped channels is added after the decoder's zero "
+    "padding; polarised.prune gives the exact model in memory."
 )
 _IN_MEMORY = (
     "Diffusers cannot load this model from a folder, as its config has one number of channels on both sides of "
-    "post_quant_conv; `polarised prune` writes the nearest one that it can."
+    "post_quant_conv; `polarised prune` writes the nearest model that it can load."
 )
-_DIFFUSION = "A diffusion model that was trained on all channels does not fit the smaller autoencoder."
+_DIFFUSION = "A diffusion model trained on all channels does not fit the smaller autoencoder."
 _SECOND = (
-    "The second latent variable, which only training uses, was cut to as many dimensions and has to be trained again."
+    "The second latent variable, used only in training, was reduced to as many dimensions and must be trained again."
 )
 
 
 @dataclass(frozen=True)
 class Asking:
-    """How a module is asked: each function takes the module first, so that the smaller one is asked alike.
+    """How a module is called: each function takes the module first, so that the smaller one is called the same way.
 
     Args:
-        encode: From module and batch to mean and scale; the module's own encoder if None.
-        decode: From module and codes to outputs; the module's own decoder if None.
-        scale_kind: What the scale is, where its name does not tell.
-        pixel_range: The range of pixels the model was trained on, where it has to be said.
+        encode: From module and batch to mean and scale; the encoder of the module if None.
+        decode: From module and codes to outputs; the decoder of the module if None.
+        scale_kind: The kind of the scale, if its name does not show it.
+        pixel_range: The range of pixels on which the model was trained, if it is not known.
     """
 
     encode: Callable[[Any, Any], Any] | None = None
@@ -76,27 +76,27 @@ class Asking:
 
     @property
     def reading(self) -> Reading:
-        """How what the encoder returns is read."""
+        """How the outputs of the encoder are interpreted."""
         return Reading(self.scale_kind, pixel_range=self.pixel_range)
 
     def of(self, module: nn.Module) -> Model:
-        """Return what is known of a module, asked by the functions given."""
+        """Return the description of a module, with the given functions."""
         encode, decode = (None if own is None else partial(own, module) for own in (self.encode, self.decode))
         found = model_of(module, encode=encode, decode=decode)
         if found.decode is None:
-            raise ConfigError(f"expected a model with a decoder to prune, {found.name} shows none; give decode=")
+            raise ConfigError(f"expected a model with a decoder to prune, {found.name} has none; pass decode=")
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """A smaller model and what it holds dropped variables at.
+    """A smaller model and the constants of its dropped variables.
 
     Args:
         model: The smaller model.
-        constants: What each variable is held at where it is dropped, (d,).
-        remarks: What is not the same although encoder and decoder are.
-        loadable: What its library can store and load again, where that is another model.
+        constants: The constant of each variable if dropped, (d,).
+        remarks: Differences that remain although encoder and decoder are the same.
+        loadable: The model that its library can save and load, if it is another one.
     """
 
     model: Any
@@ -114,18 +114,18 @@ def cut_model(
     preferred: Array | None = None,
     asking: Asking,
 ) -> Cut:
-    """Return a model of others cut to some latent variables, checked against the model itself.
+    """Return a model of another library reduced to some latent variables, checked against the original.
 
     Args:
         model: The model.
         keep: The variables to keep.
         data: Some inputs.
-        constants: What dropped variables have to be held at.
-        preferred: What they are held at if the layers can hold it, where `constants` are not given.
-        asking: How the model is asked.
+        constants: The required constants of dropped variables.
+        preferred: Their constants if the layers allow it and `constants` are not given.
+        asking: How the model is called.
 
     Raises:
-        ConfigError: If the model cannot be cut, with the reason.
+        ConfigError: If the model cannot be pruned, with the reason.
     """
     cut, chosen = _cut_of(model), [int(j) for j in keep]
     if constants is not None:
@@ -138,12 +138,12 @@ def cut_model(
 
 
 def _cut_of(model: Any) -> Callable[..., Cut]:
-    """Return how models of this library are cut."""
+    """Return the function that prunes models of this library."""
     found = libraries_of(model)
     for library in found & _REFUSED.keys():
         raise ConfigError(
-            f"expected a model that can be cut, {type(model).__name__} of {library} cannot: {_REFUSED[library]}; "
-            "polarised.diagnose says which variables to leave unused"
+            f"expected a model that can be pruned, {type(model).__name__} of {library} cannot: {_REFUSED[library]}; "
+            "use polarised.diagnose to find the variables to leave unused"
         )
     if "scvi" in found and not isinstance(model, nn.Module):
         return _cut_cells
@@ -151,14 +151,14 @@ def _cut_of(model: Any) -> Callable[..., Cut]:
         return _cut_autoencoder
     if not isinstance(model, nn.Module):
         raise ConfigError(
-            f"expected a torch module, whose layers can be cut, got {type(model).__name__}; "
-            "give the module that holds encoder and decoder"
+            f"expected a torch module, whose layers can be pruned, got {type(model).__name__}; "
+            "pass the module that has encoder and decoder"
         )
     return _cut_watched
 
 
 def _cut_cells(model: Any, keep: list[int], data: Any, asking: Asking, wanted: Array | None) -> Cut:
-    """Cut a model of scvi-tools, which is built anew with fewer dimensions."""
+    """Prune a model of scvi-tools by rebuilding it with fewer dimensions."""
     with untouched():
         smaller = cut_scvi(model, keep, wanted)
     held = _constants(wanted, 0.0, model.module.n_latent)
@@ -169,10 +169,10 @@ def _cut_cells(model: Any, keep: list[int], data: Any, asking: Asking, wanted: A
 def _cut_autoencoder(
     model: Any, keep: list[int], data: Any, asking: Asking, wanted: Array | None, *, firm: bool = False
 ) -> Cut:
-    """Cut an autoencoder of diffusers: as its config can describe it if that is exact, else in memory."""
+    """Prune an autoencoder of diffusers: as described by its config if that is exact, else in memory."""
     whole = asking.of(model).things[0]
     like = next(whole.parameters())
-    # Weights are merged, which only single precision can show to be exact.
+    # Weights are merged; only single precision can show that this is exact.
     exact = whole if like.dtype == torch.float32 else copy.deepcopy(whole).float()
     held = wanted if firm and wanted is not None else channels_held(exact, keep, 0.0 if wanted is None else wanted)
     built = _built(exact, keep, held).to(like.device)
@@ -193,14 +193,14 @@ def _built(whole: Any, keep: list[int], held: Array) -> Any:
 
 
 def _check_built(before: Any, after: Any, keep: list[int], data: Any, asking: Asking, held: Array) -> None:
-    with _telling_why(type(before).__name__):
+    with _explaining_failure(type(before).__name__):
         first, second = next(_looks(before, after, data, asking, batch_size=_WATCHED, examples=_WATCHED))
     codes = np.random.default_rng(0).normal(size=first[0].mean.shape).astype(np.float32)
     _check_equal(type(before).__name__, first, second, codes, held, keep)
 
 
 def _cut_watched(model: nn.Module, keep: list[int], data: Any, asking: Asking, wanted: Array | None) -> Cut:
-    """Cut a torch module whose layers around the code are seen at work."""
+    """Prune a torch module whose layers around the code are found by observation."""
     smaller = _copied(model)
     known = asking.of(smaller)
     with _watching(smaller) as seen:
@@ -242,8 +242,8 @@ def _cut_watched(model: nn.Module, keep: list[int], data: Any, asking: Asking, w
     if id(smaller) in cut:
         raise ConfigError(f"expected a model of several layers, {known.name} is one")
     before, after = asking.of(model), asking.of(smaller)
-    with _telling_why(known.name):
-        new = _again(after, remembered, asking)
+    with _explaining_failure(known.name):
+        new = _encode_again(after, remembered, asking)
         looks = (remembered, _decoder(before, remembered)), (new, _decoder(after, new))
         _check_equal(known.name, *looks, codes, held, chosen)
     return Cut(smaller, held)
@@ -252,7 +252,7 @@ def _cut_watched(model: nn.Module, keep: list[int], data: Any, asking: Asking, w
 def _looks(
     before: Any, after: Any, data: Any, asking: Asking, *, batch_size: int, examples: int | None = None, seed: int = 0
 ) -> Iterator[tuple[Look, Look]]:
-    """Yield batches as both models see them."""
+    """Yield batches as both models encode them."""
     if "scvi" in libraries_of(before):
         rows = None if examples is None else np.arange(min(examples, (before.adata if data is None else data).n_obs))
         with untouched(before.module, after.module, seed=seed):
@@ -264,7 +264,7 @@ def _looks(
     batches = batches_of(data, batch_size=size, examples=examples, size=first.image_size, seed=seed)
     for coded in _encoded(first, batches, asking.reading, seed=seed):
         old = _remembered(coded, first)
-        new = _again(second, old, asking, seed=seed)
+        new = _encode_again(second, old, asking, seed=seed)
         yield (old, _decoder(first, old)), (new, _decoder(second, new))
 
 
@@ -280,13 +280,13 @@ def compare_models(
     batch_size: int = 256,
     examples: int | None = None,
 ) -> dict[str, Any]:
-    """Return the numbers of a pruning report, asked of both models' own encoders and decoders batch by batch.
+    """Return the numbers of a pruning report, from the encoders and decoders of both models, batch by batch.
 
-    Losses are -log p(x|z) where the decoder tells a likelihood; otherwise both are measured in nats of a Gaussian as
-    wide as the reconstruction error of the larger model.
+    Losses are -log p(x|z) if the decoder has a likelihood; otherwise both are in nats of a Gaussian with the
+    variance of the reconstruction error of the larger model.
 
     Raises:
-        DataError: If there are no inputs, or `keep` is not that of the smaller model.
+        DataError: If there are no inputs, or `keep` does not match the smaller model.
     """
     named = list(keep)
     autoencoder = "diffusers" in libraries_of(before)
@@ -301,12 +301,12 @@ def compare_models(
         chosen = checked_keep(named, latents)
         if new.mean.shape[1] != len(chosen):
             raise DataError(
-                f"expected a pruned model of {len(chosen)} latents, got {new.mean.shape[1]}; is `keep` its own?"
+                f"expected a pruned model of {len(chosen)} latents, got {new.mean.shape[1]}; pass the same `keep`"
             )
         if nats is None or not ours.assumed:
             nats, assumed = ours.distortion, ours.assumed
         draws = noise.standard_normal(old.mean.shape)
-        resting = _resting(_constants(constants, old.prior_mean, latents), new.mean, chosen)
+        resting = _with_constants(_constants(constants, old.prior_mean, latents), new.mean, chosen)
         with untouched(*ours.things, *theirs.things, seed=seed):
             for row, (seen, decoder, drawn) in enumerate([(old, ours, draws), (new, theirs, draws[:, chosen])]):
                 sample = seen.mean + np.sqrt(seen.variance) * drawn
@@ -340,7 +340,7 @@ def _network(model: Any) -> nn.Module:
 
 
 def _copied(model: nn.Module) -> nn.Module:
-    # A module that was fitted with Lightning refers to its trainer, and through it to all data.
+    # A module fitted with Lightning refers to its trainer, and through it to all data.
     trainer = vars(model).get("_trainer")
     if trainer is None:
         return copy.deepcopy(model)
@@ -358,7 +358,7 @@ class _Watched:
 
 @contextmanager
 def _watching(network: nn.Module) -> Iterator[_Watched]:
-    """Note what goes into and comes out of every layer that has weights of its own."""
+    """Record the inputs and outputs of every layer with its own weights."""
     seen = _Watched([])
 
     def note(layer: nn.Module, given: tuple[Any, ...], made: Any) -> None:
@@ -383,19 +383,19 @@ def _heads(
     whole = [(layer, _shaped(made, mean)) for layer, _, made in calls if isinstance(layer, Layer) and len(made) == size]
     for layer, made in whole:
         if made.shape[1] == 2 * latents:
-            if any(_alike(half, mean) for half in (made[:, :latents], made[:, latents:])):
+            if any(_close(half, mean) for half in (made[:, :latents], made[:, latents:])):
                 return [layer], "stacked"
-            if any(_alike(half, mean) for half in (made[:, ::2], made[:, 1::2])):
+            if any(_close(half, mean) for half in (made[:, ::2], made[:, 1::2])):
                 return [layer], "interleaved"
-    first = next((layer for layer, made in whole if _alike(made, mean)), None)
+    first = next((layer for layer, made in whole if _close(made, mean)), None)
     others = [(layer, made) for layer, made in whole if made.shape == mean.shape and layer is not first]
-    # A scale that was squashed after its layer equals no output: then it is the last layer of that size.
-    second = next((layer for layer, made in others if _alike(made, scale)), others[-1][0] if others else None)
+    # A scale that is transformed after its layer equals no output: then use the last layer of that size.
+    second = next((layer for layer, made in others if _close(made, scale)), others[-1][0] if others else None)
     if first is None or second is None:
         part = "mean" if first is None else "scale"
         raise ConfigError(
-            f"expected a linear or convolutional layer that gives the {part} of each variable, {name} has none: what "
-            "its encoder returns is changed after the layer, or comes from a layer of another kind, and cannot be cut"
+            f"expected a linear or convolutional layer that returns the {part} of each variable, {name} has none: the "
+            "output of its encoder is changed after the layer or comes from another kind of layer, and cannot be pruned"
         )
     return [first, second], "separate"
 
@@ -404,12 +404,12 @@ def _entries(calls: list[tuple[nn.Module, Tensor, Tensor]], codes: Array, name: 
     found = {
         id(layer): layer
         for layer, taken, _ in calls
-        if len(taken) == len(codes) and _alike(_shaped(taken, codes), codes)
+        if len(taken) == len(codes) and _close(_shaped(taken, codes), codes)
     }
     other = next((type(layer).__name__ for layer in found.values() if not isinstance(layer, Layer)), None)
     if not found or other is not None:
-        came = f"a {other} takes it" if other else "none takes it as it is"
-        raise ConfigError(f"expected the code to enter linear or convolutional layers, in {name} {came}: cannot be cut")
+        came = f"a {other} takes it" if other else "none takes it unchanged"
+        raise ConfigError(f"expected the code to enter linear or convolutional layers, in {name} {came}")
     return list(found.values())
 
 
@@ -419,14 +419,14 @@ def _check_unused(network: nn.Module, used: set[int], latents: int) -> None:
         if isinstance(layer, Layer) and id(layer) not in used and size == latents:
             raise ConfigError(
                 f"expected only the decoder to take the code, {name} may take it too ({latents} inputs) and is not "
-                "used to encode or decode: take it off the model before cutting"
+                "used to encode or decode: remove it from the model before pruning"
             )
 
 
 def _resize(attributes: dict[str, Any], latents: int, kept: int) -> None:
-    """Let the sizes that a module or its config keeps under a latent's name say the new number."""
+    """Set the sizes that a module or its config stores under the name of the latents to the new number."""
     for name, value in list(attributes.items()):
-        # Tiles of diffusers are as large as latents are wide, which is another size.
+        # The size of tiles of diffusers equals the width of latents, but is another quantity.
         if type(value) is int and value == latents and _SIZE_NAMES.search(name) and not name.startswith("tile_"):
             attributes[name] = kept
         elif name in _CONFIGS:
@@ -436,33 +436,33 @@ def _resize(attributes: dict[str, Any], latents: int, kept: int) -> None:
 
 
 class _UnequalError(ConfigError):
-    """A cut that is none, as the smaller model gives something else."""
+    """The smaller model has other outputs."""
 
 
 @contextmanager
-def _telling_why(name: str) -> Iterator[None]:
+def _explaining_failure(name: str) -> Iterator[None]:
     try:
         yield
     except ConfigError:
         raise
     except (PolarisedError, RuntimeError, TypeError, ValueError, IndexError) as error:
         raise ConfigError(
-            f"expected a model whose layers alone know the number of variables, {name} stops once they are cut: {error}"
+            f"expected only layers to depend on the number of variables, {name} fails after pruning: {error}"
         ) from error
 
 
 def _check_equal(name: str, first: Look, second: Look, codes: Array, held: Array, chosen: list[int]) -> None:
-    """Ask both whether encodings and outputs are the same, as they are where nothing but the layers knows the size."""
+    """Check that encodings and outputs of both are the same, as they are if only the layers depend on the size."""
     (seen, ours), (new, theirs) = first, second
-    resting = _resting(held, codes[:, chosen], chosen).astype(np.float32)
-    with _telling_why(name), untouched(*ours.things, *theirs.things):
+    resting = _with_constants(held, codes[:, chosen], chosen).astype(np.float32)
+    with _explaining_failure(name), untouched(*ours.things, *theirs.things):
         outputs = [ours.draw(ours.decode(resting)), ours.draw(theirs.decode(codes[:, chosen]))]
         pairs = [(new.mean, seen.mean[:, chosen]), (new.variance, seen.variance[:, chosen]), (outputs[1], outputs[0])]
-        same = all(_alike(*pair) for pair in pairs)
+        same = all(_close(*pair) for pair in pairs)
     if not same:
         raise _UnequalError(
-            f"expected the same encodings and outputs after the cut, {name} gives others: something beside the "
-            "layers that were found takes or makes the code"
+            f"expected the same encodings and outputs after pruning, {name} gives others: something other than the "
+            "found layers takes or makes the code"
         )
 
 
@@ -470,8 +470,8 @@ def _encoded(model: Model, batches: Batches, reading: Reading, *, seed: int = 0)
     return encode_batches(model, batches, reading, named=batches.named, seed=seed)
 
 
-def _again(model: Model, seen: Remembered, asking: Asking, *, seed: int = 0) -> Remembered:
-    """Return what a module makes of inputs that were brought to its form already."""
+def _encode_again(model: Model, seen: Remembered, asking: Asking, *, seed: int = 0) -> Remembered:
+    """Return the results of a module for inputs that are already in its form."""
     reading = replace(asking.reading, trust_scale=True, pixel_range=None)
     batches = Batches([InputBatch(seen.inputs, None)], named=True)
     coded = list(_encoded(replace(model, pixel_range=None), batches, reading, seed=seed))
@@ -484,7 +484,7 @@ def _remembered(coded: CodedInputs, model: Model) -> Remembered:
         shape = " and ".join(str(group.mean.shape[1:]) for group in coded.groups)
         raise ConfigError(
             f"expected one group of variables, or channels on the first axis of the code, {model.name} encodes to "
-            f"{shape}: variables in groups or at positions of their own cannot be cut"
+            f"{shape}: variables in groups or at separate positions cannot be pruned"
         )
     if not found:
         raise ConfigError(f"expected inputs that are arrays and one prior for all of them, {model.name} has others")
@@ -494,26 +494,26 @@ def _remembered(coded: CodedInputs, model: Model) -> Remembered:
 def _decoder(model: Model, seen: Remembered) -> Decoder:
     found = decoder_of(model, seen)
     if found is None:
-        raise ConfigError(f"expected a model with a decoder to prune, {model.name} shows none; give decode=")
+        raise ConfigError(f"expected a model with a decoder to prune, {model.name} has none; pass decode=")
     return found
 
 
 def _rate(seen: Remembered) -> float:
-    """Return the KL from the prior's moments, summed over inputs and variables."""
-    centre, width = (_along(part, seen.mean) for part in (seen.prior_mean, seen.prior_variance))
+    """Return the KL from the moments of the prior, summed over inputs and variables."""
+    centre, width = (_broadcast(part, seen.mean) for part in (seen.prior_mean, seen.prior_variance))
     ratio = seen.variance.astype(np.float64) / width
     gap = np.square(seen.mean - centre, dtype=np.float64) / width
     return float(0.5 * (ratio + gap - 1 - np.log(ratio)).sum())
 
 
-def _along(values: Array | float, codes: Array) -> Array:
-    """Return a number for each variable, or one for all, so that it goes with codes (n, d, ...)."""
+def _broadcast(values: Array | float, codes: Array) -> Array:
+    """Return a number for each variable, or one for all, in a shape that broadcasts with codes (n, d, ...)."""
     return np.reshape(values, (1, -1, *(1,) * (codes.ndim - 2)))
 
 
-def _resting(held: Array, kept: Array, chosen: list[int]) -> Array:
+def _with_constants(held: Array, kept: Array, chosen: list[int]) -> Array:
     """Return codes of all variables: the kept ones, and the others at their constants."""
-    whole = np.broadcast_to(_along(held, kept), (len(kept), len(held), *kept.shape[2:])).copy()
+    whole = np.broadcast_to(_broadcast(held, kept), (len(kept), len(held), *kept.shape[2:])).copy()
     whole[:, chosen] = kept
     return whole
 
@@ -524,7 +524,7 @@ def _constants(wanted: ArrayLike | Tensor | None, prior_mean: Array | float, lat
 
 
 def _shaped(values: Tensor, codes: Array) -> Array:
-    """Return what a layer gave or took, laid out as codes are."""
+    """Return the input or output of a layer in the shape of codes."""
     found: Array = values.float().cpu().numpy()
     return found if found.ndim == codes.ndim and found.ndim > 2 else found.reshape(len(found), -1)
 
@@ -533,7 +533,7 @@ def _numbers(values: ArrayLike | Tensor) -> Array:
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
-def _alike(first: Array, second: Array) -> bool:
+def _close(first: Array, second: Array) -> bool:
     if first.shape != second.shape:
         return False
     return bool(np.allclose(first, second, rtol=1e-4, atol=1e-5 * max(1.0, float(np.abs(second).max()))))

@@ -1,4 +1,4 @@
-"""A model and its data under examination: as a VAE of ours, what it does with its code, and why it collapsed."""
+"""A model and its data during a cure: the model as a VAE of the library, its use of the code, and why it collapsed."""
 
 import copy
 import math
@@ -33,10 +33,10 @@ __all__ = [
     "examine",
     "measure",
     "name_cause",
+    "predict_factors",
     "principal_cross_entropy",
     "read_inputs",
     "split_inputs",
-    "tell_factors",
     "unwrapped",
     "with_fresh_weights",
 ]
@@ -51,17 +51,17 @@ CAUSES: dict[Cause, str] = {
     "diverged": "training diverged: the learning rate is too high",
     "free decoder": "the decoder reconstructs as well from the code of another input: it needs no code",
     "learning rate": "the learning rate was so high that units died and the code became constant",
-    "spectrum": "beta times the decoder variance is above the spectrum of the data, where no code pays for itself",
+    "spectrum": "beta times the decoder variance is above the spectrum of the data, where no code reduces the loss",
     "warm-up": "collapse is a local minimum here, and without a slow rise of beta training does not leave it",
     "steps": "training was stopped too early: the loss is still falling",
-    "unclear": "none of the known causes shows",
+    "unclear": "there is no evidence for any of the known causes",
 }
 
 
 def read_inputs(
     data: Any, factors: NDArray[Any] | None, seed: int, most: int = 20_000
 ) -> tuple[Images, NDArray[Any] | None]:
-    """Return at most 20,000 inputs as one array, with their factors where there are any."""
+    """Return at most 20,000 inputs as one array, with their factors if there are any."""
     if isinstance(data, Dataset):
         drawn = data.sample(min(most, len(data)), seed)
         sources = None if data.sources is None else np.asarray(data.sources)[drawn.indices]
@@ -91,14 +91,14 @@ def read_inputs(
 
 
 def split_inputs(count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return 70% of the inputs to train on, 15% to choose by and 15% to prove it on."""
+    """Return 70% of the inputs for training, 15% for validation and 15% for testing."""
     order = stream(seed, "split of a cure").permutation(count)
     first, second = int(0.7 * count), int(0.85 * count)
     return order[:first], order[first:second], order[second:]
 
 
 class _Encode(nn.Module):
-    """The encoder of a module of others, as one of ours."""
+    """The encoder of a module of another library, with the interface of ours."""
 
     def __init__(self, module: nn.Module, scale_kind: Scale, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class _Encode(nn.Module):
 
 
 class _Decode(nn.Module):
-    """The decoder of a module of others, as one of ours: the mean, or logits."""
+    """The decoder of a module of another library, with the interface of ours: the mean, or logits."""
 
     def __init__(self, module: nn.Module, shape: tuple[int, ...], latents: tuple[int, ...], *, logits: bool) -> None:
         super().__init__()
@@ -128,25 +128,23 @@ class _Decode(nn.Module):
 
 
 def as_vae(model: nn.Module, images: Images, likelihood: str, scale_kind: Scale, variance: float | None) -> VAE:
-    """Return a copy of the model as a VAE of ours, whatever it was; refuse what has no encoder or decoder."""
+    """Return a copy of any model as a VAE of the library; refuse a model without encoder or decoder."""
     if isinstance(model, VAE):
         own = copy.deepcopy(model)
         if not isinstance(own.prior, StandardNormal):
-            raise ConfigError(
-                "expected a model under the standard normal prior; the cures were measured under no other"
-            )
+            raise ConfigError("expected a model with the standard normal prior; the cures were measured only with it")
         if not isinstance(own.likelihood, Bernoulli | Gaussian) or own.likelihood.outputs_per_value != 1:
             raise ConfigError(
-                "expected a Bernoulli likelihood or a Gaussian one of one variance; the cures know no other"
+                "expected a Bernoulli likelihood or a Gaussian one with a single variance; the cures support no other"
             )
         if own.shape != images.shape[1:]:
-            raise DataError(f"expected inputs of shape {own.shape}, as the model has, got {images.shape[1:]}")
+            raise DataError(f"expected inputs of shape {own.shape}, as those of the model, got {images.shape[1:]}")
         return own.eval()
     for name in ("encode", "decode"):
         if not callable(getattr(model, name, None)):
             raise DataError(
-                f"expected a module with encode(x) and decode(z), {type(model).__name__} has no {name}; a model "
-                "without it cannot be cured, wrap it in one that has both"
+                f"expected a module with encode(x) and decode(z), {type(model).__name__} has no {name}; "
+                "wrap it in a module that has both"
             )
     if likelihood not in ("gaussian", "bernoulli"):
         raise ConfigError(f"expected likelihood as gaussian or bernoulli, got {likelihood!r}")
@@ -180,7 +178,7 @@ def unwrapped(vae: VAE) -> nn.Module:
 
 
 def with_fresh_weights(vae: VAE, make: Callable[[int], nn.Module] | None, scale_kind: Scale, seed: int) -> VAE:
-    """Return the same network with new weights: those of `make`, or each layer's own way to begin."""
+    """Return the same network with new weights: those of `make`, or by resetting each layer."""
     new = copy.deepcopy(vae)
     if make is not None:
         made = make(seed)
@@ -198,18 +196,18 @@ def with_fresh_weights(vae: VAE, make: Callable[[int], nn.Module] | None, scale_
     left = [name for name, parameter in new.named_parameters() if id(parameter) not in reset]
     if left:
         raise ConfigError(
-            f"expected layers that can reset their own weights, {left[0]} has no such layer; "
-            "give fresh=, a function that makes the module anew from a seed"
+            f"expected layers that can reset their weights, {left[0]} has no such layer; "
+            "pass fresh=, a function that creates the module from a seed"
         )
     return new
 
 
 def copy_decoder(source: VAE, target: VAE) -> None:
-    """Put the decoder's weights of one model into another: those that what it decodes depends on."""
+    """Copy the weights of the decoder from one model to another: those that affect its outputs."""
     z = torch.zeros(2, source.latents).normal_(generator=torch.Generator().manual_seed(0))
     probe = copy.deepcopy(source)
     if isinstance(probe.encoder, _Encode):
-        # Some modules hand things from encode to decode.
+        # Some modules pass data from encode to decode.
         probe.encoder(torch.zeros(2, *source.shape))
     probe.zero_grad()
     torch.autograd.backward(probe.decode(z).sum())
@@ -222,7 +220,7 @@ def copy_decoder(source: VAE, target: VAE) -> None:
 
 
 def principal_cross_entropy(images: Images, latents: int) -> float:
-    """Return the cross-entropy of the images with their reconstruction from as many principal components, clipped."""
+    """Return the cross-entropy of the images with their clipped reconstruction from as many principal components."""
     rows = images[:2000].reshape(min(len(images), 2000), -1).astype(np.float64)
     mean = rows.mean(axis=0)
     basis = np.linalg.svd(rows - mean, full_matrices=False)[2][:latents]
@@ -230,13 +228,13 @@ def principal_cross_entropy(images: Images, latents: int) -> float:
     return float(-(rows * np.log(p) + (1 - rows) * np.log(1 - p)).sum(axis=1).mean())
 
 
-def tell_factors(
+def predict_factors(
     codes: NDArray[np.float64], factors: NDArray[Any], seen: NDArray[np.float64], truth: NDArray[Any]
 ) -> float:
-    """Return how well 15 neighbours among codes tell factors of other codes: accuracy or R², averaged over factors.
+    """Return how well 15 neighbours among codes predict the factors of other codes: mean accuracy or R² over factors.
 
-    A factor of more than 10 values is a quantity and scored by R², any other a label; a factor that never changes is
-    left out.
+    A factor of more than 10 values is a quantity, scored by R², any other a label; a constant factor is
+    excluded.
     """
     from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
@@ -258,10 +256,10 @@ def tell_factors(
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """What a model does with every input: arrays over inputs, in nats or squared units, and its regime.
+    """The results of a model for every input: arrays over inputs, in nats or squared units, and its regime.
 
     `error` is the squared error through a sample, `shuffled` that with the code of another input, `misfit` the negative
-    log-likelihood where it is no squared error.
+    log-likelihood if it is not a squared error.
     """
 
     error: Array
@@ -277,12 +275,12 @@ class Measurement:
 
     @property
     def finite(self) -> bool:
-        """Whether every number is one."""
+        """Whether all values are finite."""
         return all(bool(np.isfinite(part).all()) for part in (self.error, self.rate, self.mean, self.variance))
 
     @property
     def explained(self) -> float:
-        """The share of the variance of the data that is reconstructed through a sample."""
+        """The share of the variance of the data reconstructed through a sample."""
         return float(1 - self.error.mean() / self.total) if self.finite else -math.inf
 
     @property
@@ -291,7 +289,7 @@ class Measurement:
         return classify(Encodings(self.mean, variance=self.variance))
 
     def bound(self, noise: float) -> Array:
-        """Return the negative evidence lower bound of every input at a decoder variance, or of binary data."""
+        """Return the negative evidence lower bound of every input at a decoder variance, or for binary data."""
         if self.misfit is not None and self.binary:
             return self.misfit + self.rate
         return self.error / (2 * noise) + 0.5 * self.values * math.log(2 * math.pi * noise) + self.rate
@@ -303,12 +301,12 @@ class Measurement:
 
 
 def measure(vae: VAE, images: NDArray[np.float32], *, seed: int = 0, batch: int = 256) -> Measurement:
-    """Encode, sample and decode inputs once, and once more with the codes of others; the model is left as it was."""
+    """Encode, sample and decode inputs once, and again with the codes of others; the model is not changed."""
     generator = torch.Generator().manual_seed(seed_for(seed, "measurement"))
     found: dict[str, list[Tensor]] = {
         name: [] for name in ("error", "shuffled", "misfit", "rate", "mean", "variance", "codes")
     }
-    # A cross-entropy is a likelihood of ones and zeros alone; grey values are compared by a fitted Gaussian.
+    # A cross-entropy is a likelihood only for ones and zeros; grey values are compared by a fitted Gaussian.
     binary = bool(np.isin(images, (0.0, 1.0)).all())
     training = vae.training
     vae.eval()
@@ -339,7 +337,7 @@ def _squared(vae: VAE, x: Tensor, outputs: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The numbers a cause is named by."""
+    """The numbers that determine a cause."""
 
     finite: bool
     alive: int
@@ -365,10 +363,10 @@ class Evidence:
 def examine(
     vae: VAE, images: NDArray[np.float32], expected: Forecast, *, seed: int = 0
 ) -> tuple[Measurement, Evidence]:
-    """Measure a model on its training data and hold it against the forecast at its own setting.
+    """Measure a model on its training data and compare it with the forecast at its setting.
 
-    `excess` is the model's loss minus that of the best linear model, both divided by beta: a model with a positive one
-    is not trained to the end. It is known under a Gaussian likelihood only.
+    `excess` is the loss of the model minus that of the best linear model, both divided by beta: a model with a positive
+    excess is not fully trained. It is known only for a Gaussian likelihood.
     """
     with _watched(vae) as layers:
         found = measure(vae, images, seed=seed)
@@ -398,18 +396,18 @@ def examine(
 
 
 def name_cause(evidence: Evidence, expected: Forecast, *, alpha: float = 0.1) -> Cause | None:
-    """Return the first cause whose evidence shows; None where only training on can tell."""
+    """Return the first cause with evidence; None if only further training can decide."""
     e = evidence
     if not e.finite or e.rate > 1e3 or e.error_share > 100:
         return "diverged"
     if e.error_share > 2:
-        # Far worse than a constant: at the very start of a training, or after it has gone astray.
+        # Far worse than a constant: at the very start of training, or after it has diverged.
         return None if e.falling is None else "steps" if e.falling else "diverged"
     if _healthy(e, expected):
         return "healthy"
     if e.shuffled_share < 0.9 and e.shuffled_share - e.error_share < 0.1 * (1 - e.error_share):
         return "free decoder"
-    # A constant code that costs something is also what the first steps of any training look like.
+    # A constant code with a rate is also typical of the first steps of training.
     constant = e.noise_share >= 1 - alpha and e.rate > 0.1
     if e.dead_share >= 0.7 or (constant and e.dead_share >= 0.5):
         return "learning rate"
@@ -433,7 +431,7 @@ def _healthy(e: Evidence, expected: Forecast) -> bool:
 
 
 class _Layer:
-    """What one layer of activations has done so far, unit by unit."""
+    """The activations of one layer so far, by unit."""
 
     def __init__(self, rectified: bool) -> None:
         self.rectified = rectified
@@ -448,7 +446,7 @@ class _Layer:
 
     @property
     def dead(self) -> float:
-        """The share of units that are 0 (or, if smooth, the same) for every input."""
+        """The share of units that are 0 (or, if smooth, constant) for every input."""
         if self.least is None or self.most is None:
             return 0.0
         still = self.most == 0 if self.rectified else (self.most - self.least) <= 1e-3 * self.most.abs()

@@ -1,6 +1,6 @@
-"""The works the library rests on, and which of them a use of catalogue entries cites.
+"""The works that the library is based on, and those that a use of catalogue entries cites.
 
-The keys are those of the records, so an entry of the catalogue is cited from the day it is written.
+The keys are those of the records, so every entry of the catalogue is citable as soon as it is registered.
 """
 
 import re
@@ -13,15 +13,15 @@ from polarised import registry
 
 __all__ = ["bibliography", "bibtex", "cite_specs", "entry_of", "specs_of_config"]
 
-# What every run is measured by, whatever its settings.
+# The works behind the measurements of every run, for all settings.
 _METRICS = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
-# Every diagnosis and every run rests on it.
+# Every diagnosis and every run is based on it.
 _ALWAYS = "Bonheme2023BeMoreActive"
 
 
 @cache
 def bibliography() -> Mapping[str, str]:
-    """Return the library's own BibTeX entries.
+    """Return the BibTeX entries of the library.
 
     Returns:
         The entries by their keys.
@@ -47,10 +47,10 @@ def bibtex(keys: Iterable[str]) -> str:
 
 
 def cite_specs(specs: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
-    """Return the works that catalogue entries with their settings rest on, in order of first use.
+    """Return the works that catalogue entries with their settings are based on, in order of first use.
 
-    An entry of somebody else's package may write out the BibTeX of its references; a key that nobody knows becomes a
-    remark in the BibTeX, for a finished run shall not fail over it.
+    An entry of another package may contain the BibTeX of its references; an unknown key becomes a
+    comment in the BibTeX, so that a finished run does not fail because of it.
 
     Args:
         specs: Kinds, each with a name and settings.
@@ -69,11 +69,11 @@ def cite_specs(specs: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, str]
 
 
 def entry_of(reference: str, whose: str) -> tuple[str, str]:
-    """Return the key and the BibTeX of a reference, which is a key of the bibliography or written out in full.
+    """Return the key and the BibTeX of a reference, which is a key of the bibliography or a full BibTeX entry.
 
     Args:
         reference: A key, or a BibTeX entry.
-        whose: What cites it, for the remark where nobody knows the key.
+        whose: The entry that cites it, for the comment if the key is unknown.
 
     Returns:
         The key and the entry.

@@ -1,7 +1,7 @@
-"""From a collapsed model to one whose sampled code is useful: the cause, short trials of cures in order, and the proof.
+"""From a collapsed model to one with a useful sampled code: the cause, short trials of cures in order, and the proof.
 
-The order is what measurements support: weights that ignore the code hardly ever learn to use it again, so fresh ones
-with the forecast's setting and a slow rise of beta come first and continuing comes last.
+The order follows from measurements: weights that ignore the code hardly ever learn to use it again, so new weights
+with the setting of the forecast and a slow rise of beta come first and continuing comes last.
 """
 
 import copy
@@ -33,10 +33,10 @@ from polarised._patient import (
     examine,
     measure,
     name_cause,
+    predict_factors,
     principal_cross_entropy,
     read_inputs,
     split_inputs,
-    tell_factors,
     unwrapped,
     with_fresh_weights,
 )
@@ -59,26 +59,26 @@ __all__ = ["Cure", "Outcome", "Trial", "cure", "cure_run"]
 
 Weights = Literal["fresh", "decoder", "none"]
 
-# What the loss must gain over the collapsed model, in standard errors, to count.
+# The gain in loss over the collapsed model, in standard errors, that counts.
 SURE = 3.0
 LEAST_EXPLAINED = 0.05
 PROBE = 0.1
 STARTS: tuple[tuple[str, Weights, str], ...] = (
     ("fresh weights", "fresh", "start from fresh weights"),
-    ("new decoder", "decoder", "start the decoder afresh"),
+    ("new decoder", "decoder", "start the decoder from fresh weights"),
     ("continued", "none", "train on"),
 )
-# The share of the variance that is noise where the forecast has no optimum of its own.
+# The noise share of the variance if the forecast has no optimum.
 LEAST_NOISE = 0.05
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a model is worth on inputs it was not trained on.
+    """The quality of a model on inputs it was not trained on.
 
     `explained` is the share of their variance reconstructed through a *sample* of the code, `bound` the negative
     evidence lower bound in nats with the decoder variance fitted to the training data, `score` how well 15 neighbours
-    among sampled codes tell the factors, where there are any.
+    among sampled codes predict the factors, if there are any.
     """
 
     active: int
@@ -99,10 +99,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Trial:
-    """One cure that was tried: its name, what it changes in words, and what came of it on the validation data.
+    """One tried cure: its name, its change in words, and its outcome on the validation data.
 
-    `gain` is how much better its bound is than that of the collapsed model, `gain_error` the standard error of that.
-    A trial that diverged has no outcome and `failure` says why.
+    `gain` is the improvement of its bound over that of the collapsed model, `gain_error` its standard error.
+    A trial that diverged has no outcome, and `failure` gives the reason.
     """
 
     name: str
@@ -115,20 +115,20 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Cure:
-    """What was found and what was done: cause, trials, the winner and its proof on test data.
+    """The result of a cure: cause, trials, the winner and its proof on test data.
 
-    `change` says what to change in one's own code, `recipe` the same as settings of ours. `refusal` is the reason
-    where nothing was done or nothing helped; `model` is then None. Nothing of the model that was given is changed.
+    `change` says what to change in the code of the user, `recipe` the same as settings of this library. `refusal` is
+    the reason if nothing was done or nothing helped; `model` is then None. The given model is never changed.
 
     Args:
-        cause: The cause that was found, or "unclear".
-        evidence: What it rests on.
-        forecast: What the spectrum of the data says.
-        before: How the given model does on test data; None where it is not finite.
-        after: How the winner does.
-        trials: Every cure that was tried.
-        winner: The name of the trial that won.
-        change: What to change in one's own code, in a line.
+        cause: The cause, or "unclear".
+        evidence: The evidence for it.
+        forecast: The forecast from the spectrum of the data.
+        before: The outcome of the given model on test data; None if it is not finite.
+        after: The outcome of the winner.
+        trials: Every tried cure.
+        winner: The name of the winning trial.
+        change: What to change in the code of the user, in a line.
         recipe: The same as settings of this library.
         refusal: Why nothing was done, or nothing helped.
         model: The cured model, or None.
@@ -150,11 +150,11 @@ class Cure:
 
     @property
     def cured(self) -> bool:
-        """Whether a trial gave a model with a useful code."""
+        """Whether a trial produced a model with a useful code."""
         return self.model is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but models as plain numbers, lists and texts."""
+        """Return everything but models as plain numbers, lists and strings."""
         values = {
             "cause": self.cause,
             "because": CAUSES[self.cause],
@@ -197,38 +197,40 @@ def cure(
     seed: int = 0,
     progress: bool = False,
 ) -> Cure:
-    """Find out why a model collapsed and bring its code back, or say why that is not to be done.
+    """Find out why a model collapsed and restore its code, or say why this is not possible.
 
     Trials, in this order, each of `steps` steps with beta rising linearly over the first half: fresh weights at the
-    forecast's decoder variance (or beta); the old encoder under a new decoder; the old weights; fresh weights at the
-    setting as it is, where a code could pay there; GECO with a capped multiplier [Rezende2018]. They end with the
-    first that explains 0.95 of what the forecast expects and whose bound beats the old one by 3 standard errors. The
-    winner is the best bound on validation data among those that explain 0.9 of the best; the proof is on test data.
+    decoder variance (or beta) of the forecast; the old encoder with a new decoder; the old weights; fresh weights at
+    the original setting, if a code could reduce the loss there; GECO with a capped multiplier [Rezende2018]. They end
+    with the first that explains 0.95 of what the forecast expects and whose bound beats the old one by 3 standard
+    errors. The winner has the best bound on validation data among those that explain 0.9 of the best; the proof is on
+    test data.
 
     Args:
-        model: A VAE of ours, or any module with ``encode(x) -> (mean, scale_kind)`` and ``decode(z)``; never changed.
-        data: Inputs (n, ...), a `Dataset`, or an iterable of batches, as the model sees them.
-        beta: The weight of the KL it was trained with.
-        variance: The variance of its Gaussian decoder; 1 unless given.
-        likelihood: What its reconstruction term is; for "bernoulli" the decoder gives logits, or values in [0, 1].
-        reduction: How its loss adds up, see `forecast`.
-        factors: What the codes ought to tell, (n,) or (n, F) whole numbers or measurements; those of a `Dataset` are
-            used by themselves.
-        scale_kind: What ``encode`` returns beside the mean.
-        fresh: Makes the same module with new weights from a seed; without it every layer resets its own.
-        steps: The steps of each trial; at least as many as the model had is fair.
-        learning_rate: The learning rate it was trained with.
-        batch_size: Inputs in a step.
-        directory: Where trials are kept, one folder each, so that a call that was stopped goes on; none if not given.
-        seed: Of the split, the new weights and every draw.
+        model: A VAE of this library, or any module with ``encode(x) -> (mean, scale_kind)`` and ``decode(z)``; not
+            changed.
+        data: Inputs (n, ...), a `Dataset`, or an iterable of batches, as the model receives them.
+        beta: The weight of the KL in its training.
+        variance: The variance of its Gaussian decoder; 1 by default.
+        likelihood: Its reconstruction term; for "bernoulli" the decoder returns logits, or values in [0, 1].
+        reduction: How its loss is summed, see `forecast`.
+        factors: The factors that the codes should predict, (n,) or (n, F) whole numbers or measurements; those of a
+            `Dataset` are used automatically.
+        scale_kind: What ``encode`` returns after the mean.
+        fresh: Creates the same module with new weights from a seed; without it every layer resets its own.
+        steps: The steps of each trial; for a fair comparison, at least as many as the model had.
+        learning_rate: The learning rate of its training.
+        batch_size: Number of inputs in a step.
+        directory: Where to save the trials, one folder each, so that an interrupted call resumes; not saved by default.
+        seed: Seed of the split, the new weights and all random draws.
         progress: Whether to show a progress bar for each trial.
 
     Returns:
-        The cause with its evidence, the trials, and the cured model with its proof, or the reason there is none.
+        The cause with its evidence, the trials, and the cured model with its proof, or the reason if there is none.
 
     Raises:
-        ConfigError: Where a setting makes no sense.
-        DataError: Where the model has no encoder or decoder that fits the data, or the data are not numbers.
+        ConfigError: If a setting is invalid.
+        DataError: If the model has no encoder or decoder that fits the data, or the data are not numbers.
 
     >>> from polarised.data import linear_gaussian
     >>> from polarised.models import build_vae
@@ -256,7 +258,7 @@ def cure(
         reduction=reduction,
         seed=seed,
     )
-    clinic = _Clinic(
+    treatment = _Treatment(
         vae=vae,
         images=images,
         factors=known,
@@ -270,7 +272,7 @@ def cure(
         seed=seed,
         progress=progress,
     )
-    return clinic.treat()
+    return treatment.run()
 
 
 def cure_run(
@@ -281,30 +283,30 @@ def cure_run(
     seed: int = 0,
     progress: bool = False,
 ) -> Cure:
-    """Cure the model of a run of ours: its config says how it was trained, see `cure`.
+    """Cure the model of a run, whose config says how it was trained, see `cure`.
 
-    With a `directory`, the cured model is written there as ``model.safetensors`` with the settings that make it in
-    ``recipe.yaml``, and what was found in ``result.json``. The run itself is only read.
+    With a `directory`, the cured model is written there as ``model.safetensors``, its settings as
+    ``recipe.yaml``, and the result as ``result.json``. The run itself is only read.
 
     Args:
         run_directory: The directory of a trained run.
-        steps: The steps of each trial; those of the run, but at least 1,000, unless given.
-        directory: Where to keep the trials, so that a call that was stopped goes on, and the result.
-        seed: Of the split, the new weights and every draw.
+        steps: The steps of each trial; by default those of the run, but at least 1,000.
+        directory: Where to save the trials, so that an interrupted call resumes, and the result.
+        seed: Seed of the split, the new weights and all random draws.
         progress: Whether to show a progress bar for each trial.
 
     Returns:
-        The cause with its evidence, the trials, and the cured model with its proof, or the reason there is none.
+        The cause with its evidence, the trials, and the cured model with its proof, or the reason if there is none.
 
     Raises:
-        ConfigError: Where there is no forecast for the run's objective, prior or likelihood.
-        DataError: Where the directory holds no trained run.
+        ConfigError: If there is no forecast for the objective, prior or likelihood of the run.
+        DataError: If the directory has no trained run.
     """
     place = Path(run_directory)
     if not (place / "config.yaml").is_file():
         raise MissingFileError(f"expected the directory of a trained run, {place} has no config.yaml; check the path")
     if directory is not None and Path(directory).resolve() == place.resolve():
-        raise ConfigError(f"expected another folder than the run's own for its cure, got {place}; it is left as it is")
+        raise ConfigError(f"expected another folder for the cure than that of the run, got {place}; choose a new one")
     run = load_run(place)
     vae = load_vae(place / "model.safetensors")
     dataset = dataset_of(run)
@@ -338,8 +340,8 @@ def cure_run(
 
 
 @dataclass(frozen=True, eq=False)
-class _Clinic:
-    """One model with its data and its forecast, under treatment."""
+class _Treatment:
+    """One model with its data and its forecast, during the cure."""
 
     vae: VAE
     images: Images
@@ -354,8 +356,8 @@ class _Clinic:
     seed: int
     progress: bool
 
-    def treat(self) -> Cure:
-        """Name the cause, try the cures in order, choose, and prove."""
+    def run(self) -> Cure:
+        """Name the cause, try the cures in order, choose one, and prove it."""
         training = self.images[self.parts[0]][:2000]
         found, evidence = examine(self.vae, training, self.expected, seed=self.seed)
         cause = name_cause(evidence, self.expected)
@@ -376,7 +378,7 @@ class _Clinic:
         for plan in self._plans(cause):
             trials.append(self._try(plan, collapsed))
             done = trials[-1][0]
-            if done.outcome and done.outcome.explained >= 0.95 * self.hoped and done.gain > SURE * done.gain_error:
+            if done.outcome and done.outcome.explained >= 0.95 * self.attainable and done.gain > SURE * done.gain_error:
                 break
         known = replace(known, trials=tuple(trial for trial, _ in trials))
         helpful = [
@@ -417,7 +419,7 @@ class _Clinic:
 
     @property
     def best(self) -> Forecast:
-        """The forecast at the setting that the cures use: the best decoder variance, or a beta at which codes pay."""
+        """The forecast at the setting of the cures: the best decoder variance, or a beta at which codes are useful."""
         expected = self.expected
         if expected.likelihood == "gaussian":
             plain = replace(expected, beta=1.0, variance=1.0, reduction="likelihood", threshold=1.0)
@@ -430,22 +432,22 @@ class _Clinic:
         return replace(expected, reduction="likelihood", beta=max(beta, 1e-3), threshold=max(beta, 1e-3))
 
     @property
-    def hoped(self) -> float:
-        """The share of the variance a cured model ought to explain: that of a linear model, or of clusters."""
+    def attainable(self) -> float:
+        """The share of the variance that a cured model should explain: that of a linear model, or of clusters."""
         best, total = self.best, self.expected.spectrum.total
         between = max((each.between for each in self.expected.spectrum.clusters), default=0.0)
-        # A Gaussian code leaves some of what it costs less to leave; that of clusters is told without any noise.
+        # A Gaussian code leaves out what is cheaper to leave out; a code of clusters has no noise.
         return best.explained if best.explained >= 0.2 else max(best.explained, 0.9 * between / total)
 
     def _reason_to_refuse(self, cause: Cause) -> str:
         if cause == "healthy":
-            return "the model is healthy: its sampled code explains what is to be expected at this setting."
+            return "the model is healthy: its sampled code explains what is expected at this setting."
         if cause == "free decoder":
             return (
-                "the decoder needs no code; weaken what it sees besides the code, or raise its noise. A code can be "
+                "the decoder needs no code; weaken its other inputs, or raise its noise. A code can be "
                 "forced on it, not made useful."
             )
-        if self.hoped < 0.05:
+        if self.attainable < 0.05:
             return "there is nothing to encode: neither a linear code nor clusters explain 0.05 of the data."
         return ""
 
@@ -521,7 +523,7 @@ class _Clinic:
         rows = self.images[self.parts[0]]
         dataset = Dataset("training data", rows.shape[1:], len(rows), rows.__getitem__)
         with warnings.catch_warnings():
-            # A probe is shorter than a warm-up on purpose.
+            # A probe is intentionally shorter than a warm-up.
             warnings.simplefilter("ignore")
             train(
                 vae,
@@ -547,7 +549,7 @@ class _Clinic:
         fitted = measure(vae, self.images[self.parts[0]][:2000], seed=self.seed)
         found = measure(vae, self.images[self.parts[1]], seed=self.seed)
         if not (fitted.finite and found.finite):
-            return replace(trial, failure="diverged: the model gives numbers that are not finite"), None
+            return replace(trial, failure="diverged: the model returns numbers that are not finite"), None
         gain = collapsed - found.bound(fitted.noise)
         uncertain = max(float(gain.std() / math.sqrt(len(gain))), 1e-9)
         outcome = self._outcome(vae, fitted.noise, 1)
@@ -558,7 +560,7 @@ class _Clinic:
         return done, vae
 
     def _still_falling(self, training: Images) -> bool:
-        """Train a copy on for a tenth of the steps, as it was trained, and see whether its loss falls."""
+        """Train a copy for another tenth of the steps, as before, and test whether its loss decreases."""
         own = self.expected
         objective = BetaVAE(beta=own.threshold / (own.variance or 1.0))
         plan = _Plan("probe", "none", objective, self._likelihood(own.variance), self.learning_rate, "")
@@ -572,12 +574,12 @@ class _Clinic:
         return bool(fall.mean() > 2 * fall.std() / math.sqrt(len(fall)))
 
     def _loss(self, vae: VAE, images: Images) -> NDArray[np.float64]:
-        """Return the loss of every input as it is minimised, divided by beta."""
+        """Return the minimised loss of every input, divided by beta."""
         found = measure(vae, images, seed=self.seed)
         return (found.error / 2 if found.misfit is None else found.misfit) / self.expected.threshold + found.rate
 
     def _constant_bound(self) -> NDArray[np.float64]:
-        """Return the bound of the best constant on the validation data, which the model may be worse than."""
+        """Return the bound of the best constant on the validation data, which may be better than the model."""
         rows = self.images.reshape(len(self.images), -1).astype(np.float64)
         mean = rows[self.parts[0]].mean(axis=0)
         seen = rows[self.parts[1]]
@@ -608,7 +610,7 @@ class _Clinic:
             return None
         rows = self.parts[0][:4000]
         codes = measure(vae, self.images[rows], seed=self.seed + 1).codes
-        return tell_factors(codes, self.factors[rows], found.codes, self.factors[self.parts[part]])
+        return predict_factors(codes, self.factors[rows], found.codes, self.factors[self.parts[part]])
 
     def _diagnosis(self, vae: VAE, name: str) -> Diagnosis:
         found = measure(vae, self.images[self.parts[2]], seed=self.seed)
@@ -618,7 +620,7 @@ class _Clinic:
         return diagnose(Encodings(found.mean, variance=found.variance), name=name, seed=self.seed)
 
     def _claim_directory(self) -> None:
-        """Refuse a folder that holds the trials of another model or other data."""
+        """Refuse a folder with the trials of another model or other data."""
         assert self.directory is not None
         self.directory.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
@@ -638,14 +640,14 @@ class _Clinic:
             same = False
         if not same:
             raise DataError(
-                f"expected the trials of this model with these settings in {self.directory}, it holds others; "
+                f"expected the trials of this model with these settings in {self.directory}, got others; "
                 "use another folder"
             )
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """A trial to come: where its weights come from, what it minimises, and the change in words."""
+    """A planned trial: the source of its weights, its objective, and the change in words."""
 
     name: str
     weights: Weights

@@ -1,4 +1,4 @@
-"""The whole walk once, on a small model trained here: train, diagnose, prune, draw, report."""
+"""A demonstration of the library on a small model: train, diagnose, prune, draw, report."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -16,12 +16,12 @@ __all__ = ["Demonstration", "demo"]
 
 @dataclass(frozen=True, eq=False)
 class Demonstration:
-    """What the demonstration made.
+    """The results of the demonstration.
 
     Args:
         directory: The run directory with the model, its encodings and scores.
-        diagnosis: The types of its variables and what follows from them.
-        pruning: What removing the passive variables changed, or None where none could be removed.
+        diagnosis: The types of its variables, with advice.
+        pruning: The effect of removing the passive variables, or None if none could be removed.
         page: The HTML page.
     """
 
@@ -48,14 +48,14 @@ def demo(
     progress: bool = True,
     tell: Callable[[str], None] | None = None,
 ) -> Demonstration:
-    """Train a beta-VAE on dSprites, diagnose it, prune what is passive, and write a page about it.
+    """Train a beta-VAE on dSprites, diagnose it, prune its passive variables, and write a report page.
 
     Args:
         out: The folder that holds the run directory.
         steps: Training steps; 1,600 take under two minutes on two cores.
         seed: Seed of weights, batches and noise.
         progress: Whether to show a progress bar.
-        tell: Called with a sentence before the training begins.
+        tell: Called with a sentence before training starts.
 
     Returns:
         The run directory, the diagnosis, the proof of the pruning and the page.

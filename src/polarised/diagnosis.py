@@ -1,7 +1,7 @@
-"""The whole answer about one VAE: types, mean against sampled, what to do, in numbers and in words.
+"""The full diagnosis of one VAE: types, mean and sample compared, and advice, in numbers and in words.
 
-One path for whatever people have: a target is resolved to evidence, a sample of inputs and what its decoder says
-(`polarised.resolving`), the evidence becomes types, scores and advice.
+There is one path for every target: it is resolved to evidence, a sample of inputs and the use by its decoder
+(`polarised.resolving`), and the evidence becomes types, scores and advice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Diagnosis", "Pictures", "Recommendation", "annotate", "build_diagnosis", "diagnose"]
 
-# Whose rule decides the types: cited where no run says more.
+# The paper whose rule decides the types: cited if no run provides more.
 RULES: dict[Rule, str] = {
     "used": "Bonheme2023BeMoreActive",
     "relative": "Bonheme2023iVAE",
@@ -47,7 +47,7 @@ RULES: dict[Rule, str] = {
 
 
 class Recommendation(NamedTuple):
-    """What to take as the code of an input, to predict from it.
+    """The code of an input to use for predictions.
 
     On labelled models no other choice was more than 0.01 better on unseen rows (docs/results/mean_or_sample.md).
 
@@ -62,29 +62,29 @@ class Recommendation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """Everything known about one VAE's variables; what it has no data for is None.
+    """Everything known about the variables of one VAE; fields without data are None.
 
-    `encodings` are all inputs, or a sample of many; `groups` are the variables of each group of latents, where a model
-    has several; `reading` says what was taken as what.
+    `encodings` are all inputs, or a sample of many; `groups` are the variables of each group of latents, if a model
+    has several; `reading` says how the input was interpreted.
 
     Args:
-        name: What the model is called.
+        name: The name of the model.
         encodings: All inputs, or a sample of many.
         regime: The types of the variables with their evidence.
-        scores: Mean against sample: metric, representation, variables, value.
-        headline: The finding in a sentence.
-        advice: What to do about it, a sentence each.
-        pictures: What the decoder shows of the variables.
-        decoder_use: What the decoder loses without each variable, in nats.
+        scores: Mean and sample compared: metric, representation, variables, value.
+        headline: The result in one sentence.
+        advice: What to do, one sentence each.
+        pictures: Images from the decoder for the variables.
+        decoder_use: The loss of the decoder without each variable, in nats.
         history: The terms of the loss over training.
         forecast: The curve of the forecast of the data.
         snapshots: The types over training.
         downstream: Accuracy of predicting factors by subset of variables.
-        other_rules: Which variables other rules count as used.
+        other_rules: The variables that other rules count as used.
         sensitivity: The counts of types over a grid of thresholds.
-        provenance: How the numbers were made.
-        groups: The variables of each group of latents, where a model has several.
-        reading: What was taken as what.
+        provenance: How the numbers were computed.
+        groups: The variables of each group of latents, if a model has several.
+        reading: How the input was interpreted.
         recommended: The representation and the variables to predict from.
     """
 
@@ -129,10 +129,10 @@ class Diagnosis:
         return diagnosis_html(self.headline, self.reading, self.regime, self.advice, self.groups)
 
     def table(self, *, theory: bool = False) -> "polars.DataFrame":
-        """Return a row for each variable: type and every piece of evidence, with its group where there are several.
+        """Return a row for each variable: type and all evidence, with its group if there are several.
 
         Args:
-            theory: Whether to add what the papers' definitions, propositions and theorems say of each, see
+            theory: Whether to add the quantities of the papers' definitions, propositions and theorems, see
                 `theory.statements`.
 
         Returns:
@@ -151,11 +151,11 @@ class Diagnosis:
         return table.insert_column(0, polars.Series("group", [names[j] for j in range(len(table))]))
 
     def to_pandas(self) -> Any:
-        """Return `table` as a pandas data frame, indexed by variable; pandas must be installed, pyarrow need not."""
+        """Return `table` as a pandas data frame, indexed by variable; requires pandas, but not pyarrow."""
         try:
             import pandas
         except ModuleNotFoundError as error:
-            raise ConfigError("expected pandas to be installed for to_pandas; table() needs none") from error
+            raise ConfigError("expected pandas to be installed for to_pandas; install it or use table()") from error
         table = self.table()
         columns = {name: table[name].to_list() for name in table.columns}
         return pandas.DataFrame(columns).set_index("variable")
@@ -169,12 +169,12 @@ class Diagnosis:
         Returns:
             The file.
         """
-        # The page lies above the diagnosis in the layers: this is the one step up, and the registry knows who takes it.
+        # The page is in a higher layer than the diagnosis: this one call upwards goes through the registry.
         written: Path = record("page", "report").call(self, path)
         return written
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers and sentences as plain JSON types, with "inf", "-inf" and "nan" for what JSON lacks."""
+        """Return the numbers and sentences as plain JSON types, with "inf", "-inf" and "nan" as text."""
         regime = self.regime
         values = {
             "name": self.name,
@@ -237,47 +237,47 @@ def diagnose(
     seed: int | None = None,
     name: str | None = None,
 ) -> Diagnosis:
-    """Say which latent variables of a VAE are active, mixed or passive, on what evidence, and what to do about it.
+    """Decide which latent variables of a VAE are active, mixed or passive, with evidence and advice.
 
-    What could be read in two ways is asked about in one sentence; a model is left exactly as it was.
+    Ambiguous input is refused with a message that names the alternatives; a model is never changed.
 
     Args:
         target: `Encodings`; a path, paths or a pattern (files of arrays, a run, a published model); a mapping of
             arrays; a model of torch, Lightning, pythae, diffusers, scvi-tools, Keras or Flax; any function that
             encodes a batch; a VAE of this library.
-        data: What a model is to encode: an array or tensor, a loader, a dataset or its name, an iterable of batches of
-            x, (x, y) or dictionaries, a folder of pictures, AnnData.
-        encode: How to encode a batch, where that is not the target's own encoder.
-        decode: How to decode codes of the encoder's shape, where that is not the target's own decoder.
-        log_likelihood: log p(x|z) in nats of a batch and of what the decoder gave, where it is known.
-        axis: Which axis of the latents is the variable, where there are more than two: 1 for channels first, -1 for
+        data: The data for a model to encode: an array or tensor, a loader, a dataset or its name, an iterable of
+            batches of x, (x, y) or dictionaries, a folder of pictures, AnnData.
+        encode: How to encode a batch, if not with the encoder of the target.
+        decode: How to decode codes of the encoder's shape, if not with the decoder of the target.
+        log_likelihood: Function from a batch and the outputs of the decoder to log p(x|z) in nats, if known.
+        axis: The axis of the variables, for latents with more than two axes: 1 for channels first, -1 for
             sequences and channels last, several for a variable at each combination.
-        mask: Which positions count: an array (n, positions), a function of a batch, or a key of it.
+        mask: Which positions count: an array (n, positions), a function of a batch, or one of its keys.
         prior: Mean and variance of the prior, a distribution, or a function of a batch; default: N(0, I).
         factors: Known factors of each input, or the name of a column of AnnData; default: the labels in the data.
         factor_names: A name for each factor.
-        scale_kind: What the second output of the encoder is: "log_variance", "variance", "std" or "log_std".
-        trust_scale: Take it as said, however its numbers look.
-        pixel_range: The range of pixels the model was trained on, where pixels have to be brought to it.
-        alpha: Threshold of the types; default: 0.1, or a run's own.
+        scale_kind: The second output of the encoder: "log_variance", "variance", "std" or "log_std".
+        trust_scale: Do not check `scale_kind` against the values.
+        pixel_range: The range of pixels on which the model was trained, if pixels must be rescaled.
+        alpha: Threshold of the types; default: 0.1, or that of a run.
         rule: "used", "relative" or "standard", see `classify`.
-        objective: What a VAE of this library was trained with.
-        decoder: What is known of the decoder's use of the variables; default: it is asked, where there is one.
-        rest_ratio: Where the variance ratio of an unused variable rests.
-        examples: How many inputs to encode; default: all, 10,000 of a dataset of ours.
-        batch_size: Inputs encoded at once, where data are split here; default: 256, 8 of diffusers.
-        executor: "ray" reads each of many files as a task on a cluster.
-        address: Of a running Ray cluster.
-        progress: Whether to show a progress bar; default: on a terminal.
-        seed: Of everything drawn; default: 0, or a run's own.
-        name: A name for titles; default: the target's own.
+        objective: The training objective of a VAE of this library.
+        decoder: The known use of the variables by the decoder; default: it is measured if there is a decoder.
+        rest_ratio: The variance ratio of an unused variable at rest.
+        examples: Number of inputs to encode; default: all, or 10,000 of a dataset of this library.
+        batch_size: Number of inputs encoded at once, if data are split here; default: 256, or 8 for diffusers.
+        executor: "ray" reads each of many files in a task on a cluster.
+        address: The address of a running Ray cluster.
+        progress: Whether to show a progress bar; default: in a terminal.
+        seed: Seed of all random draws; default: 0, or that of a run.
+        name: A name for titles; default: that of the target.
 
     Returns:
         Types with their evidence, scores and advice.
 
     Raises:
-        DataError: If the target or the data are not understood, or could be read in two ways.
-        ConfigError: If a setting is wrong, or can change nothing about this target.
+        DataError: If the target or the data are not recognised, or are ambiguous.
+        ConfigError: If a setting is invalid, or has no effect on this target.
 
     >>> encodings = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     >>> diagnose(encodings).headline
@@ -325,24 +325,24 @@ def diagnose(
 
 
 def annotate(adata: Any, model: Any, *, key: str = "polarised", factors: str | None = None, seed: int = 0) -> Diagnosis:
-    """Write the types of a model's latent dimensions, their evidence and an order by use to AnnData.
+    """Write the types of a model's latent dimensions, their evidence and their order by use to AnnData.
 
-    ``adata.obsm["X_polarised"]`` gets the means of the dimensions to keep, the most used first, ready for
-    ``scanpy.pp.neighbors(adata, use_rep="X_polarised")``; ``adata.uns["polarised"]`` the table of all dimensions, which
-    are kept and in which order, the headline, the advice and the settings.
+    ``adata.obsm["X_polarised"]`` receives the means of the dimensions to keep, the most used first, ready for
+    ``scanpy.pp.neighbors(adata, use_rep="X_polarised")``; ``adata.uns["polarised"]`` the table of all dimensions, those
+    to keep in this order, the headline, the advice and the settings.
 
     Args:
-        adata: The cells; it is written to, as scanpy's functions do.
-        model: A model of scvi-tools trained on them, or anything `diagnose` takes with cells as data.
-        key: The name to write under.
-        factors: A column of ``adata.obs`` to take as known factor.
-        seed: Of everything drawn.
+        adata: The cells, which are modified in place, as in functions of scanpy.
+        model: A model of scvi-tools trained on them, or any target of `diagnose` with cells as data.
+        key: The key under which to write.
+        factors: A column of ``adata.obs`` to use as a known factor.
+        seed: Seed of all random draws.
 
     Returns:
         The diagnosis.
 
     Raises:
-        DataError: If this is no AnnData, or the model encodes other cells.
+        DataError: If `adata` is not AnnData, or the model encodes other cells.
 
     >>> annotate(adata, scvi.model.SCVI.load("model", adata)).headline  # doctest: +SKIP
     '8 of 10 latent variables are active, none mixed, 2 passive.'
@@ -384,12 +384,12 @@ def build_diagnosis(
     """Turn evidence into types, scores and words: the last step of every diagnosis.
 
     Args:
-        found: What is known of the target.
-        alpha: Threshold of the types; default: the target's own.
+        found: The resolved target.
+        alpha: Threshold of the types; default: that of the target.
         rule: Rule of the types.
-        decoder: The decoder's use of the variables, instead of what was found.
-        rest_ratio: Where an unused variable rests, instead of what was found.
-        seed: Of the resampling; default: the target's own.
+        decoder: The use of the variables by the decoder, replacing that of the target.
+        rest_ratio: The rest of an unused variable, replacing that of the target.
+        seed: Seed of the resampling; default: that of the target.
 
     Returns:
         The diagnosis.
@@ -412,7 +412,7 @@ def build_diagnosis(
     if found.remark is not None:
         remarks = [*found.remark(regime), *remarks]
     if found.encodings.factors is not None and regime.droppable and regime.alive:
-        remarks.insert(0, _kept_to_predict(regime))
+        remarks.insert(0, _advise_on_prediction(regime))
     groups = found.groups if len(found.groups) > 1 else {}
     words = [headline(regime), *(_group_headline(each, of, regime) for each, of in groups.items())]
     table = found.decoder_use
@@ -447,7 +447,7 @@ def build_diagnosis(
     )
 
 
-def _kept_to_predict(regime: Regime) -> str:
+def _advise_on_prediction(regime: Regime) -> str:
     one = len(regime.droppable) == 1
     return (
         f"To predict the factors keep the {'mean' if one else 'means'} of {listed(regime.droppable)} too: the mean of "
@@ -456,10 +456,10 @@ def _kept_to_predict(regime: Regime) -> str:
 
 
 def _scores(found: Found, regime: Regime, seed: int) -> "polars.DataFrame":
-    """Score mean and sample: on every input where that follows from the covariance, else on the sample of inputs."""
+    """Score mean and sample: on every input if the covariance suffices, else on the sample of inputs."""
     totals, encodings = found.totals, found.encodings
     if len(encodings) > 10_000:
-        encodings = _thinned(encodings, seed)
+        encodings = _subsample(encodings, seed)
     if len(regime.types) > WHOLE:
         chosen = totals.compared
         regime_of_chosen = replace(regime, types=tuple(regime.types[j] for j in chosen))
@@ -468,12 +468,12 @@ def _scores(found: Found, regime: Regime, seed: int) -> "polars.DataFrame":
 
 
 def _covariances(found: Found, regime: Regime) -> "dict[str, NDArray[Any]] | None":
-    """Return the covariances over every input, where the encodings are a sample or the variables many."""
+    """Return the covariances over every input, if the encodings are a sample or there are many variables."""
     sampled = regime.rows > min(len(found.encodings), 10_000) or len(regime.types) > MOST_BINNED
     return found.totals.covariances(regime) if sampled and not found.groups else None
 
 
-def _thinned(encodings: Encodings, seed: int) -> Encodings:
+def _subsample(encodings: Encodings, seed: int) -> Encodings:
     rows = np.sort(stream(seed, "sample of encodings").choice(len(encodings), 10_000, replace=False))
     return Encodings(
         encodings.mean[rows],

@@ -1,6 +1,6 @@
-"""The errors raised on purpose, each with a sentence of what to do about it.
+"""The errors that the library raises deliberately, each with a sentence on what to do.
 
-A message has four parts: what was expected, what came, where, and what to do.
+A message has four parts: what was expected, what was given, where, and what to do.
 """
 
 import difflib
@@ -28,13 +28,13 @@ LONGEST = 2000
 
 
 def printable(text: str) -> str:
-    """Return a text of others, such as the name of a file, without characters that move a cursor or colour a screen.
+    """Return untrusted text, such as a file name, without characters that move a cursor or colour a terminal.
 
     Args:
         text: Any text.
 
     Returns:
-        The text with a replacement character for each that cannot be printed; line ends are kept.
+        The text with a replacement character for each unprintable one; line ends are kept.
 
     >>> printable("a\\x1b[2Jb")
     'a\ufffd[2Jb'
@@ -45,9 +45,9 @@ def printable(text: str) -> str:
 
 
 class PolarisedError(Exception):
-    """The root of the errors raised on purpose; the command line prints them without a traceback.
+    """The base class of the errors raised deliberately; the command line prints them without a traceback.
 
-    Words of others may be in a message: it is shown as one line, without characters that move a cursor, and cut.
+    A message may contain untrusted text: it is shown as one line, without control characters, and shortened.
     """
 
     def __str__(self) -> str:
@@ -56,27 +56,27 @@ class PolarisedError(Exception):
 
 
 class ConfigError(PolarisedError, ValueError):
-    """A setting that does not exist or does not fit."""
+    """A setting that does not exist or is invalid."""
 
 
 class DataError(PolarisedError, ValueError):
-    """An array or a file that is not what it was said to be."""
+    """An array or a file that does not have the expected contents."""
 
 
 class MissingFileError(DataError, FileNotFoundError):
-    """A file or folder that was named and is not there."""
+    """A named file or folder that does not exist."""
 
 
 class DownloadError(PolarisedError, OSError):
-    """A file of a dataset that is not on this machine and cannot be downloaded."""
+    """A file of a dataset that is missing and cannot be downloaded."""
 
 
 class TrainingError(PolarisedError, RuntimeError):
-    """A training run that diverged or cannot be continued."""
+    """A training run that diverged or cannot be resumed."""
 
 
 def suggesting_keywords(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
-    """Make a function name the nearest keyword where one is misspelt.
+    """Make a function suggest the nearest keyword for a misspelt one.
 
     Args:
         function: The function.

@@ -1,8 +1,8 @@
 """A smaller VAE without given variables, and the proof that nothing was lost.
 
-A passive variable tells the decoder nothing: its sample is drawn from the prior whatever the image. Taking it out drops
-its rows of the encoder's heads and its column of the decoder's first layer, and leaves the constant it stood for, its
-prior mean unless told, in that layer's bias.
+A passive variable carries no information for the decoder: its sample comes from the prior for every image. Removing it
+drops its rows of the encoder's heads and its column of the decoder's first layer, and adds its constant value, by
+default the prior mean, to the bias of that layer.
 """
 
 import copy
@@ -61,35 +61,36 @@ def prune(
     scale_kind: ScaleKind | None = None,
     pixel_range: tuple[float, float] | None = None,
 ) -> AnyModel:
-    """Return an ordinary smaller model with the variables in `keep` only, in that order; the given one is untouched.
+    """Return a smaller model with only the variables in `keep`, in that order; the given model is not changed.
 
-    decoder'(z_keep) = decoder(z) with z_j = E[z_j] under the prior for every dropped j. Where the prior mean
-    depends on auxiliary variables, their average over `u` (n, k) is the constant [Bonheme2023BeMoreActive, section 4].
-    Of a model of others, the layers around the code are found by watching a copy of it encode and decode some `data`;
-    a model of scvi-tools, or of diffusers where its config can describe the smaller one exactly, is built anew by its
-    library, so that it can be stored and loaded. What is returned gives the same as the model does with the dropped
+    decoder'(z_keep) = decoder(z) with z_j = E[z_j] under the prior for every dropped j. If the prior mean depends on
+    auxiliary variables, the constant is its average over `u` (n, k) [Bonheme2023BeMoreActive, section 4].
+    For other models, the layers around the code are found by observing a copy that encodes and decodes some `data`;
+    a model of scvi-tools, or of diffusers if its config can describe the smaller one exactly, is rebuilt by its
+    library, so that it can be saved and loaded. The result has the same outputs as the model with the dropped
     variables at their constants.
 
     Args:
-        model: A VAE of ours, a model of pythae, diffusers or scvi-tools, a LightningModule or any torch module that
-            encodes and decodes.
-        keep: The variables to keep, in the order they are to have.
-        data: Some inputs of a model of others, in any form `polarised.diagnose` takes; of scvi-tools its own cells
-            unless given.
-        u: Auxiliary variables (n, k) to average the prior mean over, where it depends on them.
-        constants: What each variable is held at where it is dropped, (d,): the prior mean unless given. A variable that
-            is noise about another value needs that value, as a rule the average of the encoder's means. Channels of
-            diffusers are held, if less than a standard deviation away, where they need no bias before the padding.
-        encode: How a model of others encodes, from model and batch to mean and scale, where that cannot be seen.
-        decode: How it decodes, from model and codes to outputs, where that cannot be seen.
-        scale_kind: What its scale is, where its name does not tell.
-        pixel_range: The range of pixels it was trained on, where it has to be said.
+        model: A VAE of this library, a model of pythae, diffusers or scvi-tools, a LightningModule or any torch module
+            that encodes and decodes.
+        keep: The variables to keep, in their new order.
+        data: Some inputs, for a model of another library, in any form that `polarised.diagnose` accepts; for scvi-tools
+            by default its own cells.
+        u: Auxiliary variables (n, k) over which to average the prior mean, if it depends on them.
+        constants: The constant of each variable if dropped, (d,): by default the prior mean. A variable that
+            is noise around another value needs that value, usually the average of the encoder's means. By
+            default, channels of diffusers are held at the value that needs no bias before the padding, or as close to
+            it as one prior standard deviation from the prior mean allows.
+        encode: How a model of another library encodes, from model and batch to mean and scale, if not recognised.
+        decode: How it decodes, from model and codes to outputs, if not recognised.
+        scale_kind: The kind of its scale, if its name does not show it.
+        pixel_range: The range of pixels on which it was trained, if it is not known.
 
     Returns:
         The smaller model.
 
     Raises:
-        ConfigError: If a variable does not exist or is named twice, or the model cannot be cut, with the reason.
+        ConfigError: If a variable does not exist or is named twice, or the model cannot be pruned, with the reason.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": "mlp", "latents": 4}, shape=(1, 16, 16))
@@ -121,9 +122,9 @@ def prune(
 
 
 def pruned_config(config: Mapping[str, Any], keep: Sequence[int]) -> dict[str, Any]:
-    """Return the model section of a config with `latents`, and settings given per variable, cut to `keep`.
+    """Return the model section of a config with `latents`, and settings given per variable, reduced to `keep`.
 
-    `build_vae` of it has the shapes of the pruned model's state.
+    `build_vae` with this config has the shapes of the state of the pruned model.
 
     >>> pruned_config({"latents": 3, "prior": {"name": "Anisotropic", "variances": [3, 2, 1]}}, [0, 2])
     {'latents': 2, 'prior': {'name': 'Anisotropic', 'variances': [3, 1]}}
@@ -140,23 +141,23 @@ def pruned_config(config: Mapping[str, Any], keep: Sequence[int]) -> dict[str, A
 
 @dataclass(frozen=True)
 class PruningReport:
-    """What pruning changed on given images: each pair is (before, after), in nats per image where it is a loss.
+    """The effect of pruning on given images: each pair is (before, after); losses are in nats per image.
 
     `distortion` is -log p(x|z) at the mean of q(z|x), `sampled_distortion` at a sample with the same noise in
     the kept variables, `rate` the KL; `encodings` is the largest change of a kept mean or log-variance.
 
     Args:
-        keep: The variables that were kept.
-        dropped: Those that were not.
-        images: The images it was measured on.
-        parameters: The parameters before and after.
+        keep: The kept variables.
+        dropped: The dropped variables.
+        images: The number of images.
+        parameters: The number of parameters before and after.
         distortion: -log p(x|z) at the mean, before and after.
         sampled_distortion: The same at a sample.
         rate: The KL, before and after.
         encodings: The largest change of a kept mean or log-variance.
-        outputs: The largest change of what the decoder gives, against the larger model with every dropped variable at
-            its constant.
-        assumed: What was assumed of the likelihood of a model of others, or nothing where it is known.
+        outputs: The largest change of the outputs of the decoder, compared with the larger model with every dropped
+            variable at its constant.
+        assumed: The assumption on the likelihood of a model of another library, or empty if it is known.
     """
 
     keep: tuple[int, ...]
@@ -172,7 +173,7 @@ class PruningReport:
 
     @property
     def distortion_change(self) -> float:
-        """How many nats the reconstruction at the mean lost."""
+        """The increase of the distortion at the mean, in nats."""
         return self.distortion[1] - self.distortion[0]
 
     def __str__(self) -> str:
@@ -211,27 +212,27 @@ def pruning_report(
     seed: int = 0,
     batch_size: int = 256,
 ) -> PruningReport:
-    """Compare a model with its pruned self on data: reconstruction, KL, encodings, outputs and size.
+    """Compare a model with its pruned version on data: reconstruction, KL, encodings, outputs and size.
 
     Args:
         before: The larger model.
-        after: What `prune` made of it.
-        data: Images (n, channels, height, width), or of a model of others whatever `polarised.diagnose` takes.
-        keep: The variables that were kept.
-        u: Auxiliary variables (n, k), where the prior depends on them.
-        constants: What dropped variables were held at, where `prune` was told.
-        encode: How a model of others encodes, as `prune` was told.
-        decode: How it decodes, as `prune` was told.
-        scale_kind: What its scale is, where its name does not tell.
-        pixel_range: The range of pixels it was trained on, where it has to be said.
+        after: The model returned by `prune`.
+        data: Images (n, channels, height, width), or for a model of another library any data of `polarised.diagnose`.
+        keep: The kept variables.
+        u: Auxiliary variables (n, k), if the prior depends on them.
+        constants: The constants of dropped variables, if passed to `prune`.
+        encode: How a model of another library encodes, as passed to `prune`.
+        decode: How it decodes, as passed to `prune`.
+        scale_kind: The kind of its scale, if its name does not show it.
+        pixel_range: The range of pixels on which it was trained, if it is not known.
         seed: Seed of the draws.
-        batch_size: Inputs encoded at once.
+        batch_size: Number of inputs encoded at once.
 
     Returns:
-        What pruning changed.
+        The effect of pruning.
 
     Raises:
-        DataError: If there are no inputs, or `keep` is not that of the smaller model.
+        DataError: If there are no inputs, or `keep` does not match the smaller model.
 
     >>> from polarised.models import build_vae
     >>> vae = build_vae({"architecture": "mlp", "latents": 4}, shape=(1, 16, 16))
@@ -249,7 +250,7 @@ def pruning_report(
         return PruningReport(**numbers)
     chosen = checked_keep(keep, before.latents)
     if after.latents != len(chosen):
-        raise DataError(f"expected a pruned model of {len(chosen)} latents, got {after.latents}; is `keep` its own?")
+        raise DataError(f"expected a pruned model of {len(chosen)} latents, got {after.latents}; pass the same `keep`")
     device = next(before.parameters()).device
     x = torch.as_tensor(data, dtype=torch.float32)
     if not len(x):
@@ -311,17 +312,17 @@ def _prior_mean(vae: VAE, u: np.ndarray[Any, Any] | Tensor | None) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class PrunedModel:
-    """A smaller model and the proof that it does what the larger one did.
+    """A smaller model and the proof that it behaves like the larger one.
 
     Args:
         model: The smaller model.
-        config: The config of `build_vae` that makes its network; nothing for a model of another library.
+        config: The config with which `build_vae` builds its network; empty for a model of another library.
         auxiliary_size: The number of its auxiliary variables.
-        report: What pruning changed.
-        doubtful: Variables that are passive, yet kept because that is in doubt.
-        accuracy: Accuracy of predicting the factors from the means, before and after, where there are factors.
-        remarks: What else is to be known of the smaller model.
-        write: How its own library saves a model into a new folder; None for ours.
+        report: The effect of pruning.
+        doubtful: Passive variables that are kept because they are doubtful.
+        accuracy: Accuracy of predicting the factors from the means, before and after, if there are factors.
+        remarks: Further remarks on the smaller model.
+        write: How its library saves a model into a new folder; None for models of this library.
     """
 
     model: Any
@@ -334,16 +335,16 @@ class PrunedModel:
     write: Callable[[str], object] | None = None
 
     def save(self, path: str | Path) -> Path:
-        """Write the smaller model: ours as a safetensors file, that of another library as its library does.
+        """Write the smaller model: one of this library as a safetensors file, another one as its library does.
 
         Args:
-            path: The file; for a model of another library a folder that does not exist yet.
+            path: The file; for a model of another library, a folder that does not exist yet.
 
         Returns:
             The file or folder.
 
         Raises:
-            DataError: If there is such a folder already.
+            DataError: If the folder already exists.
         """
         if self.write is None:
             save_vae(self.model, Path(path), config=dict(self.config), auxiliary_size=self.auxiliary_size)
@@ -362,13 +363,13 @@ class PrunedModel:
 
 @dataclass(frozen=True, eq=False)
 class PrunedWeights:
-    """The weights of somebody's network, cut to the variables that are kept.
+    """The weights of a user's network, reduced to the kept variables.
 
     Args:
         weights: The smaller state dict.
-        keep: The variables that were kept.
-        dropped: Those that were not.
-        parameters: The numbers in the state dict, before and after.
+        keep: The kept variables.
+        dropped: The dropped variables.
+        parameters: The number of values in the state dict, before and after.
     """
 
     weights: Mapping[str, Tensor]
@@ -405,25 +406,25 @@ def prune_model(
     examples: int = 3000,
     seed: int = 0,
 ) -> PrunedModel:
-    """Cut a stored model to the variables that are used, and prove on inputs what that changes.
+    """Prune a stored model to the used variables, and measure the effect on inputs.
 
     Args:
-        target: A run directory, a model file, a folder of a published model, or that of a model of pythae, diffusers
+        target: A run directory, a model file, or the folder of a published model or of a model of pythae, diffusers
             or scvi-tools.
-        data: The inputs to prove it on: the name of a dataset, an .npz of images, a folder of pictures, or the .h5ad of
-            a model of scvi-tools; the model's own if None.
-        keep: The variables to keep; all that `diagnose` does not call passive beyond doubt if None.
+        data: The inputs on which to measure: the name of a dataset, an .npz of images, a folder of pictures, or the
+            .h5ad of a model of scvi-tools; by default the data of the model.
+        keep: The variables to keep; by default all that are not passive beyond doubt for `diagnose`.
         alpha: The threshold of the types.
         rule: The rule of the types.
-        pixel_range: The range of pixels a model of another library was trained on, where it has to be said.
-        examples: The most inputs to prove it on.
+        pixel_range: The range of pixels on which a model of another library was trained, if it is not known.
+        examples: The maximum number of inputs to measure on.
         seed: Seed of the draws.
 
     Returns:
         The smaller model, its config and the proof.
 
     Raises:
-        DataError: If the target holds no model, or every variable is passive.
+        DataError: If the target has no model, or every variable is passive.
     """
     opened = open_target(target)
     if opened.kind in ("pythae", "diffusers", "scvi"):
@@ -431,12 +432,12 @@ def prune_model(
         return _prune_foreign(opened, data, keep, settings, pixel_range=pixel_range, examples=examples)
     vae, (config, auxiliary_size) = opened.vae(), opened.config()
     images = opened.data() if data is None else images_named(data)
-    # A run has encodings of its own, which are read as they were measured.
+    # A run has its own encodings, which are read as measured.
     own = {} if data is None and opened.kind == "run" else {"examples": examples, "seed": seed}
     found = diagnose(target, data, alpha=alpha, rule=rule, **own)  # type: ignore[arg-type]
-    kept, doubtful = _kept(found.regime, keep)
+    kept, doubtful = _choose_variables(found.regime, keep)
     batch = images.sample(min(examples, len(images)), seed)
-    # What is noise about a value of its own must leave that value behind, not the prior mean.
+    # A variable that is noise around its own value is replaced by that value, not by the prior mean.
     resting = found.encodings.mean.mean(axis=0, dtype=np.float64)
     smaller = prune(vae, kept, constants=resting)
     report = pruning_report(vae, smaller, batch.images, keep=kept, u=batch.u, constants=resting, seed=seed)
@@ -444,13 +445,13 @@ def prune_model(
     return PrunedModel(smaller, pruned_config(config, kept), auxiliary_size, report, doubtful, accuracy)
 
 
-def _kept(regime: Regime, keep: Sequence[int] | None) -> tuple[list[int], tuple[int, ...]]:
-    """Return what to keep, and what of it is passive but in doubt where the types decide."""
+def _choose_variables(regime: Regime, keep: Sequence[int] | None) -> tuple[list[int], tuple[int, ...]]:
+    """Return the variables to keep, and those of them that are passive but doubtful if the types decide."""
     if keep is not None:
         return list(keep), ()
     kept = [j for j in range(len(regime.types)) if j not in regime.droppable]
     if not kept:
-        raise DataError("expected a variable that is used, all are passive; name what to keep")
+        raise DataError("expected a used variable, all are passive; name the variables to keep")
     return kept, tuple(j for j in regime.passive if j in kept)
 
 
@@ -463,17 +464,17 @@ def _prune_foreign(
     pixel_range: tuple[float, float] | None,
     examples: int,
 ) -> PrunedModel:
-    """Cut the model that another library saved in a folder; the folder is only read."""
+    """Prune a model that another library saved in a folder; the folder is only read."""
     from polarised._cutting import BORDER, Asking, compare_models, cut_model
 
-    model, inputs = _loaded(opened, data)
+    model, inputs = _load_model(opened, data)
     limits: dict[str, Any] = {"pixel_range": pixel_range, "examples": examples} if opened.kind != "scvi" else {}
     found = diagnose(model, inputs, **settings, **limits)
-    kept, doubtful = _kept(found.regime, keep)
+    kept, doubtful = _choose_variables(found.regime, keep)
     asking = Asking(pixel_range=pixel_range)
     resting = found.encodings.mean.mean(axis=0, dtype=np.float64)
     cut = cut_model(model, kept, inputs, preferred=resting, asking=asking)
-    # A folder can only hold what its library can load.
+    # A folder can contain only what its library can load.
     smaller = cut.model if cut.loadable is None else cut.loadable
     numbers = compare_models(
         model,
@@ -491,8 +492,8 @@ def _prune_foreign(
     return PrunedModel(smaller, {}, 0, PruningReport(**numbers), doubtful, accuracy, said, write)
 
 
-def _loaded(opened: Target, data: str | None) -> tuple[Any, Any]:
-    """Return the model that another library saved in a folder, and what it is to encode."""
+def _load_model(opened: Target, data: str | None) -> tuple[Any, Any]:
+    """Return the model that another library saved in a folder, and the data to encode."""
     if opened.kind == "scvi":
         from polarised.adapters.scvi import load_scvi
 
@@ -501,7 +502,7 @@ def _loaded(opened: Target, data: str | None) -> tuple[Any, Any]:
 
 
 def _writer(model: Any, opened: Target) -> Callable[[str], object]:
-    """Return how a library saves a model into a folder: as it was saved, with its cells if these were there."""
+    """Return how a library saves a model into a folder: as it was saved, with its cells if they were included."""
     if opened.kind == "scvi":
         return partial(model.save, overwrite=True, save_anndata=(opened.path / "adata.h5ad").is_file())
     saved: Callable[[str], object] = model.save_pretrained if opened.kind == "diffusers" else model.save
@@ -518,16 +519,16 @@ def prune_weights(
     layout: Literal["separate", "interleaved", "stacked"] = "separate",
     transposed: bool = False,
 ) -> PrunedWeights:
-    """Cut the weights of somebody's own network to the variables that are kept; nothing of theirs is run.
+    """Reduce the weights of a user's network to the kept variables, without running its code.
 
     Args:
         path: A .safetensors, .pt or .pth file of weights.
         keep: The variables to keep.
-        mean_head: The layer that gives the mean.
+        mean_head: The layer that returns the mean.
         decoder_input: The layer that takes z.
-        log_variance_head: The layer that gives the log-variance, if it is another than that of the mean.
-        layout: How the heads are laid out: separate layers, or one with means and log-variances interleaved or stacked.
-        transposed: Whether z enters a ConvTranspose2d.
+        log_variance_head: The layer that returns the log-variance, if it is not that of the mean.
+        layout: The layout of the heads: separate layers, or one with means and log-variances interleaved or stacked.
+        transposed: Whether z is the input of a ConvTranspose2d.
 
     Returns:
         The smaller weights.
@@ -562,7 +563,7 @@ def prune_state(
 ) -> dict[str, Tensor]:
     """Return a state dict without some latent variables, given the names of the layers around them.
 
-    `transposed` says that a four-dimensional decoder weight belongs to a ConvTranspose2d. Dropped variables stand at 0,
+    `transposed` marks a four-dimensional decoder weight as that of a ConvTranspose2d. Dropped variables are held at 0,
     the mean of a standard normal prior. [Bonheme2023BeMoreActive, section 4]
 
     >>> import torch
@@ -604,12 +605,12 @@ def _layer(weights: Mapping[str, Tensor], name: str, *, transposed: bool = False
     if bias is not None and layer.bias is not None and bias.shape != layer.bias.shape:
         kind = "Conv2d" if transposed else "ConvTranspose2d"
         raise DataError(
-            f"expected {name}.bias of shape {tuple(layer.bias.shape)}, got {tuple(bias.shape)}: is the layer a {kind}? "
-            "The flag transposed says so"
+            f"expected {name}.bias of shape {tuple(layer.bias.shape)}, got {tuple(bias.shape)}; if it is a {kind}, "
+            "change the flag transposed"
         )
     if not weight.is_floating_point():
         raise DataError(
-            f"expected numbers with a fraction as {name}.weight, got {weight.dtype}; save the trained weights"
+            f"expected floating-point numbers as {name}.weight, got {weight.dtype}; save the trained weights"
         )
     layer = layer.to(weight.dtype)
     layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})

@@ -1,7 +1,7 @@
 """Every random number of the library, as a pure function of (seed, purpose, step).
 
-Batch t and noise t depend on nothing but these three, so a run resumes exactly and a new consumer of
-random numbers never shifts the others.
+Batch t and noise t depend only on these three, so a run resumes exactly and a new consumer of
+random numbers does not change the others.
 """
 
 import zlib
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 __all__ = ["seed_for", "seeds_for", "stream", "streams"]
 
-# How many steps are seeded at once.
+# The number of steps that are seeded at once.
 _BLOCK = 64
 _WORD = 2**32
 
@@ -24,11 +24,11 @@ def stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
 
     Args:
         seed: The seed of the run.
-        purpose: What the numbers are for.
+        purpose: The purpose of the numbers.
         step: The step they belong to.
 
     Returns:
-        A generator of its own.
+        A separate generator.
 
     >>> bool(stream(0, "data", 7).integers(100) == stream(0, "data", 7).integers(100))
     True
@@ -37,11 +37,11 @@ def stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
 
 
 def seed_for(seed: int, purpose: str, step: int = 0) -> int:
-    """Return a 63-bit integer that seeds another library's generator (torch, LightGBM) for one purpose.
+    """Return a 63-bit integer to seed the generator of another library (torch, LightGBM) for one purpose.
 
     Args:
         seed: The seed of the run.
-        purpose: What the numbers are for.
+        purpose: The purpose of the numbers.
         step: The step they belong to.
 
     Returns:
@@ -54,11 +54,11 @@ def seed_for(seed: int, purpose: str, step: int = 0) -> int:
 
 
 def streams(seed: int, purpose: str, steps: range) -> Iterator[np.random.Generator]:
-    """Yield `stream` of one step after the other, many of them seeded at once.
+    """Yield the `stream` of each step, seeding many of them at once.
 
     Args:
         seed: The seed of the run.
-        purpose: What the numbers are for.
+        purpose: The purpose of the numbers.
         steps: The steps.
 
     Yields:
@@ -68,16 +68,16 @@ def streams(seed: int, purpose: str, steps: range) -> Iterator[np.random.Generat
     [33, 22]
     """
     for words in _states(seed, purpose, steps, 3):
-        # The stubs know one kind of sequence; numpy takes any that follows its interface.
+        # The type stubs accept only one class; numpy accepts any with its interface.
         yield np.random.Generator(np.random.SFC64(_Words(words)))  # type: ignore[arg-type]
 
 
 def seeds_for(seed: int, purpose: str, steps: range) -> Iterator[int]:
-    """Yield `seed_for` of one step after the other, many of them at once.
+    """Yield the `seed_for` of each step, computing many of them at once.
 
     Args:
         seed: The seed of the run.
-        purpose: What the numbers are for.
+        purpose: The purpose of the numbers.
         steps: The steps.
 
     Yields:
@@ -91,7 +91,7 @@ def seeds_for(seed: int, purpose: str, steps: range) -> Iterator[int]:
 
 
 class _Words(ISeedSequence):
-    """A sequence of seeds whose words are known."""
+    """A seed sequence with known words."""
 
     def __init__(self, words: NDArray[np.uint64]) -> None:
         self._words = words
@@ -104,7 +104,7 @@ class _Words(ISeedSequence):
 def _states(seed: int, purpose: str, steps: range, count: int) -> Iterator[NDArray[np.uint64]]:
     """Yield ``_sequence(seed, purpose, step).generate_state(count, np.uint64)`` of every step.
 
-    This is numpy's SeedSequence, whose numbers are part of its interface, over an array of steps.
+    This is numpy's SeedSequence, whose values are part of its interface, for an array of steps.
     """
     for first in range(0, len(steps), _BLOCK):
         block = steps[first : first + _BLOCK]
@@ -134,7 +134,7 @@ def _mixed(entropy: list[NDArray[np.uint32]]) -> list[NDArray[np.uint32]]:
         result ^= result >> np.uint32(16)
         return result
 
-    # Scalars would warn of the overflow that is meant.
+    # Scalars would warn about the overflow, which is intended.
     words = [np.atleast_1d(word) for word in entropy]
     pool = [hashed(words[i] if i < len(words) else np.zeros(1, dtype=np.uint32)) for i in range(4)]
     for source in range(4):

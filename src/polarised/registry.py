@@ -1,12 +1,12 @@
-"""The catalogue: one record for everything a config, a screen or a page can name.
+"""The catalogue: one record for everything that a config, a screen or a page can name.
 
-An entry is a callable that carries its own record: title, reading, references, what it needs. Screens, pages, labels,
-citations, documentation and law tests derive from the records, so adding an entry touches the one file it is written
-in. One law for every kind: positional arguments are supplied by the run, keyword-only ones are the settings that a
-config may name, so ``{name: BetaVAE, beta: 4}`` is ``BetaVAE(beta=4)``.
+An entry is a callable with a record: title, reading, references, requirements. Screens, pages, labels, citations,
+documentation and law tests are derived from the records, so adding an entry touches only the file in which it is
+written. The same rule applies to every kind: positional arguments are supplied by the run, keyword-only ones are the
+settings that a config may name, so ``{name: BetaVAE, beta: 4}`` is ``BetaVAE(beta=4)``.
 
-Other packages join by an entry point of the group ``polarised.plugins`` that names a module with registered entries, or
-their code is named in full, as ``module:name``.
+Other packages add entries through an entry point of the group ``polarised.plugins`` that names a module with registered
+entries, or a config names their code in full, as ``module:name``.
 """
 
 import difflib
@@ -78,7 +78,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "gallery": ("report.papers",),
     "page": ("report.page",),
 }
-"""Every kind of entry and the modules its entries are written in."""
+"""Every kind of entry and the modules that define its entries."""
 
 SECTIONS = {
     "dataset": "dataset",
@@ -101,36 +101,36 @@ FACTS: dict[str, tuple[str, ...]] = {
     "adapter": ("libraries",),
     "executor": (),
 }
-"""What only entries of a kind have; a kind that is not listed takes any.
+"""The metadata that only entries of one kind have; a kind that is not listed accepts any.
 
 A dataset: `images`, `shape` and `factors` (name to size) as published, `licence`, `sources` (the files, as
-`polarised.data.cache.Source`) and `by_hand` (pictures that serve in place of the first file). A likelihood: the values
+`polarised.data.cache.Source`) and `by_hand` (pictures that replace the first file). A likelihood: the values
 it allows (`support`) and whether it integrates to one over them (`density`). An objective: the setting that completes
-its title (`titled_by`), its title under a prior that knows u (`title_given_u`), what an axis calls its strength
-(`strength_title`), and the settings with which it is the ELBO (`neutral`). An adapter: the packages whose classes it
-knows (`libraries`).
+its title (`titled_by`), its title under a prior that depends on u (`title_given_u`), the title of its strength on an
+axis (`strength_title`), and the settings with which it is the ELBO (`neutral`). An adapter: the packages whose classes
+it recognises (`libraries`).
 """
 
 PLUGINS = "polarised.plugins"
 
-# The code of others that this process was told to use, by a config or a call of its user.
+# External code that this process was told to use, by a config or a call of its user.
 _used: set[str] = set()
 _records: dict[str, dict[str, "Record"]] = {kind: {} for kind in KINDS}
-# Numbers of a run's tables that belong to no entry, such as its rate.
+# Values in the tables of a run that belong to no entry, such as its rate.
 _described: dict[str, "Output"] = {}
 
 
 @dataclass(frozen=True)
 class Output:
-    """One number that an entry gives: its name in tables, how people write it, its unit and how to read it.
+    """One value that an entry returns: its name in tables, its usual name, its unit and how to read it.
 
     Args:
         name: The name in tables and JSON, such as ``dci_completeness``.
-        title: The name as people write it; the name with spaces if empty.
-        unit: The unit, such as ``nats``, or nothing.
-        reading: One plain sentence on how to read the number.
-        part: Which part of the entry's result it is; the result itself, or the first part of a tuple, if empty.
-        settings: The settings it is computed with, where they are not the entry's defaults.
+        title: The usual name; the name with spaces if empty.
+        unit: The unit, such as ``nats``, or empty.
+        reading: One plain sentence on how to read the value.
+        part: The part of the entry's result; the result itself, or the first part of a tuple, if empty.
+        settings: The settings with which it is computed, if they are not the defaults of the entry.
     """
 
     name: str
@@ -142,28 +142,28 @@ class Output:
 
     @property
     def label(self) -> str:
-        """The title with its unit, as an axis shows it."""
+        """The title with its unit, as shown on an axis."""
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
 @dataclass(frozen=True)
 class Record:
-    """Everything known about one entry of the catalogue.
+    """All metadata of one entry of the catalogue.
 
     Args:
         kind: One of `KINDS`.
-        name: What a config calls it.
+        name: Its name in a config.
         call: The entry itself.
-        title: Its name as people write it, such as ``beta-VAE``.
-        summary: What it is, in a few words.
+        title: Its usual name, such as ``beta-VAE``.
+        summary: A description in a few words.
         symbol: The symbol of its strength, such as ``β``.
-        strength: The settings that tell its models apart; the first is the strength.
-        needs: What it cannot do without: ``factors``, ``decoder``, ``files``, ``u`` …
-        outputs: The numbers it gives.
-        references: The works it comes from: keys of the bibliography, or whole BibTeX entries.
-        references_by_setting: Further keys, for runs whose settings hold the given value.
+        strength: The settings that distinguish its models; the first is the strength.
+        needs: Its requirements: ``factors``, ``decoder``, ``files``, ``u`` …
+        outputs: The values it returns.
+        references: The works it is based on: keys of the bibliography, or whole BibTeX entries.
+        references_by_setting: Further keys, for runs whose settings have the given value.
         example: How a law test may call it: settings, several of them, or a function from an empty folder to settings.
-        facts: What only entries of this kind have, see `FACTS`.
+        facts: The metadata that only entries of this kind have, see `FACTS`.
     """
 
     kind: str
@@ -182,22 +182,22 @@ class Record:
 
     @property
     def reading(self) -> str:
-        """How to read the entry's one number, or nothing where it gives several."""
+        """How to read the entry's single value, or empty if it returns several."""
         return self.outputs[0].reading if len(self.outputs) == 1 else ""
 
     @property
     def reference_keys(self) -> tuple[str, ...]:
-        """The keys of the works it comes from, also of those whose entries are written out."""
+        """The keys of the works it is based on, including those with a full BibTeX entry."""
         return tuple(reference_key(reference) for reference in self.references)
 
     def examples(self, folder: Path | None = None) -> tuple[dict[str, Any], ...]:
         """Return the specs with which a law test may build the entry.
 
         Args:
-            folder: An empty folder, for an entry whose example has to write a file first.
+            folder: An empty folder, for an entry whose example first writes a file.
 
         Returns:
-            One mapping with the name and the settings for each example; the defaults where there is none.
+            One mapping with the name and the settings for each example; the defaults if there is none.
 
         Raises:
             ConfigError: If the example needs a folder and none is given.
@@ -214,10 +214,10 @@ class Record:
         return tuple({"name": self.name, **each} for each in several)
 
     def citations(self, chosen: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the keys to cite for a use of the entry with the chosen settings.
+        """Return the keys to cite for a use of the entry with the given settings.
 
         Args:
-            chosen: The settings of the use, as a config names them.
+            chosen: The settings of the use, as named in a config.
 
         Returns:
             Keys of the bibliography, those of the entry itself first.
@@ -244,24 +244,24 @@ def register(
     example: Any = None,
     **facts: Any,
 ) -> Callable[[Entry], Entry]:
-    """Return a decorator that puts a callable into the catalogue, with everything known about it.
+    """Return a decorator that adds a callable to the catalogue, with its metadata.
 
     Args:
         kind: One of `KINDS`.
-        name: What a config calls the entry; the callable's own name if empty.
-        title: Its name as people write it; its name with spaces if empty.
-        summary: What it is, in a few words.
+        name: The name of the entry in a config; the name of the callable if empty.
+        title: Its usual name; its name with spaces if empty.
+        summary: A description in a few words.
         symbol: The symbol of its strength.
-        strength: The settings that tell its models apart; the first is the strength. Of an objective the first setting
-            that is a number, unless given.
-        unit: The unit of its one number.
-        reading: One sentence on how to read its one number.
-        needs: What it cannot do without.
-        outputs: The numbers it gives, where there are several.
-        references: The works it comes from: keys of the bibliography, or whole BibTeX entries.
-        references_by_setting: Further keys, for uses whose settings hold the given value.
+        strength: The settings that distinguish its models; the first is the strength. By default the first numeric
+            setting of an objective.
+        unit: The unit of its single value.
+        reading: One sentence on how to read its single value.
+        needs: Its requirements.
+        outputs: The values it returns, if there are several.
+        references: The works it is based on: keys of the bibliography, or whole BibTeX entries.
+        references_by_setting: Further keys, for uses whose settings have the given value.
         example: How a law test may call it.
-        **facts: What only entries of this kind have, such as the licence of a dataset; see `FACTS`.
+        **facts: The metadata that only entries of this kind have, such as the licence of a dataset; see `FACTS`.
 
     Returns:
         A decorator that returns the callable unchanged.
@@ -281,7 +281,7 @@ def register(
         if fact not in known:
             raise ConfigError(
                 f"a record of kind {kind} has no {fact!r}{nearest(fact, known)}; "
-                f"beside what every record has there are: {', '.join(known) or 'none'}"
+                f"in addition to those of every record there are: {', '.join(known) or 'none'}"
             )
 
     def put(call: Entry) -> Entry:
@@ -293,7 +293,7 @@ def register(
                 f"{earlier.call.__module__} has one of that name; register it with another name="
             )
         written = title or own.replace("_", " ")
-        # A metric gives one number unless it says otherwise.
+        # A metric returns one value by default.
         single = (Output(own, written, unit, reading),) if kind == "metric" else ()
         _records[kind][own] = Record(
             kind=kind,
@@ -316,13 +316,13 @@ def register(
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """Return the names of a kind's entries, in the order they are written in.
+    """Return the names of the entries of a kind, in the order in which they are written.
 
     Args:
         kind: One of `KINDS`.
 
     Returns:
-        The names a config may use.
+        The names that a config may use.
 
     >>> "BetaVAE" in names("objective")
     True
@@ -331,7 +331,7 @@ def names(kind: str) -> tuple[str, ...]:
 
 
 def records(kind: str) -> tuple[Record, ...]:
-    """Return the records of a kind, in the order they are written in.
+    """Return the records of a kind, in the order in which they are written.
 
     Args:
         kind: One of `KINDS`.
@@ -348,19 +348,19 @@ def records(kind: str) -> tuple[Record, ...]:
     def place(each: Record) -> int:
         return homes.index(each.call.__module__) if each.call.__module__ in homes else len(homes)
 
-    # Whichever module happened to be imported first: the order is that of the kind's modules.
+    # The order is that of the modules of the kind, independent of the order of imports.
     return tuple(sorted(_records[kind].values(), key=place))
 
 
 def record(kind: str, name: str) -> Record:
-    """Return the record behind a name of the catalogue, or behind ``module:name`` of a user's own module.
+    """Return the record of a name of the catalogue, or of ``module:name`` in a module of the user.
 
     Args:
         kind: One of `KINDS`.
         name: A name of the catalogue, or ``module:name``.
 
     Returns:
-        The record; for code that was never registered, one made of its name and docstring.
+        The record; for unregistered code, one created from its name and docstring.
 
     Raises:
         ConfigError: If there is no such entry.
@@ -379,13 +379,13 @@ def record(kind: str, name: str) -> Record:
     if name not in offered:
         raise ConfigError(
             f"there is no {kind} {name!r}{nearest(name, offered)}; "
-            f"there are {', '.join(offered)}, or give your own as 'module:name'"
+            f"there are {', '.join(offered)}, or name your own as 'module:name'"
         )
     return _records[kind][name]
 
 
 def entry(kind: str, name: str) -> Callable[..., Any]:
-    """Return the callable behind a name of the catalogue, or behind ``module:name`` of a user's own module.
+    """Return the callable of a name of the catalogue, or of ``module:name`` in a module of the user.
 
     Args:
         kind: One of `KINDS`.
@@ -415,10 +415,10 @@ def entry(kind: str, name: str) -> Callable[..., Any]:
 
 
 def describe(*outputs: Output) -> None:
-    """Say how to name and read numbers that no single entry gives, such as the rate of every run.
+    """Define how to name and read values that no single entry returns, such as the rate of every run.
 
     Args:
-        *outputs: The numbers.
+        *outputs: The values.
 
     >>> describe(Output("rate_of_nothing", unit="nats"))
     >>> output("rate_of_nothing").label
@@ -429,22 +429,22 @@ def describe(*outputs: Output) -> None:
 
 
 def output(name: str) -> Output:
-    """Return how to name and read a number of a table, by its name there.
+    """Return how to name and read a value of a table, by its name there.
 
-    Metrics and measures describe the numbers they give; where several give the same one, the metric's words count, and
-    the others need only name it.
+    Metrics and measures describe the values they return; if several return the same one, the description of the metric
+    is used, and the others need only name it.
 
     Args:
         name: The name in tables, such as ``dci_completeness``.
 
     Returns:
-        Its title, unit and reading; a number nobody described is called by its name.
+        Its title, unit and reading; a value without description has its name as title.
 
     >>> output("total_correlation").label, output("accuracy_of_cats").title
     ('total correlation, nats', 'accuracy of cats')
     """
     found: list[Output] = []
-    # Measures belong to studies: they are loaded only for a number that no metric describes.
+    # Measures belong to studies: they are loaded only for a value that no metric describes.
     for kind in ("metric", "measure"):
         found += [each for entry in records(kind) for each in entry.outputs if each.name == name]
         if any(each.reading for each in found):
@@ -454,7 +454,7 @@ def output(name: str) -> Output:
 
 
 def settings(callable_: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return the keyword-only parameters of a catalogue entry: what a config may set.
+    """Return the keyword-only parameters of a catalogue entry: the settings of a config.
 
     Args:
         callable_: The entry.
@@ -471,7 +471,7 @@ def settings(callable_: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def complete(kind: str, spec: Spec) -> dict[str, Any]:
-    """Return a spec with every default written out and every value checked, as plain JSON types.
+    """Return a spec with all defaults filled in and every value checked, as plain JSON types.
 
     Args:
         kind: One of `KINDS`.
@@ -491,7 +491,7 @@ def complete(kind: str, spec: Spec) -> dict[str, Any]:
 
 
 def build(kind: str, spec: Spec, *supplied: Any) -> Any:
-    """Call a catalogue entry with what the run supplies and what the spec sets.
+    """Call a catalogue entry with the arguments supplied by the run and the settings of the spec.
 
     Args:
         kind: One of `KINDS`.
@@ -499,7 +499,7 @@ def build(kind: str, spec: Spec, *supplied: Any) -> Any:
         *supplied: The positional arguments, which come from the run.
 
     Returns:
-        What the entry returns.
+        The return value of the entry.
 
     Raises:
         ConfigError: If the entry or a setting does not exist, or a value has the wrong type.
@@ -512,13 +512,13 @@ def build(kind: str, spec: Spec, *supplied: Any) -> Any:
 
 
 def refuse_code(config: Any, where: str | Path) -> None:
-    """Refuse a config that lies beside somebody's model and names code as ``module:name``: reading it would run it.
+    """Refuse a config stored with a model that names code as ``module:name``: loading it would run that code.
 
-    Let through is what this process uses already, and the packages in the environment variable POLARISED_TRUST.
+    Code that this process already uses, and packages in the environment variable POLARISED_TRUST, are allowed.
 
     Args:
-        config: What was read: mappings, lists and plain values.
-        where: The file it came from, for the sentence.
+        config: The contents: mappings, lists and plain values.
+        where: The file they come from, for the error message.
 
     Raises:
         DataError: If the config names code that is not trusted.
@@ -534,7 +534,7 @@ def refuse_code(config: Any, where: str | Path) -> None:
         key, value = waiting.pop()
         if value is None or isinstance(value, int | float):
             continue
-        # Any text with a colon may be read as module:name, but for that of a path.
+        # Any text with a colon may be module:name, unless it is a path.
         if isinstance(value, str) and ":" in value and key != "path" and value not in _used:
             package = value.partition(":")[0].partition(".")[0]
             if package not in trusted:
@@ -543,13 +543,13 @@ def refuse_code(config: Any, where: str | Path) -> None:
                     f"if you trust that code, set POLARISED_TRUST={package}"
                 )
         elif isinstance(value, Mapping | list | tuple) and id(value) not in seen:
-            # YAML can name the same list a billion times in ten lines; each is looked at once.
+            # YAML can reference the same list a billion times in ten lines; each list is checked once.
             seen.add(id(value))
             waiting += value.items() if isinstance(value, Mapping) else ((key, each) for each in value)
 
 
 def reference_key(reference: str) -> str:
-    """Return the key of a reference, which is a key of the bibliography or a BibTeX entry written out.
+    """Return the key of a reference, which is a key of the bibliography or a full BibTeX entry.
 
     Args:
         reference: The key or the entry.
@@ -568,11 +568,11 @@ def nearest(name: str, offered: Iterable[str]) -> str:
     """Return ``' (did you mean ...?)'`` for the closest of the offered names, or nothing.
 
     Args:
-        name: What was asked for.
-        offered: What there is.
+        name: The requested name.
+        offered: The existing names.
 
     Returns:
-        A remark to put into a sentence, with a space before it.
+        A hint to append to a sentence, with a leading space.
 
     >>> nearest("betaa", ["beta", "gamma"])
     " (did you mean 'beta'?)"
@@ -600,12 +600,12 @@ def _load_plugins() -> None:
         try:
             point.load()
         except Exception as error:
-            # A broken package of others must not take this one down with it.
+            # A broken external package must not break this one.
             warnings.warn(f"the plugin {point.name} ({point.value}) could not be loaded: {error}", stacklevel=2)
 
 
 def _strength(kind: str, call: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the first setting of an objective that is a number."""
+    """Return the first numeric setting of an objective."""
     if kind != "objective":
         return ()
     hints = _hints(call)
@@ -613,7 +613,7 @@ def _strength(kind: str, call: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _origin(call: Callable[..., Any]) -> tuple[Any, ...]:
-    """Return what tells a callable from another: where it is written, or an instance itself."""
+    """Return what identifies a callable: where it is defined, or an instance itself."""
     written = getattr(call, "__qualname__", None)
     return (call.__module__, written) if written else (call,)
 
@@ -677,7 +677,7 @@ def _checked(name: str, key: str, value: Any, hint: Any) -> Any:
 
 @functools.lru_cache(maxsize=512)
 def _adapter(hint: Any) -> Any:
-    # Kept, for a study asks about the same settings thousands of times.
+    # Cached, because a study checks the same settings thousands of times.
     import pydantic
 
     return pydantic.TypeAdapter(hint)

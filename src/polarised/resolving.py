@@ -1,7 +1,7 @@
-"""Whatever people have → evidence: a target is recognised, its posteriors are gone through once, its decoder is asked.
+"""Arguments of the user → evidence: recognise a target, read its posteriors once, and measure its decoder.
 
-`polarised.adapters` knows what targets and data look like, `polarised.shards` adds up what is seen of them; what comes
-out is the same for all, so that a diagnosis need not know where it came from.
+`polarised.adapters` recognises targets and data, `polarised.shards` accumulates the evidence; the
+result is the same for all targets, so a diagnosis does not depend on the source.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "Request", "resolve"]
 
-# Inputs and bytes kept of a stream to ask the decoder about.
+# Inputs and bytes of a stream that are kept to measure the decoder.
 _REMEMBERED, _REMEMBERED_BYTES = 2_000, 1 << 28
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user says about a target and its data; `said` are the names of what was given at all."""
+    """The arguments of the user on a target and its data; `said` has the names of those that were given."""
 
     encode: Callable[..., Any] | None
     decode: Callable[..., Any] | None
@@ -63,7 +63,7 @@ class Request:
 
 @dataclass(eq=False)
 class Found:
-    """What a target was resolved to: the totals of its posteriors, and whatever else is known of it."""
+    """A resolved target: the totals of its posteriors, and everything else known about it."""
 
     name: str
     totals: Totals
@@ -87,19 +87,19 @@ class Found:
 
 
 def resolve(target: Any, data: Any, request: Request) -> Found:
-    """Find out what a target is, go through its posteriors once, and ask its decoder where there is one.
+    """Recognise a target, read its posteriors once, and measure its decoder if there is one.
 
     Args:
-        target: Whatever `polarised.diagnose` takes.
-        data: What a model is to encode.
-        request: What else the user said.
+        target: Any target of `polarised.diagnose`.
+        data: The data for a model to encode.
+        request: The other arguments of the user.
 
     Returns:
-        The evidence, a sample of inputs, and whatever else is known of the target.
+        The evidence, a sample of inputs, and everything else known about the target.
 
     Raises:
-        DataError: If the target or the data are not understood, or could be read in two ways.
-        ConfigError: If a setting is wrong, or can change nothing about this target.
+        DataError: If the target or the data are not recognised, or are ambiguous.
+        ConfigError: If a setting is invalid, or has no effect on this target.
     """
     reading, said = request.reading, request.said
     if request.executor not in ("local", "ray"):
@@ -109,14 +109,14 @@ def resolve(target: Any, data: Any, request: Request) -> Found:
     addresses = _addresses_of(target)
     paths = None if addresses else paths_of(target)
     if isinstance(target, Encodings):
-        _refuse(said - {"seed"}, "Encodings", "they are encoded already")
+        _refuse(said - {"seed"}, "Encodings", "they are already encoded")
         found = _of_encodings(target, reading.axis)
     elif addresses:
         found = _of_addresses(addresses, request)
     elif paths is not None:
         found = _of_paths(paths, data, request)
     elif isinstance(target, Mapping):
-        _refuse(said - {"scale_kind", "seed"}, "a mapping of arrays", "they are encoded already")
+        _refuse(said - {"scale_kind", "seed"}, "a mapping of arrays", "they are already encoded")
         arrays = {str(key): as_array(value) for key, value in target.items()}
         names = Names.among(arrays, "the mapping", scale_kind=reading.scale_kind)
         trusted = reading.trust_scale or reading.scale_kind is not None
@@ -150,12 +150,12 @@ def _of_paths(paths: Sequence[Path], data: Any, request: Request) -> Found:
 
 
 def _addresses_of(target: Any) -> list[str]:
-    """Return the addresses of files that a target names (``s3://bucket/*.npz``), or nothing where it names none."""
+    """Return the addresses of files that a target names (``s3://bucket/*.npz``), or an empty list."""
     each = [target] if isinstance(target, str) else target
     if not isinstance(each, list | tuple) or not any(isinstance(one, str) and is_address(one) for one in each):
         return []
     if not all(isinstance(one, str) and is_address(one) for one in each):
-        raise DataError("expected addresses or paths, got both; diagnose them in turn")
+        raise DataError("expected addresses or paths, got both; diagnose them separately")
     return [file for one in each for file in files_at(one, endings=ARRAYS)]
 
 
@@ -182,7 +182,7 @@ def _totals(files: Sequence[str | Path], request: Request) -> Totals:
 
 
 def _of_encodings(encodings: Encodings, axis: Axis, name: str = "model") -> Found:
-    _ask_about_transposed(len(encodings) // encodings.repeats, encodings.latents, axis)
+    _refuse_transposed(len(encodings) // encodings.repeats, encodings.latents, axis)
     totals = Totals()
     for mean, variance, prior_mean, prior_variance in encodings.chunks(
         rows=max(1 << 10, (1 << 24) // encodings.latents)
@@ -195,7 +195,7 @@ def _of_encodings(encodings: Encodings, axis: Axis, name: str = "model") -> Foun
 
 def _of_totals(name: str, places: Sequence[str | Path], totals: Totals, axis: Axis) -> Found:
     latents = totals.evidence.latents or 0
-    _ask_about_transposed(totals.evidence.inputs, latents, axis)
+    _refuse_transposed(totals.evidence.inputs, latents, axis)
     provenance = {"target": ", ".join(map(str, places)), "kind": "arrays"}
     reading = describe(totals.evidence.rows, latents, totals.evidence.rows // max(totals.evidence.inputs, 1))
     return Found(name, totals, totals.sample(), provenance=provenance, reading=reading)
@@ -209,7 +209,7 @@ def _of_run(path: Path, rule: Rule) -> Found:
     found.history, found.snapshots, found.downstream = run.history(), run.snapshots(), run.downstream(rule)
     found.forecast = run.forecast()
     found.provenance = {"config": dict(run.config), **run.made, "citation": run.citation()}
-    if run.model.exists() and _torch_is_here():
+    if run.model.exists() and _torch_is_installed():
         from polarised.models import encoding, load_vae
 
         vae, dataset = load_vae(run.model), run.dataset()
@@ -222,7 +222,7 @@ def _of_run(path: Path, rule: Rule) -> Found:
 
 
 def _of_object(target: Any, data: Any, request: Request, name: str | None) -> Found:
-    """Resolve a model object, of ours or anybody's, with the data it is to encode."""
+    """Resolve a model object of any library, with the data to encode."""
     if "scvi" in libraries_of(target):
         from polarised.adapters.scvi import look_at_scvi
 
@@ -235,8 +235,8 @@ def _of_object(target: Any, data: Any, request: Request, name: str | None) -> Fo
         return found
     if data is None:
         raise DataError(
-            f"expected data= to encode with {type(target).__name__}, got none; give diagnose an array, a loader, a "
-            "dataset or its name, or a folder of pictures as its second argument"
+            f"expected data= to encode with {type(target).__name__}, got none; pass an array, a loader, a "
+            "dataset or its name, or a folder of pictures as the second argument of diagnose"
         )
     if _is_ours(target):
         return _of_vae(target, data, request, name)
@@ -246,7 +246,7 @@ def _of_object(target: Any, data: Any, request: Request, name: str | None) -> Fo
         data, batch_size=batch_size, examples=request.examples, size=model.image_size, seed=request.seed
     )
     coded = encode_batches(model, batches, request.reading, named=batches.named, seed=request.seed)
-    with closing(coded), closing(_shown(coded, batches.total, request.progress)) as shown:
+    with closing(coded), closing(_with_progress(coded, batches.total, request.progress)) as shown:
         found = _of_stream(shown, model, request)
     names = request.factor_names or batches.factor_names
     if names is not None and found.encodings.factors is not None:
@@ -272,7 +272,7 @@ def _of_vae(vae: Any, data: Any, request: Request, name: str | None) -> Found:
 
 
 def _of_stream(coded: Iterable[CodedInputs], model: Model, request: Request) -> Found:
-    """Go through the encoded batches once: evidence of every group, a sample of inputs, some to ask the decoder."""
+    """Read the encoded batches once: evidence of every group, a sample of inputs, and some to measure the decoder."""
     axis = request.reading.axis if request.reading.axis is not None else model.axis
     order = stream(request.seed, "sample of a shard", 0)
     totals: list[Totals] = []
@@ -291,10 +291,10 @@ def _of_stream(coded: Iterable[CodedInputs], model: Model, request: Request) -> 
             numbers = order.random(len(batch.groups[0].mean) * places)
             for each, chunks in zip(totals, batch.chunks, strict=True):
                 each.update(chunks[0], numbers, places=places)
-        if model.decode is not None and len(totals) == 1 and not _remembers_enough(kept):
+        if model.decode is not None and len(totals) == 1 and not _has_enough(kept):
             kept += remembered_of(batch)
     if first is None:
-        raise DataError("expected at least one batch, got none")
+        raise DataError("expected at least one batch, got none; check the data")
     if len(totals) > 1:
         found = _of_groups(totals, [group.name or f"group {i}" for i, group in enumerate(first.groups)])
     else:
@@ -305,17 +305,17 @@ def _of_stream(coded: Iterable[CodedInputs], model: Model, request: Request) -> 
     found.reading += f"; the scale is a {group.kind}, by {group.told_by}"
     found.remark = model.remarks
     if kept:
-        _ask_decoder(found, model, kept, None if group.mean.ndim == 2 else axis, request)
+        _measure_decoder(found, model, kept, None if group.mean.ndim == 2 else axis, request)
     return found
 
 
-def _remembers_enough(kept: Sequence[Remembered]) -> bool:
+def _has_enough(kept: Sequence[Remembered]) -> bool:
     held = sum(each.inputs.nbytes + each.mean.nbytes for each in kept)
     return sum(len(each.inputs) for each in kept) >= _REMEMBERED or held > _REMEMBERED_BYTES
 
 
 def remembered_of(batch: CodedInputs) -> list[Remembered]:
-    """Return a batch to ask the decoder about, where its inputs are an array and its prior is the same for all."""
+    """Return a batch to measure the decoder on, if its inputs are an array and its prior is the same for all."""
     group, chunk = batch.groups[0], batch.chunks[0][0]
     if group.kind is None or not hasattr(batch.inputs, "shape"):
         return []
@@ -325,7 +325,7 @@ def remembered_of(batch: CodedInputs) -> list[Remembered]:
     return [Remembered(inputs, group.mean, variance, chunk.prior_mean, chunk.prior_variance)]
 
 
-def _ask_decoder(found: Found, model: Model, kept: Sequence[Remembered], axis: Axis, request: Request) -> None:
+def _measure_decoder(found: Found, model: Model, kept: Sequence[Remembered], axis: Axis, request: Request) -> None:
     inputs, mean, variance = (
         np.concatenate([getattr(each, part) for each in kept]) for part in ("inputs", "mean", "variance")
     )
@@ -339,7 +339,7 @@ def _ask_decoder(found: Found, model: Model, kept: Sequence[Remembered], axis: A
     except PolarisedError as error:
         if request.decode is not None:
             raise
-        found.remarks.append(f"The decoder was not asked: {error}.")
+        found.remarks.append(f"The decoder was not measured: {error}.")
         return
     latents = found.totals.evidence.latents or 0
     if len(chosen) == latents:
@@ -348,7 +348,7 @@ def _ask_decoder(found: Found, model: Model, kept: Sequence[Remembered], axis: A
         import polars
 
         found.decoder_use = use.table().with_columns(polars.Series("variable", chosen))
-        found.remarks.append(f"The decoder was asked about {len(chosen)} of the {latents:,} variables.")
+        found.remarks.append(f"The decoder was measured on {len(chosen)} of the {latents:,} variables.")
     if decoder.assumed:
         found.remarks.append(decoder.assumed)
 
@@ -360,7 +360,7 @@ def _of_one(totals: Totals) -> Found:
 
 
 def _of_groups(totals: Sequence[Totals], names: Sequence[str]) -> Found:
-    """Put groups of latents side by side: one diagnosis, whose variables know their group."""
+    """Combine groups of latents in one diagnosis that records the group of each variable."""
     groups: dict[str, tuple[int, ...]] = {}
     start = 0
     for name, each in zip(names, totals, strict=True):
@@ -397,10 +397,10 @@ def _of_groups(totals: Sequence[Totals], names: Sequence[str]) -> Found:
     return Found("model", joined, encodings, groups, reading=f"{len(totals)} groups of latents ({each_in_words})")
 
 
-def _ask_about_transposed(inputs: int, latents: int, axis: Axis) -> None:
+def _refuse_transposed(inputs: int, latents: int, axis: Axis) -> None:
     if axis is None and latents >= 64 and latents >= 10 * inputs:
         raise DataError(
-            f"{latents:,} variables of only {inputs} inputs look like a table the wrong way round: say axis=0 if a row "
+            f"{latents:,} variables of only {inputs} inputs look like a transposed table: set axis=0 if a row "
             f"is a variable, axis=1 if there are {latents:,} variables"
         )
 
@@ -420,19 +420,19 @@ def _with_factors(encodings: Encodings, factors: NDArray[Any], names: Sequence[s
 
 
 def _one_model_or_files(paths: Sequence[Path]) -> Target:
-    """Return the first of some paths: one model, or of several files of arrays the first."""
+    """Return the first of several paths: a single model, or the first of several files of arrays."""
     opened = [open_target(path) for path in paths]
     other = next((each for each in opened if each.kind != "arrays"), None)
     if len(opened) > 1 and other is not None:
         raise ConfigError(
-            f"expected one model, or many files of arrays, got {len(opened)} with a {other.kind}; diagnose them in turn"
+            f"expected one model, or many files of arrays, got {len(opened)} with a {other.kind}; diagnose each alone"
         )
     return opened[0]
 
 
 def _refuse(known: frozenset[str], target: str, reason: str) -> None:
     if known:
-        raise ConfigError(f"expected no {sorted(known)[0]} with {target}: {reason}; leave it out")
+        raise ConfigError(f"expected no {sorted(known)[0]} with {target}: {reason}; omit it")
 
 
 def _is_ours(target: Any) -> bool:
@@ -442,7 +442,7 @@ def _is_ours(target: Any) -> bool:
     return models is not None and isinstance(target, models.VAE)
 
 
-def _torch_is_here() -> bool:
+def _torch_is_installed() -> bool:
     from importlib.util import find_spec
 
     try:
@@ -451,10 +451,10 @@ def _torch_is_here() -> bool:
         return False
 
 
-def _shown(
+def _with_progress(
     coded: Iterator[CodedInputs], total: int | None, progress: bool | None
 ) -> Generator[CodedInputs, None, None]:
-    """Yield what comes, with a bar that tells the rate and the time left on standard error."""
+    """Yield the items, with a progress bar on standard error that shows the rate and the time left."""
     import sys
 
     if progress is False or (progress is None and not sys.stderr.isatty()):

@@ -104,7 +104,7 @@ def test_the_proof_is_in_the_numbers_of_the_models_themselves():
     assert report.outputs < 1e-5
     untold = pruning_report(model, smaller, INPUTS, keep=keep, scale_kind="log_variance")
     assert untold.outputs > 1e-2
-    with pytest.raises(DataError, match="is `keep` its own"):
+    with pytest.raises(DataError, match="pass the same `keep`"):
         pruning_report(model, smaller, INPUTS, keep=[1], scale_kind="log_variance")
 
 

@@ -155,7 +155,7 @@ def test_counts_in_a_table_are_no_pixels():
 def test_a_table_the_wrong_way_round_is_asked_about():
     codes, noise = np.random.default_rng(0).normal(size=(7, 3000)), np.full((7, 3000), 0.01)
     for target in (po.Encodings(codes, variance=noise), {"mean": codes, "variance": noise}):
-        with pytest.raises(DataError, match="wrong way round"):
+        with pytest.raises(DataError, match="look like a transposed table"):
             po.diagnose(target)
     assert po.diagnose({"mean": codes, "variance": noise}, axis=0).regime.inputs == 3000
 

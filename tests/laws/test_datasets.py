@@ -77,7 +77,7 @@ def test_images_lie_between_zero_and_one_and_vary(dataset: Dataset) -> None:
         assert images.max() <= 1
 
 
-def test_an_image_does_not_depend_on_its_company(dataset: Dataset) -> None:
+def test_an_image_does_not_depend_on_the_others(dataset: Dataset) -> None:
     some = np.arange(min(6, len(dataset)))[::-1]
     together = dataset.images[some]
     for image, index in zip(together, some, strict=True):
