@@ -86,7 +86,7 @@ def test_a_device_that_is_not_here_fails_once_and_with_a_sentence(tmp_path: Path
     config = study_config(runs=3, steps=10)
     config["base"]["training"]["device"] = "cuda"
     file = write_study(tmp_path / "a.yaml", config)
-    words = "expected a device cuda for training.device, this machine has none"
+    words = "expected a device cuda for training.device, but this machine has none"
     with pytest.raises(ConfigError, match=words):
         plan(load_study(file))
     said = CliRunner().invoke(app, ["study", str(file), "--out", str(tmp_path / "out"), "--jobs", "2"])
