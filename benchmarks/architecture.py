@@ -1,4 +1,4 @@
-"""What the house looks like from outside: files, lines, documented parameters, and two walks traced through the code.
+"""Measures of the code base: files, lines, documented parameters, and the files on two paths through the code.
 
 python benchmarks/architecture.py prints one table; nothing in it is timed.
 """
@@ -25,7 +25,7 @@ MODULES = ("adapters", "data", "metrics", "models", "objectives", "registry", "r
 
 
 def public_callables() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Every public function, class and public method of theirs, by its full name, once."""
+    """Yield every public function, class and public method once, by its full name."""
     seen: set[int] = set()
     homes = [("polarised", polarised), *((f"polarised.{name}", getattr(polarised, name)) for name in MODULES)]
     for home, module in homes:
@@ -43,7 +43,7 @@ def public_callables() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def undocumented(entry: Callable[..., Any]) -> tuple[list[str], list[str]]:
-    """The parameters of a callable, and those that its docstring does not name under ``Args``."""
+    """Return the parameters of a callable, and those that its docstring does not name under ``Args``."""
     try:
         given = inspect.signature(entry).parameters
     except (TypeError, ValueError):
@@ -58,7 +58,7 @@ def undocumented(entry: Callable[..., Any]) -> tuple[list[str], list[str]]:
 
 
 def parameters() -> tuple[int, int, list[str]]:
-    """How many public parameters there are, how many are explained, and which are not."""
+    """Return the number of public parameters, the number of documented ones, and the undocumented ones."""
     total, missing = 0, []
     for name, entry in public_callables():
         own, lacking = undocumented(entry)
@@ -68,7 +68,7 @@ def parameters() -> tuple[int, int, list[str]]:
 
 
 class Walk:
-    """Files of the package that a piece of work goes through, and how often it steps from one to another."""
+    """Record the files of the package that are executed, and how often the execution changes between them."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
@@ -76,8 +76,8 @@ class Walk:
         self._last = ""
 
     def __call__(self, frame: Any, event: str, _argument: Any) -> None:
-        """Take note of a call."""
-        # The bodies of modules and classes run when they are imported, wherever the walk leads.
+        """Record a call."""
+        # The bodies of modules and classes run at import, whatever the path.
         if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             file = frame.f_code.co_filename
             if file.startswith(str(PACKAGE)) and file != self._last:
@@ -87,7 +87,7 @@ class Walk:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch what happens in the block."""
+        """Record the calls in the block."""
         sys.setprofile(self)
         try:
             yield
@@ -96,7 +96,7 @@ class Walk:
 
 
 def diagnosis_walk() -> dict[str, Any]:
-    """``polarised diagnose X.npz`` to screen and page, in this process."""
+    """Run ``polarised diagnose X.npz`` with screen and page, in this process."""
     import numpy as np
     from typer.testing import CliRunner
 
@@ -115,7 +115,7 @@ def diagnosis_walk() -> dict[str, Any]:
 
 
 def image_walk() -> dict[str, Any]:
-    """An image from data to page: one small run, its diagnosis and its page."""
+    """Follow an image from data to page: one small run, its diagnosis and its page."""
     from polarised.study import train
 
     folder = Path(tempfile.mkdtemp())
@@ -140,7 +140,7 @@ def main() -> None:
             found = walk()
         print(json.dumps(found))
         return
-    # Each walk in a process of its own: what one imports must not be counted for the other.
+    # Each path in a separate process, so that imports of one are not counted for the other.
     walks = {
         name: json.loads(subprocess.check_output([sys.executable, __file__, name], text=True).splitlines()[-1])
         for name in ("diagnosis", "image")

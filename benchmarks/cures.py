@@ -1,8 +1,8 @@
-"""The bank of collapsed models: causes by datasets, each with a healthy twin; is the cause named and the code back?
+"""A set of collapsed models with known causes, each with a healthy twin: is the cause found and the model repaired?
 
     python benchmarks/cures.py --out cures --page docs/results/cures.md
 
-Every model is a small network of a few seconds; a finished one is kept in the folder and not done again.
+Every model is a small network that trains in seconds; finished ones are kept in the folder and skipped.
 """
 
 import argparse
@@ -28,19 +28,19 @@ from polarised.training import train
 
 STEPS, RATE = 2000, 1e-3
 LIMITS = (
-    "**What these numbers are not.** The order of the cures was taken from measurements on models like these, and the",
-    "rules were mended on this bank with seed 0: at first 3 of 25 causes were named wrongly (all stopped after a few",
-    "steps) and 4 models not brought back (these, and the digits under the cross-entropy, whose grey values are judged",
-    "by a fitted Gaussian since). The twin is made by the same recipe as the first cure, with another seed; it and the",
+    "**Limits of these numbers.** The order of the cures was taken from measurements on models like these, and the",
+    "rules were corrected on this set with seed 0: at first 3 of 25 causes were named wrongly (all stopped after a few",
+    "steps) and 4 models not repaired (these, and the digits with cross-entropy, whose grey values are now judged",
+    "by a fitted Gaussian). The twin is trained with the same recipe as the first cure, with another seed; it and the",
     "collapsed models were trained on all inputs, test data included, a cured model on 70% of them. Cases of one",
     "dataset that end with the first cure share its training: their scores are one measurement, not many. Networks are",
-    "small and have no convolutions; nothing here says how large ones behave.",
+    "small and have no convolutions, so these results do not extend to large ones.",
 )
 
 
 @dataclass(frozen=True)
 class Sick:
-    """One model of the bank: what it is trained on, how, and what that does to it."""
+    """One collapsed model: its data, its training and the cause of its collapse."""
 
     name: str
     data: str
@@ -102,7 +102,7 @@ def dataset(name: str) -> Dataset:
         return dataset_from_arrays((digits.data / 16).astype(np.float32), factors=digits.target)
     if name == "sprites":
         batch = dsprites(size=32).sample(4000, 0)
-        # Shape and orientation hardly show at this size; scale and place do.
+        # At this size shape and orientation are hardly visible, but scale and position are.
         return dataset_from_arrays(batch.images, factors=batch.factors[:, [1, 3, 4]])
     if name == "ica":
         return nonlinear_ica(points=100, observed=10, standardise=True)
@@ -120,7 +120,7 @@ def dataset(name: str) -> Dataset:
 
 
 class Module(nn.Module):
-    """A VAE as people write it; with `seen` the decoder is shown a part of the input as well."""
+    """A typical VAE; with `seen`, the decoder also receives a part of the input."""
 
     def __init__(self, values: int, latents: int, seen: int = 0) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class Module(nn.Module):
 
 
 def trained(sick: Sick, data: Dataset, *, variance=None, beta=None, warm_up=0, seed=0, steps=None, rate=None):
-    """Train the network of a case, with its own setting or another."""
+    """Train the network of a case, with its own or other settings."""
     own_variance = sick.variance if variance is None else variance
     own_beta, seed = sick.beta if beta is None else beta, seed + sick.settings.get("seed", 0)
     steps, rate = steps or sick.steps, rate or sick.learning_rate
@@ -186,7 +186,7 @@ def treated(sick: Sick, model, data: Dataset, folder: Path | None, seed: int, **
 
 
 def worth(outcome) -> float:
-    """Return the score a case is judged by: factors told from sampled codes, or the variance explained by them."""
+    """Return the score of a case: prediction of factors from sampled codes, or the explained variance."""
     return -np.inf if outcome is None else (outcome.explained if outcome.score is None else outcome.score)
 
 
@@ -217,7 +217,7 @@ def one(sick: Sick, out: Path, seed: int) -> dict[str, Any]:
     }
     if sick.kind == "skip":
         return result
-    # Cases that differ in their illness alone have one healthy twin.
+    # Cases that differ only in the cause of collapse share a healthy twin.
     key = "-".join(map(str, (sick.data, sick.likelihood, sick.latents, sick.kind)))
     place = out / f"twin-of-{key}.json"
     if not place.exists():
@@ -226,7 +226,7 @@ def one(sick: Sick, out: Path, seed: int) -> dict[str, Any]:
 
 
 def _twin(sick: Sick, data: Dataset, forecast, seed: int) -> dict[str, Any]:
-    """Train the healthy twin, another seed at the best setting, and hand it to the cure as if it were ill."""
+    """Train the healthy twin, another seed at the best setting, and apply the cure to it as to a collapsed model."""
     steps = 800 if sick.data == "sprites" else STEPS
     common = {"warm_up": steps // 2, "seed": seed + 7, "steps": steps, "rate": RATE}
     plain = Sick(sick.name, sick.data, "healthy", sick.latents, likelihood=sick.likelihood, kind=sick.kind)
@@ -263,17 +263,17 @@ def report(results: list[dict[str, Any]], seed: int) -> str:
         f"Made by `python benchmarks/cures.py --seed {seed} --out cures --page docs/results/cures.md` on one core, "
         "failures included.",
         "",
-        f"- Brought back to 0.9 of the healthy twin's sampled-code score: **{len(back)} of {len(twins)}**.",
-        f"- Rightly refused (the decoder needs no code): **{len(rightly)} of {len(refused)}**.",
-        f"- The right cause named: **{len(named)} of {len(results)}**.",
-        f"- Healthy twins left alone: **{len(alone)} of {len(distinct)}**.",
-        f"- Processor time: {sum(r['trained_in'] for r in results):.0f} s to make the collapsed models, "
+        f"- Repaired to 0.9 of the healthy twin's sampled-code score: **{len(back)} of {len(twins)}**.",
+        f"- Correctly refused (the decoder needs no code): **{len(rightly)} of {len(refused)}**.",
+        f"- Correct cause named: **{len(named)} of {len(results)}**.",
+        f"- Healthy twins left unchanged: **{len(alone)} of {len(distinct)}**.",
+        f"- Processor time: {sum(r['trained_in'] for r in results):.0f} s to train the collapsed models, "
         f"{sum(r['cured_in'] for r in results):.0f} s to cure them, at most "
         f"{max(r['cured_in'] for r in results):.0f} s for one.",
         "",
         "Networks of two hidden layers of 64 units. The budget of a trial is 2,000 steps (sprites 800), or as many as",
         "the model had. A score is the accuracy (labels) or R² (quantities) of 15 neighbours among *sampled* codes on",
-        "test data, or the variance explained through a sample where there are no factors. The twin has another seed,",
+        "test data, or the variance explained through a sample if there are no factors. The twin has another seed,",
         "the forecast's decoder variance or beta, and a warm-up over half its steps.",
         "",
         *LIMITS,
@@ -307,7 +307,7 @@ def report(results: list[dict[str, Any]], seed: int) -> str:
 
 
 def _forecast_lines(results: list[dict[str, Any]]) -> list[str]:
-    """Hold "would collapse" against what networks trained to the end did, without and with warm-up."""
+    """Compare the forecast "would collapse" with fully trained networks, without and with warm-up."""
     pairs = [
         (r["case"]["name"], r["forecast"] != "linear", r["alive"] == 0)
         for r in results
@@ -322,7 +322,7 @@ def _forecast_lines(results: list[dict[str, Any]]) -> list[str]:
     return [
         f"**Forecast.** Of {len(pairs)} networks trained to the end the forecast says *would collapse* with recall "
         f"{recall:.2f} and precision {precision:.2f}. Disagreements: {', '.join(wrong) or 'none'}.",
-        "All of them lie well above or well below the threshold, which makes this easy.",
+        "All of them are well above or well below the threshold, which makes this easy.",
     ]
 
 

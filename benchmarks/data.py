@@ -1,7 +1,7 @@
-"""Images a second of every dataset beside the bare read of a memory-mapped array, and sprites beside a full table.
+"""Images per second of every dataset, compared with reading a memory-mapped array, and sprites with a full table.
 
-A dataset whose files are not on this machine is stood in for by an array of the same shape, read as it would be. Rounds
-are interleaved, so that a busy machine slows all of them alike; medians are printed.
+A dataset whose files are missing is replaced by an array of the same shape, read in the same way. Rounds
+are interleaved, so that other load slows all of them equally; medians are printed.
 
     python benchmarks/data.py [--batch 64] [--rounds 40] [--no-table]
 """
@@ -26,7 +26,7 @@ Reader = Callable[[int], object]
 
 
 def medians(readers: dict[str, Reader], rounds: int) -> dict[str, float]:
-    """Return the median seconds of each reader over interleaved rounds, after two to warm up."""
+    """Return the median seconds of each reader over interleaved rounds, after two warm-up rounds."""
     seconds: dict[str, list[float]] = {name: [] for name in readers}
     for step in range(rounds + 2):
         for name, read in readers.items():
@@ -60,7 +60,7 @@ def of(about: Description, folder: Path) -> tuple[Dataset, str]:
 
 
 def every_dataset(batch: int, rounds: int, folder: Path) -> None:
-    print(f"{'dataset':<18}{'source':<10}{'batch()':>12}{'bare mmap':>12}{'ratio':>7}{'ms a batch':>12}   (images/s)")
+    print(f"{'dataset':<18}{'source':<10}{'batch()':>12}{'bare mmap':>12}{'ratio':>7}{'ms / batch':>12}   (images/s)")
     for about in describe():
         if not about.images:
             continue

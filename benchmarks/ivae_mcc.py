@@ -1,7 +1,7 @@
-"""How well iVAE and VAE find the sources of nonlinear ICA: mean correlation coefficient on held-out data, many seeds.
+"""How well iVAE and VAE recover the sources of nonlinear ICA: mean correlation coefficient on held-out data.
 
 Every data seed draws new sources (40 segments of 1,000 points) and a new mixing; the gap between the models depends on
-that draw, so only averages over seeds mean anything. Settings:
+that draw, so only averages over seeds are meaningful. Settings:
 
     light    2 sources, 4 standardised mixtures, 5 latents, decoder variance 0.01, plain ELBO
     weighted 5 sources, 5 mixtures, 5 latents, decoder variance 0.1, the released weights: iVAE a=100, b=1, c=0, d=10,

@@ -1,11 +1,11 @@
-"""Is the advice right? What it recommends against every other choice, on labelled models and rows it has not seen.
+"""Is the advice right? The recommendation compared with every other choice, on labelled models and unseen rows.
 
 Each model is diagnosed on 3,000 images with their factors. Then logistic regression (standardised, C = 1) predicts
 every factor from the mean or the sampled representation of all variables, of those that are not passive, of the active
 ones, and of those that the advice recommends: trained on 3,000 other images, tested on 3,000 more. The advice is right
-where the accuracy of what it recommends is within 0.01 of the best of these.
+if the accuracy of its recommendation is within 0.01 of the best of these.
 
-The advice was chosen after seeing the models of `OURS` and the published ones. `--fresh SEED` asks others instead,
+The advice was chosen after seeing the models of `OURS` and the published ones. `--fresh SEED` uses others instead,
 whose seed, strengths, numbers of variables and backgrounds were not among them.
 
     python benchmarks/mean_or_sample.py [--models beta] [--steps 1500] [--cache folder] [--published folder]
@@ -28,7 +28,7 @@ from polarised.objectives import DIPVAE, RTCVAE, AnnealedVAE, BetaTCVAE, BetaVAE
 from polarised.objectives.step import Objective
 from unused_variables import CRITIC, Model, bank, dataset_of, trained
 
-# Trained here, a few of every objective; the others of the bank have no factors, or are relatives of these.
+# Trained here, a few of every objective; the other models have no factors, or are similar to these.
 OURS = (
     "beta_1",
     "beta_4",
@@ -51,7 +51,7 @@ WITHIN = 0.01
 
 
 def fresh(steps: int) -> dict[str, Model]:
-    """Return models of which no setting was looked at when the advice was chosen."""
+    """Return models with settings that were not used when the advice was chosen."""
     found = {f"beta_{beta:g}": Model(BetaVAE(beta=beta)) for beta in (0.5, 2.0, 6.0, 12.0)}
     found |= {f"beta_{beta:g}_of_32": Model(BetaVAE(beta=beta), latents=32) for beta in (1.5, 5.0)}
     found |= {f"factor_{gamma:g}": Model(FactorVAE(gamma=gamma, **CRITIC)) for gamma in (4.0, 35.0)}
@@ -74,7 +74,7 @@ def fresh(steps: int) -> dict[str, Model]:
 def models(
     steps: int, cache: Path | None, published: Path | None, seed: int | None = None
 ) -> Iterator[tuple[str, VAE, Dataset, Objective | None]]:
-    """Yield the name, the model, its data and what it was trained with, where that is known."""
+    """Yield the name, the model, its data and its objective, if known."""
     if seed is not None:
         for name, model in fresh(steps).items():
             vae = trained(f"fresh-{name}", model=model, seed=seed, steps=steps, cache=cache)
@@ -102,7 +102,7 @@ def accuracies(vae: VAE, dataset: Dataset, diagnosis: Diagnosis) -> dict[tuple[s
     codes = {"mean": unseen.mean, "sampled": unseen.sample(seed=1)}
     found: dict[tuple[str, str], float] = {}
     known: dict[tuple[str, tuple[int, ...]], float] = {}
-    # The images are those of a draw in random order, so the first half is as good as any.
+    # The images are in random order, so the first half is a random sample.
     for representation, name in ((r, s) for r in codes for s in sets if sets[s] and (r, s) != ("sampled", "advised")):
         key = representation, tuple(sets[name])
         if key not in known:
@@ -118,13 +118,13 @@ def accuracies(vae: VAE, dataset: Dataset, diagnosis: Diagnosis) -> dict[tuple[s
 
 
 def main() -> None:
-    """Print, and write where asked, a row for each model and the sum."""
+    """Print, and write if requested, one row per model and the total."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default="", help="only those whose name begins so")
+    parser.add_argument("--models", default="", help="only models whose names begin with this")
     parser.add_argument("--steps", type=int, default=1_500)
     parser.add_argument("--cache", type=Path, default=None, help="folder to keep trained models in")
     parser.add_argument("--published", type=Path, default=None, help="folder of published models")
-    parser.add_argument("--fresh", type=int, default=None, help="a seed: models that the advice was not chosen on")
+    parser.add_argument("--fresh", type=int, default=None, help="a seed: models not used to choose the advice")
     parser.add_argument("--out", type=Path, default=None, help="file to write the table to")
     options = parser.parse_args()
     torch.set_num_threads(1)

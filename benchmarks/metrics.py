@@ -1,4 +1,4 @@
-"""Our metrics against scikit-learn's generic routines used the way the literature does, in one interleaved run.
+"""Our metrics compared with generic routines of scikit-learn, as used in the literature, in one interleaved run.
 
 One process, one thread; CPU seconds, best of the repeats (slow baselines run once). Data: 10,000 training and 5,000
 test rows, 10 variables, factor sizes 3, 6, 40, 32, 32.
@@ -30,7 +30,7 @@ TRAIN, TEST = 10_000, 5_000
 
 
 class Case:
-    """Codes that know their factors, noisily: five informative variables, two weak ones, three of noise."""
+    """Codes that depend on their factors with noise: five informative variables, two weak ones, three of noise."""
 
     def __init__(self, seed: int = 0) -> None:
         generator = np.random.default_rng(seed)
@@ -50,7 +50,7 @@ class Case:
         self.encodings = Encodings(self.codes, variance=variance, factors=self.factors)
 
     def represent(self, factors: np.ndarray) -> np.ndarray:
-        """Look codes up by factor indices (m, F): the encoder, the same for both sides."""
+        """Look up codes by factor indices (m, F): the encoder, the same for both sides."""
         if self.looking_up is None:
             return self.table.take(np.einsum("mf,f->m", factors, self.bases), axis=0)
         before, self.looking_up = self.looking_up, None
@@ -169,7 +169,7 @@ def logistic_ours(case: Case) -> list[float]:
 
 
 def one_vs_rest_baseline(case: Case, tolerance: float = 1e-8) -> list[float]:
-    """Fit to the end: version 0.21, where one-vs-rest was the default, had its tolerance on the sum over rows."""
+    """Fit to convergence: version 0.21, where one-vs-rest was the default, had its tolerance on the sum over rows."""
     from sklearn.linear_model import LogisticRegressionCV
     from sklearn.model_selection import KFold
     from sklearn.multiclass import OneVsRestClassifier
@@ -178,7 +178,7 @@ def one_vs_rest_baseline(case: Case, tolerance: float = 1e-8) -> list[float]:
 
 
 def one_vs_rest_as_it_comes(case: Case) -> list[float]:
-    """Stop at today's default tolerance, too early to tell neighbouring strengths apart."""
+    """Stop at the current default tolerance, too early to distinguish neighbouring strengths."""
     return one_vs_rest_baseline(case, tolerance=1e-4)
 
 
@@ -216,7 +216,7 @@ def seconds(function: Callable[[Case], Any], case: Case) -> tuple[float, Any]:
 
 
 def looking_up(function: Callable[[Case], Any], case: Case) -> float:
-    """Return the processor seconds of the look-up alone, in a run of its own since asking the clock takes time too."""
+    """Return the CPU seconds of the look-up alone, in a separate run, since reading the clock takes time too."""
     case.looking_up = 0.0
     function(case)
     spent, case.looking_up = case.looking_up, None

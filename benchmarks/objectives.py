@@ -1,6 +1,6 @@
-"""What each objective costs a training step, relative to the beta-VAE, at batch 64 on locatello_conv.
+"""The cost of a training step with each objective, relative to the beta-VAE, at batch 64 on locatello_conv.
 
-CPU time of one thread, in interleaved rounds, so that a busy machine does not matter; the median ratio is printed.
+CPU time of one thread, in interleaved rounds, to reduce the effect of other load; the median ratio is printed.
 
     python benchmarks/objectives.py [--rounds 8] [--steps 4]
 """
@@ -60,7 +60,7 @@ def main() -> None:
     for run in runs:
         run(2)
     times = [[run(arguments.steps) for run in runs] for _ in range(arguments.rounds)]
-    print(f"beta-VAE: {1000 * statistics.median(row[0] for row in times):.1f} ms a step on one thread")
+    print(f"beta-VAE: {1000 * statistics.median(row[0] for row in times):.1f} ms per step on one thread")
     for column, spec in enumerate(specs):
         ratio = statistics.median(row[column] / row[0] for row in times)
         held = "" if spec["name"] in CRITICS else f"   (limit {LIMIT:.2f}: {'held' if ratio <= LIMIT else 'MISSED'})"

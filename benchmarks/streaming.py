@@ -1,10 +1,10 @@
-"""Types, total correlation and effective rank of codes larger than memory, against a plain np.sum over the same files.
+"""Types, total correlation and effective rank of codes larger than memory, compared with np.sum over the same files.
 
 Writes two memory-mapped float32 files (mean and variance), reads them in chunks, reports seconds, the ratio to np.sum,
-the rate of two-pass binned mutual information, and the peak memory; removes the files. Both sides read both files,
-warm in the system's cache. np.sum is one process; ours is one for each core, each with its own stretch of rows, since
-evidence merges; its processor time is reported beside the clock's. `--processes 1` compares one core with one core,
-`--types-only` leaves out the covariance, of which the types need nothing.
+the rate of two-pass binned mutual information, and the peak memory, and removes the files. Both sides read both files,
+from the system's cache. np.sum is one process; ours is one per core, each with its own range of rows, since
+evidence merges; both its CPU and wall-clock time are reported. `--processes 1` compares one core with one core,
+`--types-only` leaves out the covariance, which the types do not need.
 
     python benchmarks/streaming.py                     # 10 million rows, about a minute
     python benchmarks/streaming.py --rows 100000000    # the documented run: 8 GB of files
@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-# Processes are ours to place: one thread each for the matrix products.
+# We set the number of processes, so each has one thread for matrix products.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
@@ -57,7 +57,7 @@ def opened(path: Path, rows: int) -> np.ndarray:
 
 
 def drop(array: np.ndarray) -> None:
-    """Give the pages of a mapping back, so that peak memory counts our own and not the system's cache."""
+    """Release the pages of a mapping, so that the peak memory does not include the system's cache."""
     array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
@@ -72,7 +72,7 @@ def plain_sum(paths: tuple[Path, Path], rows: int) -> float:
 
 
 def stretch(paths: tuple[Path, Path], rows: int, start: int, stop: int, covers: bool) -> tuple[Evidence, float, float]:
-    """Return the evidence of some rows, the processor seconds spent on it and the peak memory in MB."""
+    """Return the evidence of some rows, its CPU seconds and the peak memory in MB."""
     used = time.process_time()
     means, variances = (opened(path, rows) for path in paths)
     evidence = Evidence(covariance=covers)
@@ -89,7 +89,7 @@ def peak_memory() -> float:
 
 
 def streamed(paths: tuple[Path, Path], rows: int, processes: int, covers: bool) -> dict[str, Any]:
-    """Read both files once, each process its own stretch of rows; starting the processes is part of the time."""
+    """Read both files once, each process its own range of rows; the time includes the start of the processes."""
     bounds = np.linspace(0, rows, processes + 1).astype(int).tolist()
     stretches = [(paths, rows, start, stop, covers) for start, stop in pairwise(bounds)]
     if processes == 1:
@@ -132,7 +132,7 @@ def timed(function: Any, *arguments: Any) -> tuple[float, Any]:
 
 
 def compared(paths: tuple[Path, Path], rows: int, processes: int, repeats: int, covers: bool) -> dict[str, Any]:
-    """Run both in turn; the best of each counts."""
+    """Run both alternately and return the best of each."""
     sums, sums_cpu, ours, cpu, found = [], [], [], [], {}
     for _ in range(repeats):
         used = time.process_time()
@@ -158,8 +158,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeats", type=int, default=5, help="interleaved repeats; the best of each counts")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes of ours; np.sum has one")
-    parser.add_argument("--types-only", action="store_true", help="without covariance: types alone")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="our processes; np.sum has one")
+    parser.add_argument("--types-only", action="store_true", help="only the types, without covariance")
     parser.add_argument("--skip-information", action="store_true", help="without the two passes of mutual information")
     parser.add_argument("--folder", type=Path, help="where to put the temporary files")
     parser.add_argument("--json", type=Path, help="write the results to this file")
@@ -168,7 +168,7 @@ def main() -> None:
         paths = write(Path(folder), options.rows)
         result: dict[str, Any] = {"rows": options.rows}
         result |= compared(paths, options.rows, options.processes, options.repeats, not options.types_only)
-        # What the parent holds counts once, the pages it shares with its children several times: an upper bound.
+        # Pages that the parent shares with its children are counted several times, so this is an upper bound.
         result["peak_memory_mb"] = peak_memory() + (sum(result["peaks"]) if options.processes > 1 else 0.0)
         if not options.skip_information:
             spent, score = timed(binned, paths[0], options.rows)

@@ -1,6 +1,6 @@
-"""How long `study status` and `study collect` take for many finished runs, in processor seconds of their own process.
+"""How long `study status` and `study collect` take for many finished runs, in CPU seconds of their own process.
 
-python benchmarks/study_size.py [runs]: one run is done, the others are its files under their own names.
+python benchmarks/study_size.py [runs]: one run is executed, the others are copies of its files.
 """
 
 import os
@@ -52,7 +52,7 @@ def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     with tempfile.TemporaryDirectory() as home:
         root = str(made(Path(home), runs))
-        print("| command | runs | processor seconds | most memory (MiB) |\n|---|---|---|---|")
+        print("| command | runs | CPU seconds | peak memory (MiB) |\n|---|---|---|---|")
         for command in ("status", "collect"):
             seconds, memory = measured("study", command, root)
             print(f"| study {command} | {runs:,} | {seconds:.1f} | {memory:,.0f} |", flush=True)

@@ -1,14 +1,14 @@
-"""A sweep of models two ways: one single-threaded process a core, against one after the other with all threads.
+"""A sweep of models in two ways: one single-threaded process per core, and one model after the other with all threads.
 
 Both ways train the same models from the same seeds and are timed from the command to the last file, imports
-included. The overhead is what a run takes of a core beyond its training and its evaluation (as its done.json has them)
-and beyond what the same command takes when nothing is left to do: starting the processes, their imports, handing out
+included. The overhead is the core time of a run beyond its training and its evaluation (recorded in done.json)
+and beyond the time of the same command when nothing is left to do: starting the processes, their imports, distributing
 runs, waiting for the last one.
 
     python benchmarks/sweep.py [--runs 8] [--steps 400] [--architectures mlp locatello_conv]
 
-With `--against` the laptop study is compared with another version of the code instead, run by run in turn: the CPU
-time of a core for a whole run, from config to its last file, and what of it is not training.
+With `--against`, the laptop study is compared with another version of the code instead, in alternating runs: the CPU
+time of a whole run, from config to its last file, and the share of it that is not training.
 
     python benchmarks/sweep.py --against /path/to/other/src --runs 3 --steps 600 [--further variable_statements]
 """
@@ -49,7 +49,7 @@ def run(code: str, *arguments: str, threads: int) -> float:
 
 
 def overhead(folder: Path, seconds: float, cores: int) -> float:
-    """Return the seconds of a core a run took beyond its training and evaluation, of `seconds` on all cores."""
+    """Return the core seconds of a run beyond its training and evaluation, of `seconds` on all cores."""
     finished = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*/done.json")]
     at_work = sum(done["training_seconds"] + done["evaluation_seconds"] for done in finished)
     return (min(cores, len(finished)) * seconds - at_work) / len(finished)
@@ -76,14 +76,14 @@ from polarised.study.grid import load_study
 from polarised.training import keep_freed_memory
 keep_freed_memory()
 torch.set_num_threads(1)
-# A run of two steps first: what is loaded once in a process belongs to no run.
+# A run of two steps first, so that one-time imports are not counted for any run.
 execute(load_study(sys.argv[2]).runs[0], sys.argv[3] + "-first")
 times = []
 for run in load_study(sys.argv[1]).runs:
     before = time.process_time()
     directory = Path(execute(run, sys.argv[3]))
     whole = time.process_time() - before
-    # What was written after the weights is measured again, to have its share in CPU time too.
+    # Everything written after the weights is computed again, to measure its share in CPU time.
     trained = (directory / "model.safetensors").stat().st_mtime_ns
     for file in directory.iterdir():
         if file.stat().st_mtime_ns > trained:
@@ -103,7 +103,7 @@ METHODS = {
 
 
 def laptop(steps: int, seed: int, further: list[str]) -> dict[str, object]:
-    """The laptop study of the first paper at one strength of each method, as any version of the code can read it."""
+    """Return the laptop study of the first paper at one strength per method, readable by any version of the code."""
     return {
         "name": "laptop",
         "base": {
@@ -121,7 +121,7 @@ def laptop(steps: int, seed: int, further: list[str]) -> dict[str, object]:
 
 
 def compare(other: Path, rounds: int, steps: int, further: list[str]) -> None:
-    """Run both versions in turn and print the CPU seconds of each method's runs, the least of all rounds."""
+    """Run both versions alternately and print the CPU seconds of each method's runs, the minimum over all rounds."""
     versions = {"other": str(other), "this": str(Path(__file__).parents[1] / "src")}
     found: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in versions}
     for seed in range(rounds):
@@ -129,7 +129,7 @@ def compare(other: Path, rounds: int, steps: int, further: list[str]) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 files = [Path(folder) / "laptop.yaml", Path(folder) / "first.yaml"]
                 for file, length in zip(files, (steps, 2), strict=True):
-                    # In the order of METHODS, by which the table names its rows.
+                    # In the order of METHODS, which names the rows of the table.
                     file.write_text(yaml.safe_dump(laptop(length, seed, further), sort_keys=False))
                 environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": source}
                 command = [sys.executable, "-W", "ignore", "-c", WHOLE, *map(str, files), f"{folder}/runs"]
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--architectures", nargs="+", default=list(LIMITS))
     parser.add_argument("--against", type=Path, help="the src folder of another version of the code")
     parser.add_argument(
-        "--further", nargs="+", default=[], help="measures to ask the laptop study for, if both have them"
+        "--further", nargs="+", default=[], help="additional measures of the laptop study, if both versions have them"
     )
     arguments = parser.parse_args()
     if arguments.against:
@@ -168,7 +168,7 @@ def main() -> None:
             file.write_text(yaml.safe_dump(study(architecture, arguments.runs, steps)))
             serial = run(ONE_BY_ONE, str(file), f"{folder}/serial", str(cores), threads=cores)
             parallel = run(SWEEP, "study", str(file), "--out", f"{folder}/sweep", "--quiet", threads=1)
-            # The same models again: nothing but starting, looking and collecting is left.
+            # The same models again: only starting, checking and collecting is left.
             idle = run(SWEEP, "study", str(file), "--out", f"{folder}/sweep", "--quiet", threads=1)
             beyond = overhead(Path(folder) / "sweep", parallel - idle, cores)
         ratio, limit = serial / parallel, LIMITS.get(architecture, 1.0)
@@ -178,7 +178,7 @@ def main() -> None:
         print(
             f"{architecture}: {arguments.runs} models of {steps} steps; one by one, {cores} threads: {serial:.1f} s, "
             f"{cores} processes of one thread: {parallel:.1f} s, {ratio:.2f}x (at least {limit}x wanted: {verdict}); "
-            f"overhead {beyond:.2f} s a run (under {OVERHEAD:g} s wanted: {light}); "
+            f"overhead {beyond:.2f} s per run (under {OVERHEAD:g} s wanted: {light}); "
             f"{idle:.1f} s when nothing is left to do"
         )
     sys.exit(failed)

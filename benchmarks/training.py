@@ -1,11 +1,11 @@
-"""Steps per second of `polarised.training.train` beside a bare loop and the plain eager loop of other libraries.
+"""Steps per second of `polarised.training.train`, compared with a bare loop and the eager loop of other libraries.
 
-Four processes take turns, so that a busy moment of the machine hits all of them:
+Four processes take turns, so that other load affects all of them:
 
     ours     train(): channels_last, fused Adam, freed memory kept
     bfloat16 the same with precision="bfloat16"
-    bare     the same settings in the shortest possible loop: what the loop itself costs
-    plain    NCHW, default Adam, memory handed back at every step: what pythae and disentangling-vae run
+    bare     the same settings in the shortest possible loop: the cost of the loop itself
+    plain    NCHW, default Adam, memory released at every step: as in pythae and disentangling-vae
 
 Run: python benchmarks/training.py [--rounds 8] [--steps 30] [--threads 2]
 """
@@ -76,7 +76,7 @@ def bare(threads):
 
 
 def plain(threads):
-    """The network and loop as other libraries write them: modules one after the other, nothing in place."""
+    """The network and loop as written in other libraries: modules one after the other, nothing in place."""
     torch, data, _, _ = setup(threads)
     from torch import nn
 

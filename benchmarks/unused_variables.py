@@ -1,9 +1,9 @@
-"""Are the types right? Trained models of every objective against ablations of their decoders.
+"""Are the types right? Trained models of every objective, compared with ablations of their decoders.
 
-Each model is a fully connected VAE on 32x32 sprites (or on two populations). The ablations are independent of the
-library's: on 6,000 images that the diagnosis does not see every variable is exchanged between inputs, or held at one
+Each model is a fully connected VAE on 32x32 sprites (or on two populations). The ablations are independent of those
+of the library: on 6,000 images not used by the diagnosis, every variable is exchanged between inputs, or set to one
 value for all of them, and is used if that costs more than max(0.1 nats, 0.5% of the distortion above its floor) by two
-standard errors, unused if less. The first has the definition of the rule and other images, the second another one.
+standard errors, unused if less. The first uses the definition of the rule on other images, the second another one.
 
     python benchmarks/unused_variables.py [--models rtc] [--seeds 1 2] [--steps 3000] [--cache folder]
 """
@@ -39,7 +39,7 @@ from polarised.training import train
 
 CRITIC = {"critic_width": 200}
 ESTIMATORS = ("mws", "mss0", "mss1", "eq10b", "disentanglement_lib")
-# Images of the ablation, of a draw of its own.
+# Images of the ablation, from a separate sample.
 UNSEEN, UNSEEN_SEED = 6_000, 987
 
 
@@ -58,7 +58,7 @@ class Model:
 def bank(steps: int) -> dict[str, Model]:
     """Return the models by name."""
     models = {f"rtc_{beta:g}": Model(RTCVAE(beta=beta, **CRITIC)) for beta in (2.0, 4.0, 10.0, 20.0)}
-    # At a constant rate decoders keep reading remnants of unused variables; a rate that falls lets go of them.
+    # At a constant rate, decoders keep using remnants of unused variables; at a decreasing rate they stop using them.
     for beta in (2.0, 10.0):
         models[f"rtc_{beta:g}_falling"] = Model(RTCVAE(beta=beta, **CRITIC), schedule={"name": "cosine", "hold": 0.5})
     models |= {f"factor_{gamma:g}": Model(FactorVAE(gamma=gamma, **CRITIC)) for gamma in (10.0, 100.0)}
@@ -170,10 +170,10 @@ def correlations(encodings: Encodings, regime: Regime) -> Iterator[tuple[float, 
 def main() -> None:
     """Print a row for each model and the sums."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default="", help="only those whose name begins so")
+    parser.add_argument("--models", default="", help="only models whose names begin with this")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--steps", type=int, default=3_000)
-    parser.add_argument("--cache", type=Path, default=None, help="folder to keep trained models in")
+    parser.add_argument("--cache", type=Path, default=None, help="folder for trained models")
     options = parser.parse_args()
     torch.set_num_threads(1)
     sums: dict[str, NDArray[np.int64]] = {}
