@@ -71,7 +71,7 @@ def test_a_new_name_starts_its_spec_afresh(tmp_path: Path) -> None:
     [
         ({"axis": {}}, "no 'axis' .did you mean 'axes'"),
         ({"axes": {"seed": "many"}}, "axis 'seed'"),
-        ({"axes": {"strength": {"objective.a": [1], "objective.b": [1, 2]}}}, "one length"),
+        ({"axes": {"strength": {"objective.a": [1], "objective.b": [1, 2]}}}, "lists of equal length"),
         ({"axes": {"objective.name": ["BetaVEA"]}}, "BetaVEA"),
         ({"axes": {"seed": []}}, "no run"),
         ({"rule": "other", "axes": {"seed": 1}}, "relative or standard"),
