@@ -8,12 +8,12 @@ NUMBERS = r"[0-9]+(?:, [0-9]+)*(?: and [0-9]+)?"
 
 
 def variables(text: str) -> list[int]:
-    """The variables a list in words names."""
+    """The variables named in a list in words."""
     return [int(number) for number in re.findall(r"[0-9]+", text)]
 
 
 def contradictions(diagnosis: Diagnosis) -> list[str]:
-    """Return what one sentence of a diagnosis says against another, or against the types; of long lists nothing."""
+    """Return the contradictions between the sentences of a diagnosis and its types; abbreviated lists are skipped."""
     regime, found = diagnosis.regime, []
 
     def hold(agrees: bool, what: str) -> None:

@@ -106,7 +106,7 @@ def test_a_cluster_that_refuses_the_connection_is_named(shards, tmp_path, cluste
     wrong = {**token, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     refused = polarised("diagnose", *shards, "--executor", "ray", "--address", address, folder=tmp_path, **wrong)
     assert refused.returncode == 2
-    assert f"error: expected a Ray cluster at {address}, could not connect" in refused.stderr
+    assert f"error: expected a Ray cluster at {address}, but could not connect" in refused.stderr
     assert "RAY_AUTH_MODE=token" in refused.stderr
     assert "Traceback" not in refused.stderr
 

@@ -98,7 +98,7 @@ def split_inputs(count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.i
 
 
 class _Encode(nn.Module):
-    """The encoder of a module of another library, with the interface of ours."""
+    """The encoder of a module of another library, with the interface of this one."""
 
     def __init__(self, module: nn.Module, scale_kind: Scale, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class _Encode(nn.Module):
 
 
 class _Decode(nn.Module):
-    """The decoder of a module of another library, with the interface of ours: the mean, or logits."""
+    """The decoder of a module of another library, with the interface of this one: the mean, or logits."""
 
     def __init__(self, module: nn.Module, shape: tuple[int, ...], latents: tuple[int, ...], *, logits: bool) -> None:
         super().__init__()

@@ -90,7 +90,7 @@ class Outcome:
     score: float | None
 
     def __str__(self) -> str:
-        told = "" if self.score is None else f", factors told {self.score:.2f}"
+        told = "" if self.score is None else f", factors predicted {self.score:.2f}"
         return (
             f"{self.active} active, {self.mixed} mixed, {self.passive} passive; explained through a sample "
             f"{self.explained:.2f}{told}; rate {self.rate:.1f}, negative bound {self.bound:.1f} nats"
@@ -175,7 +175,7 @@ class Cure:
             said = trial.failure or f"gains {trial.gain:.2f} ± {trial.gain_error:.2f} nats; {trial.outcome}"
             lines.append(f"  {trial.name}: {said}")
         if self.refusal:
-            return "\n".join([*lines, f"Left alone: {self.refusal}"])
+            return "\n".join([*lines, f"Not cured: {self.refusal}"])
         return "\n".join([*lines, f"After ({self.winner}): {self.after}", f"Change: {self.change}"])
 
 

@@ -82,7 +82,7 @@ def test_damaged_specs_name_no_data(tmp_path, specs):
 def test_data_that_is_not_here_is_asked_for_by_its_name(tmp_path, monkeypatch):
     """One sentence: which dataset, where it is looked for, what gets it, and what can be given instead."""
     monkeypatch.setenv("POLARISED_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr("polarised.data.cache._retrieved", _no_network)
+    monkeypatch.setattr("polarised.data.cache._retrieve", _no_network)
     model = tmp_path / "VAE_mnist"
     model.mkdir()
     (model / "model.pt").write_bytes(b"")

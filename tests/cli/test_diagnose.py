@@ -176,7 +176,7 @@ def test_published_models_are_diagnosed_from_their_folders_alone(reference):
 
 def test_a_model_without_its_data_accepts_other_images(reference, tmp_path, monkeypatch):
     monkeypatch.setenv("POLARISED_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr("polarised.data.cache._retrieved", _no_network)
+    monkeypatch.setattr("polarised.data.cache._retrieve", _no_network)
     folder = reference / "models" / "yanndubs" / "VAE_mnist"
     refused = run("diagnose", folder, code=1)
     assert refused.stderr.startswith("error: expected the dataset mnist, on which VAE_mnist was trained, in ")

@@ -69,7 +69,7 @@ def test_dropped_and_doubtful_variables_are_listed(finished, tmp_path):
     said = run("prune", finished, "--out", tmp_path / "same.safetensors", *named)
     assert "none dropped" in said
     assert "the written model is unchanged" in said
-    assert "in doubt" not in said
+    assert "kept because doubtful" not in said
 
 
 def test_a_variable_that_is_noise_around_a_nonzero_mean_can_be_dropped(tmp_path):

@@ -137,9 +137,9 @@ def test_what_cannot_be_cut_is_refused_with_the_reason(kind, words):
 
 def test_functions_and_models_without_a_decoder_are_refused():
     upsampled = lambda module, z: nn.functional.interpolate(z[:, :3], scale_factor=2)  # noqa: E731
-    with pytest.raises(ConfigError, match="none takes it as it is"):
+    with pytest.raises(ConfigError, match="none takes it unchanged"):
         po.prune(Grid(), [0], data=IMAGES, decode=upsampled)
-    with pytest.raises(ConfigError, match="give decode="):
+    with pytest.raises(ConfigError, match="pass decode="):
         po.prune(Grid(), [0], data=IMAGES)
     with pytest.raises(ConfigError, match="torch module"):
         po.prune(lambda x: (x, x), [0], data=INPUTS)

@@ -8,7 +8,7 @@ from polarised.regime._moments import (
     LOG_RATIOS,
     blocked_moments,
     count_ratios,
-    dealt,
+    rows_per_block,
     share_below,
     two_states,
 )
@@ -28,7 +28,7 @@ def test_moments_equal_those_of_each_block_computed_separately(rows, latents):
     exact = values.astype(np.float64)
     for block in (0, 5, BLOCKS - 1):
         mine = exact[block::BLOCKS]
-        assert moments.counts[block] == dealt(rows)[block] == len(mine)
+        assert moments.counts[block] == rows_per_block(rows)[block] == len(mine)
         if len(mine):
             np.testing.assert_allclose(moments.means[block], mine.mean(0), rtol=1e-12, atol=1e-12)
             spread = np.square(mine - mine.mean(0)).sum(0)

@@ -19,11 +19,11 @@ __all__ = ["IRS", "BetaVAEScore", "FactorVAEScore", "Represent", "beta_vae_score
 Represent = Callable[[Integers], npt.ArrayLike]
 
 
-# Votes drawn together: enough that calls cost little, few enough that their codes stay in the cache.
+# Votes drawn together: enough to amortise the calls, few enough that their codes stay in the cache.
 _BLOCK = 512
 
 
-# Combinations drawn as one number: short words are quick, and this far below 2^16 few draws are refused.
+# Combinations drawn as one number: short integers are fast, and this far below 2^16 few draws are rejected.
 _DIGITS = 2**12
 
 

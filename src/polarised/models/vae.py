@@ -210,7 +210,7 @@ def load_vae(path: str | Path) -> VAE:
         with torch.device("meta"):
             asked = sum(value.numel() for value in build_vae(*network).state_dict().values())
         if asked != sum(value.numel() for value in weights.values()):
-            raise DataError(f"expected the weights of its network in {path}, its config asks for {asked} numbers")
+            raise DataError(f"expected the weights of its network in {path}, its config needs {asked} numbers")
         vae = build_vae(*network)
         vae.load_state_dict(weights)
     except DataError:

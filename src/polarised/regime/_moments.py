@@ -20,7 +20,7 @@ __all__ = [
     "TwoStates",
     "blocked_moments",
     "count_ratios",
-    "dealt",
+    "rows_per_block",
     "scaled_to_correlation",
     "share_below",
     "two_states",
@@ -82,7 +82,7 @@ def scaled_to_correlation(products: Array) -> Array:
     return result
 
 
-def dealt(rows: int) -> Array:
+def rows_per_block(rows: int) -> Array:
     """Return the number of rows in each block."""
     counts = np.full(BLOCKS, rows // BLOCKS, dtype=np.float64)
     counts[: rows % BLOCKS] += 1
@@ -134,7 +134,7 @@ def blocked_moments(
         np.square(piece, out=piece)
         for table, width in ((table, table.shape[1]) for table in tables if table.size):
             squares[:width] += ones[: len(table)] @ table
-    counts = dealt(rows)
+    counts = rows_per_block(rows)
     held = np.maximum(counts, 1.0)[:, None]
     totals, squared, logged = (x.reshape(BLOCKS, latents) for x in (sums, squares, logs))
     total, overall = totals.sum(axis=0), squared.sum(axis=0)
@@ -166,7 +166,7 @@ def _by_input(values: NDArray[Any], repeats: int, by_row: BlockedMoments, *, log
         means[block] = rows.mean(axis=0)
         squares[block] = np.square(rows - means[block]).sum(axis=0)
         means[block] += origin
-    counts = repeats * dealt(len(inputs))
+    counts = repeats * rows_per_block(len(inputs))
     return by_row._replace(counts=counts, means=means, squares=squares, logarithms=logs)
 
 

@@ -19,7 +19,7 @@ from polarised.regime._moments import (
     TwoStates,
     blocked_moments,
     count_ratios,
-    dealt,
+    rows_per_block,
     share_below,
     two_states,
 )
@@ -229,7 +229,7 @@ class Evidence:
             raise DataError(f"expected evidence on the same inputs, got {self.inputs} and {other.inputs}")
         joined = type(self)()
         joined._start(self.latents + other.latents)
-        inputs = dealt(self.inputs)
+        inputs = rows_per_block(self.inputs)
         joined._counts, joined.inputs = inputs, self.inputs
         for part in (self, other):
             columns = slice(0, self.latents) if part is self else slice(self.latents, None)
@@ -397,7 +397,7 @@ class Evidence:
         with np.errstate(divide="ignore"):
             logarithms = np.log(ratios)
         turn = self.inputs % BLOCKS
-        counts = repeats * dealt(len(means) // repeats)
+        counts = repeats * rows_per_block(len(means) // repeats)
         quantities = [x.reshape(-1, repeats, x.shape[1]) for x in (ratios, variances, means, shifts, logarithms)]
         levels = np.stack([_blocked_mean(x, counts) for x in quantities], axis=1)
         squares = np.stack([_blocked_squares(x, levels[:, i]) for i, x in enumerate(quantities[:SPREAD])], axis=1)
