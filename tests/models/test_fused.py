@@ -1,6 +1,7 @@
 """Layers fused into one node of the graph have the outputs, gradients and second derivatives of standard layers."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -130,8 +131,6 @@ def test_functional_transforms_forward_mode_and_batched_gradients_agree() -> Non
 def test_all_other_cases_use_the_standard_layers() -> None:
     layers, heads = network(nn.Tanh, large=False)
     x = torch.randn(5, 7)
-    with torch.no_grad():
-        assert not fuses(x)
     with torch.autocast("cpu", torch.bfloat16):
         assert not fuses(x)
         assert pass_through(x, [layers], heads)[0].dtype is torch.bfloat16
@@ -141,6 +140,22 @@ def test_all_other_cases_use_the_standard_layers() -> None:
     layers[2].register_forward_hook(lambda *_: seen.append(True))
     pass_through(x, [layers], heads)
     assert seen, "a hook on a layer has to be called"
+
+
+@pytest.mark.parametrize("without", [torch.no_grad, torch.inference_mode])
+def test_values_without_gradients_are_the_same_as_with_them(
+    without: Callable[[], AbstractContextManager[None]],
+) -> None:
+    layers, heads = network(nn.Tanh, large=True)
+    x, target = torch.randn(64, 700), torch.rand(64, 3)
+    expected = pass_through(x, [layers], heads)
+    with without():
+        found = pass_through(x, [layers], heads)
+        entropy = sum_cross_entropy(found[0], target)
+        assert not any(y.requires_grad for y in (*found, entropy))
+    assert all(torch.equal(mine, right) for mine, right in zip(found, expected, strict=True))
+    assert torch.equal(entropy, sum_cross_entropy(expected[0], target))
+    torch.testing.assert_close(found, plain(x, layers, heads))
 
 
 def test_frozen_weights_get_no_gradient_and_inputs_do() -> None:

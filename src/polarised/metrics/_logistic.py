@@ -82,7 +82,8 @@ def linear_classifier(
     array([0, 5])
     """
     classes, compact = np.unique(labels, return_inverse=True)
-    rows = Rows(np.column_stack([codes, np.ones(len(codes), dtype=codes.dtype)]), compact, len(classes))
+    design, centre = _design(codes, centred=not shrink_intercept)
+    rows = Rows(design, compact, len(classes))
     kind, penalty = _kind(multiclass, len(classes)), _penalty(codes.shape[1], shrink_intercept)
     problem = kind(rows, penalty / (strength * len(codes)))
     start = problem.start()
@@ -90,8 +91,7 @@ def linear_classifier(
         # Most of the progress is the same with a fraction of the rows, at little cost.
         few = Rows(rows.design[::_FEW], compact[::_FEW], len(classes))
         start = minimise(kind(few, penalty / (strength * len(codes))), start, tolerance=1e-3)[0]
-    weights = _by_class(minimise(problem, start)[0], len(classes))
-    return LinearClassifier(classes, weights[:, :-1], weights[:, -1])
+    return _classifier(classes, minimise(problem, start)[0], centre)
 
 
 def cross_validated_classifier(
@@ -111,9 +111,7 @@ def cross_validated_classifier(
     array([0, 1])
     """
     classes, compact = np.unique(labels, return_inverse=True)
-    centre = codes.mean(axis=0)
-    # Centring does not change the solution with an unpenalised intercept and makes single precision safe.
-    design = np.column_stack([codes - centre, np.ones(len(codes))]).astype(np.float32)
+    design, centre = _design(codes, centred=True)
     kind, penalty = _kind(multiclass, len(classes)), _penalty(codes.shape[1], shrink_intercept=False)
     whole = Rows(design, compact, len(classes))
     parts = [_fold(whole, held) for held in np.array_split(np.arange(len(codes)), folds) if len(held)]
@@ -135,8 +133,22 @@ def cross_validated_classifier(
             best, accuracy = weights.copy(), correct
         better = correct > accuracy
         best[better], accuracy[better] = weights[better], correct[better]
-    final = _by_class(best, len(classes))
-    return LinearClassifier(classes, final[:, :-1], final[:, -1] - final[:, :-1] @ centre)
+    return _classifier(classes, best, centre)
+
+
+def _design(codes: Floats, *, centred: bool) -> tuple[Array, Floats]:
+    """Return the codes with a column of ones, and what was taken off each column.
+
+    Centring does not change the solution with an unpenalised intercept, and it makes single precision safe.
+    """
+    centre = codes.mean(axis=0) if centred else np.zeros(codes.shape[1])
+    design = np.column_stack([codes - centre, np.ones(len(codes))])
+    return design.astype(np.float32 if centred else codes.dtype), centre
+
+
+def _classifier(classes: Integers, weights: Floats, centre: Floats) -> LinearClassifier:
+    found = _by_class(weights, len(classes))
+    return LinearClassifier(classes, found[:, :-1], found[:, -1] - found[:, :-1] @ centre)
 
 
 class Rows:

@@ -1,8 +1,8 @@
 """Linear layers with activations, and the cross-entropy, each as one node of the autograd graph: small networks trained
 on a CPU spend more time on the graph than on arithmetic. Also a transposed convolution with faster gradients.
 
-These functions change results only in their last digits. They are used for training in single precision on a CPU; in
-all other cases (second derivatives, `torch.func`, forward mode, torch.compile, other devices and precisions, hooks) the
+These functions change results only in their last digits. They are used in single precision on a CPU; in all other
+cases (second derivatives, `torch.func`, forward mode, torch.compile, other devices and precisions, hooks) the
 standard layers run.
 """
 
@@ -56,7 +56,7 @@ _NONE, _RELU, _TANH = Activation("none"), Activation("relu"), Activation("tanh")
 
 
 def fuses(*tensors: Tensor) -> bool:
-    """Return whether only first derivatives in single precision on a CPU are needed.
+    """Return whether only values and first derivatives in single precision on a CPU are needed.
 
     Args:
         *tensors: The inputs of the layers.
@@ -70,17 +70,12 @@ def fuses(*tensors: Tensor) -> bool:
     return (
         all(type(t) is Tensor and t.dtype is torch.float32 and t.device.type == "cpu" for t in tensors)
         and not torch.is_autocast_enabled("cpu")
-        and _only_gradients()
+        and _eager()
     )
 
 
-def _only_gradients() -> bool:
-    return (
-        torch.is_grad_enabled()
-        and not torch.compiler.is_compiling()
-        and not torch._C._is_tracing()
-        and not _transformed()
-    )
+def _eager() -> bool:
+    return not torch.compiler.is_compiling() and not torch._C._is_tracing() and not _transformed()
 
 
 def _transformed() -> bool:
@@ -384,7 +379,7 @@ def double(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     (1, 5, 6, 6)
     """
     halved = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
-    if x.device.type == "cpu" and (halved or x.dtype is torch.float32) and _only_gradients():
+    if x.device.type == "cpu" and (halved or x.dtype is torch.float32) and torch.is_grad_enabled() and _eager():
         return _Doubled.apply(x, weight, bias)  # type: ignore[no-untyped-call, no-any-return]
     return conv_transpose2d(x, weight, bias, stride=2, padding=1)
 
