@@ -4,6 +4,7 @@ from typing import get_args
 
 import pytest
 import torch
+from torch import nn
 
 from polarised.errors import ConfigError, DataError
 from polarised.models import build_vae
@@ -11,6 +12,7 @@ from polarised.models.distributions import DiagonalGaussian
 from polarised.objectives import FactorVAE, take_step, terms
 from polarised.objectives.terms import (
     SCALES,
+    covariance_penalty,
     critic_terms,
     mmd,
     posterior_covariance,
@@ -59,6 +61,17 @@ def test_constants_do_not_change_the_gradient():
     torch.testing.assert_close(*gradients)
 
 
+def test_weights_multiply_the_parts_and_their_gradients_and_zero_leaves_a_part_out():
+    weights = (0.0, 3.0, -2.0)
+    taken = step()
+    for weight, found, part in zip(weights, rate_parts(taken, weights=weights), rate_parts(taken), strict=True):
+        torch.testing.assert_close(found, weight * part)
+        assert found.requires_grad == (weight != 0)
+        if weight:
+            mine, right = (torch.autograd.grad(value, taken.z, retain_graph=True)[0] for value in (found, part))
+            torch.testing.assert_close(mine, weight * right)
+
+
 def test_one_variable_has_no_total_correlation():
     vae = build_vae({"architecture": "mlp", "latents": 1}, (1, 4, 4))
     taken = take_step(vae, torch.rand(8, 1, 4, 4), dataset_size=100)
@@ -100,6 +113,38 @@ def test_density_ratio_of_the_best_critic_is_the_total_correlation():
     logits = Best()(z)
     printed = (logits[:, 0] - logits[:, 1]).exp().mean().item()
     assert printed == pytest.approx(1 / (1 - rho**2), rel=0.02)
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.45])
+def test_terms_of_the_critic_are_the_printed_formulas_with_their_gradients(clip):
+    """log D - log(1 - D) of the codes, and -(log D of codes + log(1 - D) of shuffled codes) / 2 over the batch."""
+    critic = FactorVAE(critic_layers=1, critic_width=8).critic(3)
+    taken = step(critic=critic)
+    seeded = torch.Generator().manual_seed(5)
+    object.__setattr__(taken, "generator", seeded)
+    others = shuffled(taken.z.detach(), torch.Generator().manual_seed(5))
+    correlation, loss = critic_terms(taken, clip=clip)
+    plain = nn.Sequential(*critic)
+    real, false = (torch.softmax(plain(codes), 1) for codes in (taken.z, others))
+    right = (real[:, 0].log() - real[:, 1].log()).mean()
+    if clip:
+        real, false = real.clamp(clip, 1 - clip), false.clamp(clip, 1 - clip)
+    own = -(real[:, 0].log().mean() + false[:, 1].log().mean()) / 2
+    torch.testing.assert_close((correlation, loss), (right, own))
+    mine, expected = (torch.autograd.grad(value, taken.z, retain_graph=True)[0] for value in (correlation, right))
+    torch.testing.assert_close(mine, expected)
+    weights = list(critic.parameters())
+    found, wanted = (torch.autograd.grad(value, weights, allow_unused=True) for value in (loss, own))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_covariance_penalty_and_its_gradient_are_those_of_the_sums():
+    values = torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+    off_diagonal = sum(values[i, j] ** 2 for i in range(4) for j in range(4) if i != j)
+    right = 2 * off_diagonal + 7 * sum((values[i, i] - 1) ** 2 for i in range(4))
+    found = covariance_penalty(values, lambda_od=2.0, lambda_d=7.0)
+    torch.testing.assert_close(found, right)
+    torch.testing.assert_close(torch.autograd.grad(found, values), torch.autograd.grad(right, values))
 
 
 def test_a_missing_critic_is_refused():

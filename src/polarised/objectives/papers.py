@@ -27,7 +27,6 @@ from polarised.objectives.terms import (
     posterior_noise,
     rate,
     rate_parts,
-    weighted,
 )
 from polarised.regime.encodings import Estimator
 from polarised.registry import register
@@ -255,15 +254,9 @@ class BetaTCVAE(Objective):
     ramp: Ramp = None
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
-        parts = rate_parts(step, estimator=self.estimator)
         beyond = (self.beta - 1) * level(step.number, step.steps, ramp=self.ramp)
-        return {
-            "distortion": distortion(step),
-            "rate": rate(step),
-            "mutual_information": weighted(self.alpha - 1, parts.mutual_information),
-            "total_correlation": weighted(beyond, parts.total_correlation),
-            "dimension_wise": weighted(self.gamma - 1, parts.dimension_wise),
-        }
+        parts = rate_parts(step, estimator=self.estimator, weights=(self.alpha - 1, beyond, self.gamma - 1))
+        return {"distortion": distortion(step), "rate": rate(step), **parts._asdict()}
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
         return _warn_no_effect("beta", self.beta, 1.0, "the total correlation")
@@ -443,14 +436,8 @@ class IVAE(Objective):
 
     def __call__(self, step: Step) -> dict[str, Tensor]:
         a, b, c, d = self.weights(step.number)
-        parts = rate_parts(step)
-        return {
-            "distortion": a * distortion(step),
-            "rate": rate(step),
-            "mutual_information": weighted(b - 1, parts.mutual_information),
-            "total_correlation": weighted(c - 1, parts.total_correlation),
-            "dimension_wise": weighted(d - 1, parts.dimension_wise),
-        }
+        parts = rate_parts(step, weights=(b - 1, c - 1, d - 1))
+        return {"distortion": a * distortion(step), "rate": rate(step), **parts._asdict()}
 
     def weights(self, number: int) -> tuple[float, float, float, float]:
         """Return the four weights at a step.

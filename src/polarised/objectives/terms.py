@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import log_softmax
+from torch.nn.functional import log_softmax, nll_loss
 
 from polarised.errors import ConfigError, DataError
 from polarised.models._fused import Dense, fuses, graph_wanted, judge
@@ -31,7 +31,6 @@ __all__ = [
     "rate",
     "rate_parts",
     "shuffled",
-    "weighted",
 ]
 
 Distance = Literal["squared", "printed"]
@@ -51,7 +50,7 @@ def distortion(step: Step) -> Tensor:
     Returns:
         The mean over the batch in nats.
     """
-    return -step.likelihood.log_prob(step.x, step.outputs).mean()
+    return step.likelihood.log_prob(step.x, step.outputs).sum() / -len(step.x)
 
 
 def rate(step: Step) -> Tensor:
@@ -63,23 +62,7 @@ def rate(step: Step) -> Tensor:
     Returns:
         The mean over the batch in nats.
     """
-    return step.prior.kl(step.posterior, step.z).sum(1).mean()
-
-
-def weighted(weight: float, value: Tensor) -> Tensor:
-    """Return weight * value; with weight 0 the value is excluded from the backward pass, to which it adds nothing.
-
-    Args:
-        weight: The weight.
-        value: The term.
-
-    Returns:
-        The weighted term.
-
-    >>> weighted(0.0, torch.ones((), requires_grad=True)).requires_grad
-    False
-    """
-    return weight * (value if weight else value.detach())
+    return step.prior.kl(step.posterior, step.z).sum() / len(step.z)
 
 
 class RateParts(NamedTuple):
@@ -96,7 +79,9 @@ class RateParts(NamedTuple):
     dimension_wise: Tensor
 
 
-def rate_parts(step: Step, *, estimator: Estimator = "mws") -> RateParts:
+def rate_parts(
+    step: Step, *, estimator: Estimator = "mws", weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
+) -> RateParts:
     """Split the sampled rate with a minibatch estimate of the aggregate posterior q(z) [Chen2018, eq. 2].
 
     E[log q(z|x) - log p(z)]
@@ -107,18 +92,21 @@ def rate_parts(step: Step, *, estimator: Estimator = "mws") -> RateParts:
     Args:
         step: The step.
         estimator: The weights W.
+        weights: What each part is multiplied by; a part of weight 0 is not computed.
 
     Returns:
         The three parts.
     """
     codes = step.z, step.posterior.mean, step.posterior.log_variance
-    weights = _log_weights(len(step.z), step.dataset_size, estimator, step.z.dtype, step.z.device)
+    shares = _log_weights(len(step.z), step.dataset_size, estimator, step.z.dtype, step.z.device)
     densities: Callable[..., tuple[Tensor, Tensor, Tensor]] = _Densities.apply if fuses(*codes) else _densities
-    log_posterior, log_joint, log_product = densities(*codes, weights)
+    log_posterior, log_joint, log_product = densities(*codes, shares)
+    of_information, of_correlation, of_dimensions = weights
+    nothing = step.z.new_zeros(())
     return RateParts(
-        mutual_information=(log_posterior - log_joint).mean(),
-        total_correlation=(log_joint - log_product).mean(),
-        dimension_wise=(log_product - step.prior.log_prob(step.z)).mean(),
+        of_information * (log_posterior - log_joint).mean() if of_information else nothing,
+        of_correlation * (log_joint - log_product).mean() if of_correlation else nothing,
+        of_dimensions * (log_product - step.prior.log_prob(step.z)).mean() if of_dimensions else nothing,
     )
 
 
@@ -192,8 +180,8 @@ def posterior_covariance(posterior: DiagonalGaussian, *, of: Literal["mean", "sa
         The covariance, (d, d).
     """
     centred = posterior.mean - posterior.mean.mean(0)
-    covariance = centred.T @ centred / len(centred)
-    return covariance + torch.diag(posterior.variance.mean(0)) if of == "sample" else covariance
+    variance = posterior.variance.mean(0) if of == "sample" else centred.new_zeros(centred.shape[1])
+    return torch.addmm(torch.diag(variance), centred.T, centred, alpha=1 / len(centred))
 
 
 def covariance_penalty(covariance: Tensor, *, lambda_od: float, lambda_d: float) -> Tensor:
@@ -210,9 +198,17 @@ def covariance_penalty(covariance: Tensor, *, lambda_od: float, lambda_d: float)
     >>> covariance_penalty(torch.tensor([[2.0, 3.0], [3.0, 1.0]]), lambda_od=1.0, lambda_d=10.0).item()
     28.0
     """
-    diagonal = torch.diagonal(covariance)
-    off_diagonal = (covariance**2).sum() - (diagonal**2).sum()
-    return lambda_od * off_diagonal + lambda_d * ((diagonal - 1) ** 2).sum()
+    identity, weights = _identity_and_weights(len(covariance), lambda_od, lambda_d, covariance.dtype, covariance.device)
+    return ((covariance - identity).square() * weights).sum()
+
+
+@functools.lru_cache(maxsize=16)
+def _identity_and_weights(
+    size: int, off_diagonal: float, diagonal: float, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode(False):
+        weights = torch.full((size, size), off_diagonal, dtype=dtype, device=device)
+        return torch.eye(size, dtype=dtype, device=device), weights.fill_diagonal_(diagonal)
 
 
 def posterior_noise(step: Step) -> Tensor:
@@ -432,5 +428,13 @@ def critic_terms(step: Step, *, clip: float = 0.0) -> tuple[Tensor, Tensor]:
     log_p: Tensor = log_softmax(both, dim=1)
     if clip:
         log_p = log_p.exp().clamp(clip, 1 - clip).log()
-    loss = -0.5 * (log_p[: len(z), 0].mean() + log_p[len(z) :, 1].mean())
-    return (own[:, 0] - own[:, 1]).mean(), loss
+    contrast, classes = _contrast_and_classes(len(z), z.dtype, z.device)
+    return (own @ contrast).sum() / len(z), nll_loss(log_p, classes)
+
+
+@functools.lru_cache(maxsize=16)
+def _contrast_and_classes(size: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return what makes the difference of two logits a product, and the classes of codes and of shuffled codes."""
+    with torch.inference_mode(False):
+        contrast = torch.tensor([1.0, -1.0], dtype=dtype, device=device)
+        return contrast, torch.arange(2, device=device).repeat_interleave(size)
