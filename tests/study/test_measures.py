@@ -42,7 +42,7 @@ def test_the_rate_to_a_gaussian_prior_is_the_sum_of_the_variables_own() -> None:
     run, rate = measured({"name": "StandardNormal"})
     dataset = dataset_of(run)
     encodings = measures.encode(run, build_vae(run.model, dataset.shape), dataset)
-    types = measures.types(run, encodings)
+    types = measures.types(measures.regimes(run, encodings))
     assert rate == pytest.approx(types["kl"].sum(), rel=1e-5)
 
 
@@ -56,5 +56,5 @@ def test_the_rate_to_a_sparse_prior_is_to_it_and_not_to_a_gaussian_near_it() -> 
         z = posterior.mean + posterior.variance.sqrt() * torch.randn(400, 600, 3, generator=torch.manual_seed(0))
         expected = (posterior.log_prob(z) - vae.prior.log_density(z)).sum(2).mean(0)
     assert rate == pytest.approx(expected.mean().item(), rel=0.1)
-    types = measures.types(run, measures.encode(run, vae, dataset))
+    types = measures.types(measures.regimes(run, measures.encode(run, vae, dataset)))
     assert types["kl"].sum() == pytest.approx(rate, rel=0.1)

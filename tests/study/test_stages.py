@@ -67,8 +67,9 @@ def test_accuracy_is_that_on_the_unseen_inputs() -> None:
     seen, other = (Encodings(sign * known, variance=np.full((120, 1), 0.01), factors=labels) for sign in (1, -1))
     run = replace(tiny(), evaluation=Evaluation(downstream=True, downstream_strengths=(1.0,)))
 
-    def accuracy(*encodings: Encodings) -> set[float]:
-        table = measures.downstream(run, *encodings).filter(polars.col("variables") == "full")
+    def accuracy(first: Encodings, unseen: Encodings | None = None) -> set[float]:
+        table = measures.downstream(run, first, measures.regimes(run, first), unseen)
+        table = table.filter(polars.col("variables") == "full")
         return set(table.filter(polars.col("metric") == "accuracy")["value"])
 
     assert accuracy(seen) == accuracy(seen, seen) == {1.0}
@@ -84,9 +85,10 @@ def test_the_published_protocol_tests_on_a_draw_of_its_own(tmp_path: Path) -> No
     unseen = measures.encode_unseen(run, load_vae(directory / "model.safetensors"), dataset_of(run))
     assert len(unseen) == 30
     seen = Encodings.load(directory / "encodings.npz")
-    expected = measures.downstream(run, seen, unseen)
+    regimes = measures.regimes(run, seen)
+    expected = measures.downstream(run, seen, regimes, unseen)
     assert polars.read_parquet(directory / "downstream.parquet").equals(expected)
-    assert not expected.equals(measures.downstream(run, seen))
+    assert not expected.equals(measures.downstream(run, seen, regimes))
 
 
 def test_histograms_count_every_example(finished: Path) -> None:

@@ -1,6 +1,6 @@
 """Measurements of a run on its trained model: types by all rules, scores by subset, histograms, predicted factors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ __all__ = [
     "images_of_prior",
     "plane_density",
     "reconstruction",
+    "regimes",
     "save_histograms",
     "scores",
     "settling",
@@ -198,8 +199,8 @@ def reconstruction(run: Run, vae: "VAE", dataset: Dataset) -> polars.DataFrame:
     return polars.DataFrame(found, schema=SCORES, orient="row")
 
 
-def types(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> polars.DataFrame:
-    """Return one row per variable: its type and the reason, with all evidence, and its types by the other two rules.
+def regimes(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> dict[Rule, Regime]:
+    """Return the types of a run's variables by each rule.
 
     Args:
         run: The run.
@@ -207,9 +208,23 @@ def types(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> 
         decoder: The measured use of its decoder.
 
     Returns:
+        The types by rule, with the rule "used" first.
+    """
+    alpha = run.evaluation.alpha
+    first = classify(encodings, alpha=alpha, rule=RULES[0], decoder=decoder, seed=run.seed)
+    return {RULES[0]: first} | {rule: first.at(alpha, rule=rule) for rule in RULES[1:]}
+
+
+def types(by_rule: Mapping[Rule, Regime]) -> polars.DataFrame:
+    """Return one row per variable: its type and the reason, with all evidence, and its types by the other two rules.
+
+    Args:
+        by_rule: The types of the run by each rule, see `regimes`.
+
+    Returns:
         One row per variable.
     """
-    first, *others = _regimes(run, encodings, decoder).values()
+    first, *others = by_rule.values()
     return first.table().with_columns(polars.Series(f"{other.rule}_type", other.types) for other in others)
 
 
@@ -233,7 +248,7 @@ def regime_of(directory: str | Path, run: Run, *, rule: Rule = "used", alpha: fl
     return classify(encodings, alpha=alpha, rule=rule, decoder=decoder, seed=run.seed)
 
 
-def scores(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) -> polars.DataFrame:
+def scores(run: Run, encodings: Encodings, by_rule: Mapping[Rule, Regime]) -> polars.DataFrame:
     """Return the number of variables of each type, the rate by type, and the scores of both representations by subset.
 
     Columns: rule (none if the whole code is scored), metric, representation, variables, value; the subset ``alive``
@@ -242,13 +257,13 @@ def scores(run: Run, encodings: Encodings, decoder: DecoderUse | None = None) ->
     Args:
         run: The run.
         encodings: The encodings of the run.
-        decoder: The measured use of its decoder.
+        by_rule: The types of the run by each rule, see `regimes`.
 
     Returns:
         One row per number: rule, metric, representation, variables, value.
     """
     tables, counts = [], []
-    for rule, regime in _regimes(run, encodings, decoder).items():
+    for rule, regime in by_rule.items():
         compared = compare(encodings, regime, without_passive=True, seed=run.seed)
         tables.append(compared.with_columns(polars.lit(rule).alias("rule")))
         counts += [(rule, "count", None, kind, float(regime.types.count(kind))) for kind in TYPES]
@@ -275,7 +290,7 @@ def save_histograms(run: Run, encodings: Encodings, path: Path) -> None:
 
 
 def downstream(
-    run: Run, encodings: Encodings, unseen: Encodings | None = None, decoder: DecoderUse | None = None
+    run: Run, encodings: Encodings, by_rule: Mapping[Rule, Regime], unseen: Encodings | None = None
 ) -> polars.DataFrame:
     """Return the accuracy with which each subset of variables predicts the factors, on inputs not used for fitting.
 
@@ -285,8 +300,8 @@ def downstream(
     Args:
         run: The run.
         encodings: The encodings of the run.
+        by_rule: The types of the run by each rule, see `regimes`.
         unseen: Encodings of inputs to test on.
-        decoder: The measured use of its decoder.
 
     Returns:
         One row per number: rule, metric, representation, variables, value.
@@ -299,10 +314,10 @@ def downstream(
         guess = [1 / len(np.unique(column)) for column in encodings.factors.T]
         n_train = None if unseen is None else len(encodings)
         whole = encodings if unseen is None else _joined(encodings, unseen)
-        factors, regimes = np.asarray(whole.factors), _regimes(run, encodings, decoder)
+        factors = np.asarray(whole.factors)
         for representation, codes in (("mean", whole.mean), ("sampled", whole.sample(seed=run.seed))):
             known: dict[tuple[int, ...], list[float]] = {}
-            for rule, regime in regimes.items():
+            for rule, regime in by_rule.items():
                 for variables, indices in {**subsets(regime), "alive": regime.alive}.items():
                     key = tuple(sorted(indices))
                     if key and key not in known:
@@ -337,12 +352,6 @@ def _without_rule_of_whole(table: polars.DataFrame) -> polars.DataFrame:
     """Keep the scores of the whole code once, since they are the same for every rule."""
     whole = polars.when(polars.col("variables") == "full").then(None).otherwise(polars.col("rule"))
     return table.with_columns(whole.alias("rule")).unique(maintain_order=True)
-
-
-def _regimes(run: Run, encodings: Encodings, decoder: DecoderUse | None) -> dict[Rule, Regime]:
-    alpha = run.evaluation.alpha
-    first = classify(encodings, alpha=alpha, rule=RULES[0], decoder=decoder, seed=run.seed)
-    return {RULES[0]: first} | {rule: first.at(alpha, rule=rule) for rule in RULES[1:]}
 
 
 # For each variable, over its partners and the moments of training; "with" names the type of the partners.

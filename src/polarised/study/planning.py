@@ -296,9 +296,10 @@ def _calibrated(run: Run, steps: int) -> tuple[float, float]:
     began = now()
     encodings = measures.encode(small, vae, dataset)
     measures.reconstruction(small, vae, dataset)
-    measures.scores(small, encodings)
+    regimes = measures.regimes(small, encodings)
+    measures.scores(small, encodings, regimes)
     unseen = measures.encode_unseen(small, vae, dataset) if fewer.unseen else None
-    measures.downstream(small, encodings, unseen)
+    measures.downstream(small, encodings, regimes, unseen)
     per_example = (now() - began) / fewer.examples
     began = now()
     further_scores(small, vae, dataset, encodings)

@@ -23,7 +23,8 @@ from polarised.adapters.targets import made_here
 from polarised.cluster import code_here
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError, PolarisedError
-from polarised.regime import Encodings
+from polarised.regime import Encodings, Regime
+from polarised.regime.classify import Rule
 from polarised.regime.decoder import DecoderUse
 from polarised.study import measures
 from polarised.study.config import Evaluation, Run, read_config, read_evaluation
@@ -119,16 +120,20 @@ def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:
     def decoder() -> DecoderUse:
         return DecoderUse.of_table(read_table(directory / "decoder_use.parquet"))
 
+    @functools.cache
+    def regimes() -> dict[Rule, Regime]:
+        return measures.regimes(run, encodings(), decoder())
+
     def unseen() -> Encodings | None:
         return measures.encode_unseen(run, model(), dataset()) if run.evaluation.unseen else None
 
     _stage(directory / "encodings.npz", lambda path: measures.encode(run, model(), dataset()).save(path))
     _table(directory / "reconstruction.parquet", lambda: measures.reconstruction(run, model(), dataset()))
     _table(directory / "decoder_use.parquet", lambda: measures.decoder_of(run, model(), dataset()))
-    _table(directory / "regime.parquet", lambda: measures.types(run, encodings(), decoder()))
+    _table(directory / "regime.parquet", lambda: measures.types(regimes()))
     _stage(directory / "histograms.npz", lambda path: measures.save_histograms(run, encodings(), path))
-    _table(directory / "scores.parquet", lambda: measures.scores(run, encodings(), decoder()))
-    _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), unseen(), decoder()))
+    _table(directory / "scores.parquet", lambda: measures.scores(run, encodings(), regimes()))
+    _table(directory / "downstream.parquet", lambda: measures.downstream(run, encodings(), regimes(), unseen()))
     if run.evaluation.further:
         further = directory / "further.parquet"
         _table(further, lambda: further_scores(run, model(), dataset(), encodings(), decoder()))
