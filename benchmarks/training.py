@@ -1,18 +1,24 @@
-"""Steps per second of `polarised.training.train`, compared with a bare loop and the eager loop of other libraries.
+"""Steps per second of `polarised.training.train` compared with a bare loop, a plain loop and pythae.
 
-Four processes take turns, so that other load affects all of them:
+The processes take turns, so that other work on the machine affects all of them:
 
     ours     train(): channels_last, fused Adam, freed memory kept
     bfloat16 the same with precision="bfloat16"
     bare     the same settings in the shortest possible loop: the cost of the loop itself
-    plain    NCHW, default Adam, memory released at every step: as in pythae and disentangling-vae
+    plain    NCHW, default Adam, memory returned at every step, written by hand
+    pythae   the network of `plain` as a BetaVAE of pythae, trained by its BaseTrainer with images in memory
+             (left out if pythae is not installed)
 
 Run: python benchmarks/training.py [--rounds 8] [--steps 30] [--threads 2]
 """
 
 import argparse
+import contextlib
+import importlib.util
+import io
 import multiprocessing
 import statistics
+import tempfile
 import time
 
 BATCH = 64
@@ -75,9 +81,8 @@ def bare(threads):
     return loop
 
 
-def plain(threads):
-    """The network and loop as written in other libraries: modules one after the other, nothing in place."""
-    torch, data, _, _ = setup(threads)
+def network():
+    """Return encoder, heads and decoder as other libraries write them: NCHW, nothing in place."""
     from torch import nn
 
     encoder = nn.Sequential(
@@ -91,9 +96,16 @@ def plain(threads):
         *(nn.ConvTranspose2d(64, 64, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(64, 32, 4, 2, 1), nn.ReLU()),
         *(nn.ConvTranspose2d(32, 32, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(32, 1, 4, 2, 1)),
     )
+    return encoder, heads, decoder
+
+
+def plain(threads):
+    """The loop as people write it by hand."""
+    torch, data, _, _ = setup(threads)
+    encoder, heads, decoder = network()
     parameters = [*encoder.parameters(), *heads.parameters(), *decoder.parameters()]
     optimiser = torch.optim.Adam(parameters, lr=1e-4)
-    cross_entropy = nn.functional.binary_cross_entropy_with_logits
+    cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
 
     def loop(steps):
         for step in range(steps):
@@ -112,8 +124,57 @@ def plain(threads):
     return loop
 
 
+def pythae(threads):
+    """pythae's own model and trainer; an epoch has as many batches as are asked for."""
+    torch, data, _, _ = setup(threads)
+    from pythae.data.datasets import BaseDataset
+    from pythae.models import BetaVAE, BetaVAEConfig
+    from pythae.models.base.base_utils import ModelOutput
+    from pythae.models.nn import BaseDecoder, BaseEncoder
+    from pythae.trainers import BaseTrainer, BaseTrainerConfig
+
+    layers, heads, decoder = network()
+
+    class Encoder(BaseEncoder):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.heads = layers, heads
+
+        def forward(self, x):
+            hidden = self.layers(x)
+            return ModelOutput(embedding=self.heads[0](hidden), log_covariance=self.heads[1](hidden))
+
+    class Decoder(BaseDecoder):
+        def __init__(self):
+            super().__init__()
+            self.layers = decoder
+
+        def forward(self, z):
+            return ModelOutput(reconstruction=self.layers(z).sigmoid())
+
+    config = BetaVAEConfig(input_dim=(1, 64, 64), latent_dim=LATENTS, beta=4.0, reconstruction_loss="bce")
+    images = torch.from_numpy(data.sample(64 * BATCH, 0).images)
+
+    def drawn(steps):
+        rows = torch.arange(steps * BATCH) % len(images)
+        return BaseDataset(images[rows], torch.zeros(len(rows)))
+
+    settings = BaseTrainerConfig(
+        output_dir=tempfile.mkdtemp(), learning_rate=1e-4, per_device_train_batch_size=BATCH, no_cuda=True
+    )
+    trainer = BaseTrainer(BetaVAE(config, Encoder(), Decoder()), drawn(1), training_config=settings)
+    trainer.prepare_training()
+
+    def loop(steps):
+        trainer.train_loader = trainer.get_train_dataloader(drawn(steps))
+        with contextlib.redirect_stderr(io.StringIO()):
+            trainer.train_step(1)
+
+    return loop
+
+
 def serve(kind, threads, connection):
-    loop = {"ours": ours, "bfloat16": bfloat16, "bare": bare, "plain": plain}[kind](threads)
+    loop = {"ours": ours, "bfloat16": bfloat16, "bare": bare, "plain": plain, "pythae": pythae}[kind](threads)
     loop(5)
     connection.send("ready")
     while steps := connection.recv():
@@ -144,7 +205,8 @@ def main():
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     workers = {}
-    for kind in ("plain", "bare", "ours", "bfloat16"):
+    installed = importlib.util.find_spec("pythae") is not None
+    for kind in ("plain", *(["pythae"] if installed else []), "bare", "ours", "bfloat16"):
         here, there = context.Pipe()
         context.Process(target=serve, args=(kind, options.threads, there), daemon=True).start()
         here.recv()
@@ -159,7 +221,11 @@ def main():
     medians = {kind: statistics.median(values) for kind, values in rates.items()}
     for kind, median in medians.items():
         print(f"{kind:8s} {median:6.1f} steps/s   (best {max(rates[kind]):.1f})")
-    for kind, other, goal in (("ours", "bare", 0.97), ("ours", "plain", 1.5), ("bfloat16", "plain", 1.5)):
+    if not installed:
+        print("pythae is not installed: pip install --no-deps pythae")
+    goals = [("ours", "bare", 0.97), ("ours", "plain", 1.5), ("bfloat16", "plain", 1.5)]
+    goals += [("ours", "pythae", 1.5), ("bfloat16", "pythae", 1.5)] if installed else []
+    for kind, other, goal in goals:
         ratio = statistics.median(a / b for a, b in zip(rates[kind], rates[other], strict=True))
         print(f"{kind} / {other}  {ratio:.2f}   (goal {goal})")
     peak = matrix_peak(options.threads)
