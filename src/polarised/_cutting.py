@@ -408,8 +408,8 @@ def _entries(calls: list[tuple[nn.Module, Tensor, Tensor]], codes: Array, name: 
     }
     other = next((type(layer).__name__ for layer in found.values() if not isinstance(layer, Layer)), None)
     if not found or other is not None:
-        came = f"a {other} takes it" if other else "none takes it unchanged"
-        raise ConfigError(f"expected the code to enter linear or convolutional layers, in {name} {came}")
+        received = f"a {other} takes it" if other else "none takes it unchanged"
+        raise ConfigError(f"expected the code to enter linear or convolutional layers, in {name} {received}")
     return list(found.values())
 
 

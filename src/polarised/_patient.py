@@ -245,12 +245,12 @@ def predict_factors(
         if len(values) < 2:
             continue
         kind = KNeighborsRegressor if len(values) > 10 else KNeighborsClassifier
-        told = kind(min(15, len(codes))).fit(codes / width, column).predict(seen / width)
+        predicted = kind(min(15, len(codes))).fit(codes / width, column).predict(seen / width)
         if len(values) > 10:
             total = float(((other - other.mean()) ** 2).mean())
-            found.append(1 - float(((other - told) ** 2).mean()) / max(total, 1e-12))
+            found.append(1 - float(((other - predicted) ** 2).mean()) / max(total, 1e-12))
         else:
-            found.append(float((told == other).mean()))
+            found.append(float((predicted == other).mean()))
     return float(np.mean(found)) if found else 0.0
 
 

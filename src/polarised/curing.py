@@ -90,10 +90,10 @@ class Outcome:
     score: float | None
 
     def __str__(self) -> str:
-        told = "" if self.score is None else f", factors predicted {self.score:.2f}"
+        factors = "" if self.score is None else f", factors predicted {self.score:.2f}"
         return (
             f"{self.active} active, {self.mixed} mixed, {self.passive} passive; explained through a sample "
-            f"{self.explained:.2f}{told}; rate {self.rate:.1f}, negative bound {self.bound:.1f} nats"
+            f"{self.explained:.2f}{factors}; rate {self.rate:.1f}, negative bound {self.bound:.1f} nats"
         )
 
 
@@ -172,8 +172,8 @@ class Cure:
     def __str__(self) -> str:
         lines = [f"Cause: {CAUSES[self.cause]}.", f"Before: {self.before or 'not finite'}"]
         for trial in self.trials:
-            said = trial.failure or f"gains {trial.gain:.2f} ± {trial.gain_error:.2f} nats; {trial.outcome}"
-            lines.append(f"  {trial.name}: {said}")
+            result = trial.failure or f"gains {trial.gain:.2f} ± {trial.gain_error:.2f} nats; {trial.outcome}"
+            lines.append(f"  {trial.name}: {result}")
         if self.refusal:
             return "\n".join([*lines, f"Not cured: {self.refusal}"])
         return "\n".join([*lines, f"After ({self.winner}): {self.after}", f"Change: {self.change}"])

@@ -315,7 +315,7 @@ def diagnose(
         address=address,
         progress=progress,
         seed=seed or 0,
-        said=frozenset(key for key, value in given.items() if value is not None),
+        specified=frozenset(key for key, value in given.items() if value is not None),
     )
     found = resolve(target, data, request)
     found.name = name or found.name

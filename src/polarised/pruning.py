@@ -356,9 +356,9 @@ class PrunedModel:
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the model as plain JSON types; pairs are before and after."""
         proof = {name: value for name, value in plain(asdict(self.report)).items() if name != "assumed"}
-        said = [each for each in (self.report.assumed, *self.remarks) if each]
-        beside = {"passive_but_kept": list(self.doubtful), "accuracy": plain(self.accuracy), "remarks": said}
-        return stamp("pruning", {**proof, **beside})
+        remarks = [each for each in (self.report.assumed, *self.remarks) if each]
+        further = {"passive_but_kept": list(self.doubtful), "accuracy": plain(self.accuracy), "remarks": remarks}
+        return stamp("pruning", {**proof, **further})
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,9 +487,9 @@ def _prune_foreign(
         examples=examples,
     )
     accuracy = None if found.encodings.factors is None else _accuracies(found.encodings, kept, examples)
-    said = cut.remarks if smaller is cut.model else (*cut.remarks, BORDER)
+    remarks = cut.remarks if smaller is cut.model else (*cut.remarks, BORDER)
     write = _writer(smaller, opened)
-    return PrunedModel(smaller, {}, 0, PruningReport(**numbers), doubtful, accuracy, said, write)
+    return PrunedModel(smaller, {}, 0, PruningReport(**numbers), doubtful, accuracy, remarks, write)
 
 
 def _load_model(opened: Target, data: str | None) -> tuple[Any, Any]:

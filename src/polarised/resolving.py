@@ -41,7 +41,7 @@ _REMEMBERED, _REMEMBERED_BYTES = 2_000, 1 << 28
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of the user on a target and its data; `said` has the names of those that were given."""
+    """The arguments of the user on a target and its data; `specified` has the names of those that were given."""
 
     encode: Callable[..., Any] | None
     decode: Callable[..., Any] | None
@@ -58,7 +58,7 @@ class Request:
     address: str | None
     progress: bool | None
     seed: int
-    said: frozenset[str]
+    specified: frozenset[str]
 
 
 @dataclass(eq=False)
@@ -101,7 +101,7 @@ def resolve(target: Any, data: Any, request: Request) -> Found:
         DataError: If the target or the data are not recognised, or are ambiguous.
         ConfigError: If a setting is invalid, or has no effect on this target.
     """
-    reading, said = request.reading, request.said
+    reading, specified = request.reading, request.specified
     if request.executor not in ("local", "ray"):
         raise ConfigError(f"expected executor 'local' or 'ray', got {request.executor!r}")
     if request.address is not None and request.executor != "ray":
@@ -109,14 +109,14 @@ def resolve(target: Any, data: Any, request: Request) -> Found:
     addresses = _addresses_of(target)
     paths = None if addresses else paths_of(target)
     if isinstance(target, Encodings):
-        _refuse(said - {"seed"}, "Encodings", "they are already encoded")
+        _refuse(specified - {"seed"}, "Encodings", "they are already encoded")
         found = _of_encodings(target, reading.axis)
     elif addresses:
         found = _of_addresses(addresses, request)
     elif paths is not None:
         found = _of_paths(paths, data, request)
     elif isinstance(target, Mapping):
-        _refuse(said - {"scale_kind", "seed"}, "a mapping of arrays", "they are already encoded")
+        _refuse(specified - {"scale_kind", "seed"}, "a mapping of arrays", "they are already encoded")
         arrays = {str(key): as_array(value) for key, value in target.items()}
         names = Names.among(arrays, "the mapping", scale_kind=reading.scale_kind)
         trusted = reading.trust_scale or reading.scale_kind is not None
@@ -132,7 +132,7 @@ def resolve(target: Any, data: Any, request: Request) -> Found:
 def _of_paths(paths: Sequence[Path], data: Any, request: Request) -> Found:
     opened = _one_model_or_files(paths)
     for setting, reason in unused_settings(opened, with_data=data is not None).items():
-        _refuse(request.said & {setting}, str(opened.path), reason)
+        _refuse(request.specified & {setting}, str(opened.path), reason)
     if opened.kind == "arrays":
         name = opened.name if len(paths) == 1 else f"{len(paths)} files"
         return _of_totals(name, paths, _totals(paths, request), request.reading.axis)
@@ -162,7 +162,7 @@ def _addresses_of(target: Any) -> list[str]:
 def _of_addresses(addresses: Sequence[str], request: Request) -> Found:
     known = unused_settings(Target(Path(addresses[0]), "arrays"))
     for setting, reason in known.items():
-        _refuse(request.said & {setting}, addresses[0], reason)
+        _refuse(request.specified & {setting}, addresses[0], reason)
     totals = _totals(addresses, request)
     name = PurePosixPath(addresses[0]).stem if len(addresses) == 1 else f"{len(addresses)} files"
     return _of_totals(name, addresses, totals, request.reading.axis)

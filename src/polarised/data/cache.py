@@ -234,12 +234,12 @@ def download(url: str, target: Path, *, sha256: str | None = None, largest: int 
     except (OSError, HTTPException, ValueError) as error:
         raise DownloadError(f"expected to download {url}, could not: {_one_line(error)}") from error
     with partial.open("rb") as file:
-        came = hashlib.file_digest(file, "sha256").hexdigest()
-    if sha256 is not None and came != sha256.lower():
+        received = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 is not None and received != sha256.lower():
         partial.unlink()
-        raise DownloadError(f"expected {url} to have the SHA-256 {sha256}, it has {came}; get the digest again")
+        raise DownloadError(f"expected {url} to have the SHA-256 {sha256}, it has {received}; get the digest again")
     partial.replace(target)
-    return came
+    return received
 
 
 def missing(source: Source, reason: str = "") -> DownloadError:
@@ -366,19 +366,19 @@ def _check_content(partial: Path, target: Path, source: Source) -> str:
         return ""
     record = target.with_name(f"{target.name}.sha256")
     with partial.open("rb") as file:
-        came = hashlib.file_digest(file, "sha256").hexdigest()
+        received = hashlib.file_digest(file, "sha256").hexdigest()
     if record.exists():
         first = record.read_text(encoding="ascii", errors="replace").partition(" ")[0]
-        if came != first:
+        if received != first:
             raise ValueError(
                 f"the file does not match its first download: SHA-256 {first[:64]} was recorded in {record}, "
-                f"got {came}; if its publisher has changed it, delete that record"
+                f"got {received}; if its publisher has changed it, delete that record"
             )
         return ""
     with replacing(record) as temporary:
-        temporary.write_text(f"{came}  {target.name}\n", encoding="ascii")
+        temporary.write_text(f"{received}  {target.name}\n", encoding="ascii")
     return (
-        f"no digest of {target.name} is known, so this first copy is trusted; its SHA-256 {came} is recorded in "
+        f"no digest of {target.name} is known, so this first copy is trusted; its SHA-256 {received} is recorded in "
         f"{record}, and a later copy that differs is refused"
     )
 
@@ -531,13 +531,13 @@ def _find_decoded(folder: Path, fingerprint: list[list[Any]] | None) -> Decoded 
         images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
         factors = folder / "factors.npy"
         table = np.load(factors, allow_pickle=False) if factors.exists() else None
-        said, values = about.get("verified"), dict(about["values"])
+        recorded, values = about.get("verified"), dict(about["values"])
     # A shared folder may contain anything: contents that are not as written are decoded again.
     except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError):
         return None
     if not isinstance(images, np.ndarray) or not (table is None or isinstance(table, np.ndarray)):
         return None
-    verified: Verification = said if said in ("as published", "same content") else "not verified"
+    verified: Verification = recorded if recorded in ("as published", "same content") else "not verified"
     return Decoded(images, table, values, verified)
 
 

@@ -276,10 +276,10 @@ def _table(found: Decoded) -> NDArray[Any]:
     return found.factors
 
 
-def _check_count(name: str, came: int, published: int, partial: bool) -> None:
-    if came != published and not partial:
+def _check_count(name: str, received: int, published: int, partial: bool) -> None:
+    if received != published and not partial:
         raise DataError(
-            f"expected the {published} of {name} as published, got {came}; complete the files, "
+            f"expected the {published} of {name} as published, got {received}; complete the files, "
             "or accept the existing ones with partial=True"
         )
 
@@ -341,8 +341,8 @@ def _shapes(paths: list[Path]) -> PictureStream:
     images, labels = (hdf5_array(path, key) for key in ("images", "labels"))
     count = images.shape[0]
     if images.shape != (count, 64, 64, 3) or images.dtype != np.uint8 or labels.shape != (count, 6) or not count:
-        came = f"images {images.dtype} {images.shape}, labels {labels.shape}"
-        raise refusal(path, "bytes (n, 64, 64, 3) and labels (n, 6)", came)
+        received = f"images {images.dtype} {images.shape}, labels {labels.shape}"
+        raise refusal(path, "bytes (n, 64, 64, 3) and labels (n, 6)", received)
     columns = labels.whole().astype(np.float64)
     if not np.isfinite(columns).all():
         raise refusal(path, "finite labels", "NaN or infinite ones")
@@ -365,8 +365,8 @@ def _faces(paths: list[Path], size: int, crop: int) -> PictureStream:
     def chunks() -> Iterator[NDArray[np.uint8]]:
         for expected, found in zip_longest(files, contents):
             if found is None or found[0] != expected:
-                came = "none" if found is None else found[0]
-                raise refusal(place, f"the picture {expected or 'of each attribute and no more'}", came)
+                received = "none" if found is None else found[0]
+                raise refusal(place, f"the picture {expected or 'of each attribute and no more'}", received)
             name, content = found
             where = content if isinstance(content, Path) else place / name
             yield picture(content, where, size=size, channels=3, crop=crop)[None]

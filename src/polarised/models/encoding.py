@@ -327,8 +327,8 @@ def _batch(data: Dataset | Batch | ArrayLike, examples: int, u: ArrayLike | None
     images = np.asarray(data.detach().cpu() if hasattr(data, "detach") else data, dtype=np.float32)
     auxiliary = None if u is None else np.asarray(u, dtype=np.float32)
     if images.ndim < 2 or not len(images) or (auxiliary is not None and len(auxiliary) != len(images)):
-        came = "" if auxiliary is None else f" with {len(auxiliary)} rows of u"
-        raise DataError(f"expected images (n, *shape), and as many rows of u, got {images.shape}{came}")
+        received = "" if auxiliary is None else f" with {len(auxiliary)} rows of u"
+        raise DataError(f"expected images (n, *shape), and as many rows of u, got {images.shape}{received}")
     return Batch(images, None, auxiliary, np.arange(len(images)))
 
 

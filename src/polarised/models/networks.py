@@ -100,9 +100,9 @@ class Encoder(nn.Module):
 
     def _append_auxiliary(self, h: Tensor, u: Tensor | None) -> Tensor:
         if u is None or u.shape != (len(h), self.auxiliary_size):
-            came = "none" if u is None else f"an array of shape {tuple(u.shape)}"
+            received = "none" if u is None else f"an array of shape {tuple(u.shape)}"
             raise DataError(
-                f"expected auxiliary variables u of shape ({len(h)}, {self.auxiliary_size}), got {came}; "
+                f"expected auxiliary variables u of shape ({len(h)}, {self.auxiliary_size}), got {received}; "
                 "this encoder was built with u: use a dataset that has it (Dataset.with_auxiliary)"
             )
         return u.reshape(*u.shape, *[1] * (h.ndim - 2)).expand(-1, -1, *h.shape[2:])

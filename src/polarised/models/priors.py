@@ -482,10 +482,10 @@ class Conditional(Prior):
 
     def given(self, u: Tensor | None) -> "Prior":
         if u is None or u.ndim != 2 or u.shape[1] != self.auxiliary_size:
-            came = "none" if u is None else f"an array of shape {tuple(u.shape)}"
+            received = "none" if u is None else f"an array of shape {tuple(u.shape)}"
             raise DataError(
                 f"expected auxiliary variables u of shape (batch, {self.auxiliary_size}) for the prior Conditional, "
-                f"got {came}; pass the u of the batch"
+                f"got {received}; pass the u of the batch"
             )
         log_variance = self.log_variance_network(u)
         mean = torch.zeros_like(log_variance) if self.mean_network is None else self.mean_network(u)

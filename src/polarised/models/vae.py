@@ -208,9 +208,9 @@ def load_vae(path: str | Path) -> VAE:
         network = header["config"], tuple(header["shape"]), header["auxiliary_size"]
         # The sizes in the header are not trusted: they are compared with the weights before anything is allocated.
         with torch.device("meta"):
-            asked = sum(value.numel() for value in build_vae(*network).state_dict().values())
-        if asked != sum(value.numel() for value in weights.values()):
-            raise DataError(f"expected the weights of its network in {path}, its config needs {asked} numbers")
+            needed = sum(value.numel() for value in build_vae(*network).state_dict().values())
+        if needed != sum(value.numel() for value in weights.values()):
+            raise DataError(f"expected the weights of its network in {path}, its config needs {needed} numbers")
         vae = build_vae(*network)
         vae.load_state_dict(weights)
     except DataError:

@@ -42,11 +42,11 @@ def reasons(regime: "Regime") -> tuple[str, ...]:
     >>> reasons(classify(encodings))
     ('active: 3 % noise', 'passive: posterior = prior')
     """
-    said = []
+    sentences = []
     for j, kind in enumerate(regime.types):
         words = {"passive": _passive_reason, "active": _active_reason, "mixed": how_mixed}[kind](regime, j)
-        said.append(f"{kind}: {words}{_decoder_loss(regime, j)}{_doubt(regime, j)}")
-    return tuple(said)
+        sentences.append(f"{kind}: {words}{_decoder_loss(regime, j)}{_doubt(regime, j)}")
+    return tuple(sentences)
 
 
 def _passive_reason(regime: "Regime", j: int) -> str:
@@ -113,11 +113,11 @@ def _decoder_loss(regime: "Regime", j: int) -> str:
         return ""
     use = regime.decoder
     rise, error = float(use.permuted[j]), float(use.permuted_error[j])
-    said = f", decoder loses {_nats(rise)} ± {max(error, 0.01):.{_places(rise)}f} nats"
+    text = f", decoder loses {_nats(rise)} ± {max(error, 0.01):.{_places(rise)}f} nats"
     if regime.types[j] == "passive" and use.redrawn[j] - 2 * use.redrawn_error[j] > use.threshold >= rise:
         constant = regime.statistics.noise_share[j] >= 0.9
-        said += " (constant, but not at the prior)" if constant else " (not at the prior)"
-    return said
+        text += " (constant, but not at the prior)" if constant else " (not at the prior)"
+    return text
 
 
 def _doubt(regime: "Regime", j: int) -> str:
@@ -198,25 +198,25 @@ def advice(
     >>> advice(regime, compare(encodings, regime))[0]
     'Use the mean of variable 0; 1 is passive, but read on before dropping it.'
     """
-    said = []
+    sentences = []
     kl = float(regime.statistics.kl.sum())
     constant = regime.constant and (regime.rule != "used" or not regime.alive)
     if constant and not regime.prior_driven and kl > PAID * len(regime.types):
-        said.append(
+        sentences.append(
             f"The KL of {kl:.3g} nats carries no information about the input: it moves the posteriors of all inputs "
             "away from the prior in the same way. Start from fresh weights, at a lower learning rate or with a weaker "
             "penalty."
         )
     elif regime.alive and not constant:
-        said.append(_what_to_use(regime))
-        said += _mean_or_sample(regime, scores, dependable) + _about_mixed(regime)
+        sentences.append(_what_to_use(regime))
+        sentences += _mean_or_sample(regime, scores, dependable) + _about_mixed(regime)
     elif not regime.prior_driven and not regime.doubtful:
-        said.append(
+        sentences.append(
             "As it is, the sample is noise and the means hardly move. Start from fresh weights with the decoder "
             "variance or beta that the forecast of your data names, and let beta rise slowly from 0: training on from "
             "collapsed weights hardly ever brings them back. The cure does this and proves it on unseen data."
         )
-    return said + _cautions(regime, scores, standard)
+    return sentences + _cautions(regime, scores, standard)
 
 
 def _what_to_use(regime: "Regime") -> str:
@@ -243,17 +243,17 @@ def _mean_or_sample(regime: "Regime", scores: "polars.DataFrame", dependable: Pa
         return [f"{regime.rows} inputs are too few to say how {total} variables are correlated: encode more."]
     alive = "_".join(kind for kind in ("active", "mixed") if kind in regime.types)
     whole, lasting = pairs["full"], pairs.get(alive) if regime.passive else pairs["full"]
-    said = f"The total correlation of the means is {_against(whole)}"
+    text = f"The total correlation of the means is {_against(whole)}"
     if regime.passive and lasting is not None:
-        said += f"; without the passive variables it is {_against(lasting)}"
+        text += f"; without the passive variables it is {_against(lasting)}"
     # The bias of the estimate for independent Gaussian variables.
     floor = total * (total - 1) / (4 * regime.rows)
     few = f" With so few inputs {total} independent variables would show about {floor:.2g}." if floor >= 0.1 else ""
     if lasting is None or _agree(lasting):
-        return [f"{said}{'' if regime.passive else ': mean and sample agree'}.{few}"]
+        return [f"{text}{'' if regime.passive else ': mean and sample agree'}.{few}"]
     if dependable is not None and _agree(dependable):
         doubtful = [j for j in regime.alive if j in regime.doubtful]
-        return [f"{said}; without the doubtful {_variables(doubtful)} too it is {_against(dependable)}.{few}"]
+        return [f"{text}; without the doubtful {_variables(doubtful)} too it is {_against(dependable)}.{few}"]
     if not regime.mixed:
         reason = "the means are nearly dependent, which even the little noise of active variables hides"
     elif len(regime.active) < 2 or ("active" in pairs and _agree(pairs["active"])):
@@ -261,7 +261,7 @@ def _mean_or_sample(regime: "Regime", scores: "polars.DataFrame", dependable: Pa
         reason = f"the noise of the {named} hides how correlated the means are"
     else:
         reason = "the noise of the sample hides how correlated the means are"
-    return [f"{said}: {reason}. Mean and sample are not interchangeable here, so say which one you use.{few}"]
+    return [f"{text}: {reason}. Mean and sample are not interchangeable here, so say which one you use.{few}"]
 
 
 def _correlations(scores: "polars.DataFrame") -> dict[str, Pair]:
@@ -385,13 +385,13 @@ def _rule_differences(regime: "Regime", scores: "polars.DataFrame", standard: Pa
         "standard": "The published (standard) rule differs",
         "used": f"The default rule and the {regime.rule} rule differ",
     }
-    said = f"{named[other]} on {'; on '.join(words)}"
+    text = f"{named[other]} on {'; on '.join(words)}"
     own = _correlations(scores)
     alive = own.get("_".join(kind for kind in ("active", "mixed") if kind in regime.types))
     if regime.rule != "used" or standard is None or alive is None:
-        return [f"{said}."]
+        return [f"{text}."]
     dropped = f"without the variables it calls passive the total correlation is {_against(standard)}"
-    return [f"{said}: {dropped}, without the unused ones {_against(alive)}."]
+    return [f"{text}: {dropped}, without the unused ones {_against(alive)}."]
 
 
 def _agree(pair: Pair) -> bool:
@@ -471,9 +471,9 @@ def diagnosis_html(
     headline: str, reading: str, regime: "Regime", advice: Sequence[str], groups: Mapping[str, Sequence[int]]
 ) -> str:
     """Return the headline, how the input was interpreted, the table and the advice."""
-    said = "".join(f"<li>{_escaped(sentence)}</li>" for sentence in advice)
+    items = "".join(f"<li>{_escaped(sentence)}</li>" for sentence in advice)
     read = f"<p><small>{_escaped(reading)}</small></p>" if reading else ""
-    return f"<div><p><b>{_escaped(headline)}</b></p>{read}{regime_html(regime, groups)}<ul>{said}</ul></div>"
+    return f"<div><p><b>{_escaped(headline)}</b></p>{read}{regime_html(regime, groups)}<ul>{items}</ul></div>"
 
 
 def _escaped(text: str) -> str:

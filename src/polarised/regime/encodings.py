@@ -424,8 +424,8 @@ def _floats(value: ArrayLike, name: str, *, checked: bool = True) -> Floats:
 
 def _variance(variance: ArrayLike | None, log_variance: ArrayLike | None, *, checked: bool) -> Floats:
     if (variance is None) == (log_variance is None):
-        came = "neither" if variance is None else "both"
-        raise DataError(f"expected either variance= or log_variance=, got {came}; pass the one your encoder returns")
+        given = "neither" if variance is None else "both"
+        raise DataError(f"expected either variance= or log_variance=, got {given}; pass the one your encoder returns")
     if log_variance is not None:
         logarithm = _floats(log_variance, "log_variance")
         if logarithm.size and (logarithm.min() < -80 or logarithm.max() > 80):
