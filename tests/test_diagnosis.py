@@ -52,7 +52,24 @@ def test_a_posterior_that_is_the_same_for_all_inputs_is_called_collapsed():
 def test_a_model_without_passive_variables_keeps_all():
     advice = diagnose(encodings_of(ACTIVE, OTHER)).advice
     assert advice[0] == "Use the means of all variables: none is passive."
-    assert advice[1].endswith("sampled: mean and sample agree.")
+    assert advice[1] == "Means and samples have a total correlation below 0.01 nats."
+    alike = (0.2 * ACTIVE[0] + OTHER[0], np.full(N, 0.02))
+    assert diagnose(encodings_of(ACTIVE, alike)).advice[1].endswith("sampled: mean and sample agree.")
+
+
+def test_identical_inputs_are_suspected_before_the_model_is():
+    mean, variance = np.array([0.7, -1.2, 0.0]), np.array([0.02, 0.1, 0.98])
+    same = Encodings(np.tile(mean, (N, 1)), variance=np.tile(variance, (N, 1)))
+    assert diagnose(same).advice[0].startswith("All inputs have the same posterior to six digits")
+    moved = Encodings(same.mean + 1e-4 * ACTIVE[0][:, None], variance=same.variance)
+    assert not any("six digits" in sentence for sentence in diagnose(moved).advice)
+
+
+def test_swapped_mean_and_scale_are_suspected_before_the_model_is():
+    right = encodings_of(ACTIVE, OTHER, PASSIVE)
+    swapped = Encodings(np.log(right.variance), log_variance=right.mean)
+    assert "mean and scale are not swapped" in diagnose(swapped).advice[0]
+    assert not any("swapped" in sentence for sentence in diagnose(right).advice)
 
 
 def test_mean_and_sample_agree_only_where_their_scores_do():
@@ -150,7 +167,7 @@ def test_variables_close_to_the_threshold_are_not_dropped():
 
 def test_an_implausible_variance_is_pointed_out():
     wide = (ACTIVE[0], np.full(N, 2.7))
-    assert any("check that the scale is a variance" in sentence for sentence in diagnose(encodings_of(wide)).advice)
+    assert any("the scale is of the kind you named" in sentence for sentence in diagnose(encodings_of(wide)).advice)
 
 
 def test_a_prior_driven_code_is_not_called_collapsed():

@@ -234,9 +234,14 @@ def _of_object(target: Any, data: Any, request: Request, name: str | None) -> Fo
         found.provenance = {"target": type(target).__name__, "kind": "scvi"}
         return found
     if data is None:
+        if _holds_arrays(target):
+            raise DataError(
+                f"expected a model, or means with their scale, got {type(target).__name__}; name the arrays: "
+                "Encodings(mean, variance=...) or Encodings(mean, log_variance=...)"
+            )
         raise DataError(
             f"expected data= to encode with {type(target).__name__}, got none; pass an array, a loader, a "
-            "dataset or its name, or a folder of pictures as the second argument of diagnose"
+            "dataset or its name, or a folder of images as the second argument of diagnose"
         )
     if _is_ours(target):
         return _of_vae(target, data, request, name)
@@ -254,6 +259,12 @@ def _of_object(target: Any, data: Any, request: Request, name: str | None) -> Fo
     found.name = name or model.name
     found.provenance = {"target": model.name, "kind": model.kind, **({"data": batches.name} if batches.name else {})}
     return found
+
+
+def _holds_arrays(target: Any) -> bool:
+    """Whether the target is an array, or a list or tuple of arrays, of any framework."""
+    each = target if isinstance(target, list | tuple) and target else (target,)
+    return all(hasattr(one, "shape") and hasattr(one, "dtype") for one in each)
 
 
 def _of_vae(vae: Any, data: Any, request: Request, name: str | None) -> Found:

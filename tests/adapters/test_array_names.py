@@ -32,3 +32,17 @@ def test_of_two_spreads_the_one_that_was_named_is_taken():
     assert Names.among(offered, "x", scale_kind="variance").scale == "variance"
     # A name may be wrong about its own array.
     assert Names.among(("mean", "variance"), "x", scale_kind="log_variance").scale == "variance"
+
+
+@pytest.mark.parametrize(
+    ("file", "hint"),
+    [
+        ("codes.npz", r"np.savez\(file, mean=..., variance=...\)"),
+        ("codes.npy", "x_mean.npy and x_variance.npy"),
+        ("codes.csv", "name the columns mean_0"),
+        ("the mapping", "name them mean and variance"),
+    ],
+)
+def test_the_error_says_how_to_name_the_arrays(file, hint):
+    with pytest.raises(DataError, match=f"it has a column without a name, V; .*{hint}"):
+        Names.among(("", "V"), file)

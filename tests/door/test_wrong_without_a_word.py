@@ -199,3 +199,9 @@ def test_an_axis_that_codes_do_not_have_is_refused():
 def test_a_network_without_its_weights_is_refused():
     with pytest.raises(DataError, match="are not loaded yet"):
         po.diagnose(Flat().to("meta"), INPUTS)
+
+
+@pytest.mark.parametrize("target", [np.zeros((9, 2)), (np.zeros((9, 2)), np.ones((9, 2))), torch.zeros(9, 2)])
+def test_arrays_without_names_are_not_taken_for_a_model(target):
+    with pytest.raises(DataError, match=r"name the arrays: Encodings\(mean, variance=...\)"):
+        po.diagnose(target)

@@ -143,11 +143,11 @@ class Names:
         by_name = {name.lower(): name for name in offered}
         mean = next((by_name[name] for name in MEAN if name in by_name), None)
         found = [(kind, by_name[name]) for kind, names in SCALE_NAMES.items() for name in names if name in by_name]
-        listed = ", ".join(offered) or "nothing"
+        listed = ", ".join(name or "a column without a name" for name in offered) or "nothing"
         if mean is None:
-            beside = "; name the files x_mean.npy and x_variance.npy, in one folder" if where.endswith(".npy") else ""
             raise DataError(
-                f"expected an array called mean (or mu, loc, z_mean ...) in {where}, but it has {listed}{beside}"
+                f"expected an array called mean (or mu, loc, z_mean ...) in {where}, but it has {listed}; "
+                f"{_how_to_name(where)}"
             )
         if not found and "sigma" in by_name:
             if scale_kind is None:
@@ -177,6 +177,17 @@ class Names:
             prior_scale_kind=priors[0][0] if priors else "variance",
             factors=next((by_name[name] for name in FACTORS if name in by_name), None),
         )
+
+
+def _how_to_name(where: str) -> str:
+    """Say how the arrays of such a file get the names by which they are recognised."""
+    if where.endswith(".npy"):
+        return "name the files x_mean.npy and x_variance.npy, in one folder"
+    if where.endswith((".csv", ".parquet", ".pq")):
+        return "name the columns mean_0, mean_1 ... and variance_0, variance_1 ..."
+    if where.endswith(".npz"):
+        return "save them by name: np.savez(file, mean=..., variance=...)"
+    return "name them mean and variance (or log_variance)"
 
 
 def open_file(path: str | Path) -> ArrayFile:

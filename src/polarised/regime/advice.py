@@ -26,6 +26,8 @@ FEW = 100
 PAID = 0.1
 # A mean this far from the prior mean for all inputs (in prior variances) costs rate and distinguishes no inputs.
 PARKED = 1.0
+# Relative variance of numbers that agree to six digits.
+SAME = 1e-12
 # Shares of inputs between which a state is called rare; above them, Otsu's split finds it.
 RAREST, RARE = 0.01, 0.1
 COLOURS = {"active": "#1b7837", "mixed": "#b8860b", "passive": "#888888"}
@@ -198,7 +200,7 @@ def advice(
     >>> advice(regime, compare(encodings, regime))[0]
     'Use the mean of variable 0; 1 is passive, but read on before dropping it.'
     """
-    sentences = []
+    sentences = _suspect_inputs(regime)
     kl = float(regime.statistics.kl.sum())
     constant = regime.constant and (regime.rule != "used" or not regime.alive)
     if constant and not regime.prior_driven and kl > PAID * len(regime.types):
@@ -217,6 +219,28 @@ def advice(
             "collapsed weights hardly ever brings them back. The cure does this and proves it on unseen data."
         )
     return sentences + _cautions(regime, scores, standard)
+
+
+def _suspect_inputs(regime: "Regime") -> list[str]:
+    """Say what looks like a mistake in what was passed in, before any advice about the model."""
+    statistics, sentences = regime.statistics, []
+    if regime.inputs > 1 and (
+        np.all(statistics.mean_variance <= SAME * (statistics.mean_mean**2 + statistics.variance_mean))
+        and np.all(statistics.variance_variance <= SAME * statistics.variance_mean**2)
+    ):
+        sentences.append(
+            "All inputs have the same posterior to six digits: check that the inputs differ; if they do, the encoder "
+            "ignores them."
+        )
+    wide = [int(j) for j in np.flatnonzero(statistics.ratio_mean > 1.5)]
+    if wide and regime.decoder is None:
+        are, _, _ = _verbs(wide)
+        sentences.append(
+            f"{_variables(wide).capitalize()} {are} wider than the prior, which is rare after training: check that "
+            "mean and scale are not swapped, that the scale is of the kind you named (variance, log-variance or "
+            "standard deviation) and that the prior is the model's own."
+        )
+    return sentences
 
 
 def _what_to_use(regime: "Regime") -> str:
@@ -243,6 +267,9 @@ def _mean_or_sample(regime: "Regime", scores: "polars.DataFrame", dependable: Pa
         return [f"{regime.rows} inputs are too few to say how {total} variables are correlated: encode more."]
     alive = "_".join(kind for kind in ("active", "mixed") if kind in regime.types)
     whole, lasting = pairs["full"], pairs.get(alive) if regime.passive else pairs["full"]
+    if max(*whole, *(lasting or whole)) < 0.005:
+        subsets = ", with and without the passive variables" if regime.passive else ""
+        return [f"Means and samples have a total correlation below 0.01 nats{subsets}."]
     text = f"The total correlation of the means is {_against(whole)}"
     if regime.passive and lasting is not None:
         text += f"; without the passive variables it is {_against(lasting)}"
@@ -334,14 +361,6 @@ def _cautions(regime: "Regime", scores: "polars.DataFrame", standard: Pair | Non
         cautions.append(
             f"The prior does not fit {_variables(off)} (variance ratio plus shift is not within 0.1 of 1): if it is "
             "learned, it has not settled, so train longer before trusting the types."
-        )
-    wide = [int(j) for j in np.flatnonzero(statistics.ratio_mean > 1.5)]
-    if wide and regime.decoder is None:
-        are, _, _ = _verbs(wide)
-        cautions.append(
-            f"{_variables(wide).capitalize()} {are} wider than the prior, which is rare after training: check "
-            "that the scale is a variance (not a log-variance or a standard deviation) and that the prior is the "
-            "model's own."
         )
     return cautions
 

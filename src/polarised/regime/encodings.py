@@ -466,9 +466,11 @@ def _factors(
     numbers = array.dtype.kind in "iuf" and array.ndim == 2
     # From this size on a float does not distinguish whole numbers; rounding does not change infinity.
     if not numbers or not np.array_equal(array, np.rint(array)) or (np.abs(array.astype(float)) > LARGEST_CLASS).any():
+        got = f"{array.dtype} of shape {array.shape}"
+        hint = "bin continuous factors first" if numbers else "number the classes first, for example with np.unique"
         raise DataError(
-            f"expected factors as whole-number classes (n, factors), got {array.dtype} of shape {array.shape}"
-            f"{' with numbers that are not' if numbers else ''}; bin continuous factors first"
+            f"expected factors as whole-number classes (n, factors), got {got}"
+            f"{' with fractional, infinite or huge values' if numbers else ''}; {hint}"
         )
     array = np.repeat(array, repeats, axis=0) if len(array) * repeats == rows else array
     if len(array) != rows:
