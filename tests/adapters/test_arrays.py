@@ -235,3 +235,24 @@ def test_a_pipe_among_the_arrays_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "variance.npy")
     with pytest.raises(DataError, match="scale of q"):
         from_arrays(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("separator", "decimal"), [(",", "."), (";", ","), (";", "."), ("\t", ".")], ids=["csv", "csv2", "semicolon", "tab"]
+)
+def test_the_dialects_of_csv_are_read_alike(tmp_path, separator, decimal):
+    header = [f"mean.{j}" for j in range(3)] + [f"variance.{j}" for j in range(3)]
+    rows = [[f"{number:.6f}".replace(".", decimal) for number in row] for row in np.hstack([MEAN, VARIANCE])]
+    lines = [["", *(f'"{name}"' for name in header)], *([f'"{i}"', *row] for i, row in enumerate(rows))]
+    path = tmp_path / "codes.csv"
+    path.write_text("\n".join(separator.join(line) for line in lines) + "\n")
+    read = from_arrays(path)
+    np.testing.assert_allclose(read.mean, MEAN, atol=1e-6)
+    np.testing.assert_allclose(read.variance, VARIANCE, atol=1e-6)
+
+
+def test_a_missing_number_of_a_csv_file_is_refused_by_its_column(tmp_path):
+    path = tmp_path / "codes.csv"
+    path.write_text("mean_0,mean_1,variance_0,variance_1\n0.1,0.2,0.5,0.5\n0.3,NA,0.5,0.5\n")
+    with pytest.raises(DataError, match="mean"):
+        from_arrays(path)

@@ -32,6 +32,7 @@ __all__ = [
 KIND = "a parquet file"
 HDF5 = "an HDF5 file"
 LARGEST_CHUNK = 1 << 26
+LONGEST_LINE = 1 << 20
 # gzip, shuffle, fletcher32 and lzf, which are built into the library.
 FILTERS = {1, 2, 3, 32000}
 
@@ -89,6 +90,8 @@ def read_tables(paths: Sequence[str | Path], *, columns: Mapping[str, str] | Non
 
 def read_csv(path: str | Path) -> "polars.DataFrame":
     """Return a csv file with a header as a table.
+
+    Columns are separated by commas, semicolons or tabs, whichever the header has; NA is an empty cell.
 
     Args:
         path: The file.
@@ -250,7 +253,12 @@ def _read(paths: list[str], columns: dict[str, str], held: list[int]) -> Any:
 def _csv(path: str) -> Any:
     import polars
 
-    return polars.read_csv(path, glob=False)
+    with Path(path).open("rb") as file:
+        header, first = file.readline(LONGEST_LINE), file.readline(LONGEST_LINE)
+    separator = next((mark for mark in ",;\t" if mark.encode() in header), ",")
+    # Semicolons separate columns where the comma is the decimal mark, as write.csv2 of R does.
+    comma = separator == ";" and b"," in first
+    return polars.read_csv(path, glob=False, separator=separator, decimal_comma=comma, null_values="NA")
 
 
 def _stack(paths: list[str], columns: dict[str, str], held: list[int], together: int) -> Any:
