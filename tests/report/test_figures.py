@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from polarised.regime.timeline import Timeline
 from polarised.report import figures, save
 from polarised.report.drawing import band, middle_range, name_points, panels, trail
 from polarised.report.figures.variables import clearest
+from polarised.report.papers import of_one_model
 from polarised.report.theme import REPRESENTATIONS, SERIES, TYPES
 
 
@@ -397,3 +399,17 @@ def test_every_figure_and_gallery_has_a_title_a_reference_and_is_exported():
         assert record.title
         assert record.references
         assert set(record.references) <= set(bibliography())
+
+
+def test_no_legend_or_caption_covers_another_part_of_the_figure():
+    generator = np.random.default_rng(0)
+    encodings = Encodings(generator.normal(size=(200, 4)), variance=np.full((200, 4), 0.02))
+    model = SimpleNamespace(labels={"method": "iVAE", "strength": 8.0, "seed": 3})
+    for draw in (figures.overview, figures.correlation_heatmap):
+        figure = of_one_model(model, draw(encodings, classify(encodings)))
+        figure.draw_without_rendering()
+        below = figure.legends[0].get_window_extent()
+        assert figure.legends[0].get_title().get_text() == "iVAE, strength 8, seed 3"
+        assert not figure.get_supxlabel()
+        assert all(below.y1 <= axis.get_window_extent().y0 for axis in figure.axes)
+        assert all(axis.get_legend() is None for axis in figure.axes)

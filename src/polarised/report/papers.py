@@ -157,7 +157,13 @@ def of_one_model(point: Point, figure: "Figure") -> "Figure":
     """
     strength = point.labels.get("strength")
     words = [str(point.labels["method"]), "" if strength is None else f"strength {strength:g}"]
-    figure.supxlabel(", ".join(filter(None, [*words, f"seed {point.labels['seed']}"])), fontsize=SMALL, color=MUTED)
+    caption = ", ".join(filter(None, [*words, f"seed {point.labels['seed']}"]))
+    if figure.legends:
+        # A label of the figure would be drawn across a legend below the panels.
+        figure.legends[0].set_title(caption, prop={"size": SMALL})
+        figure.legends[0].get_title().set_color(MUTED)
+    else:
+        figure.supxlabel(caption, fontsize=SMALL, color=MUTED)
     return figure
 
 

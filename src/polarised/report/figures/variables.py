@@ -193,7 +193,7 @@ def overview(encodings: Encodings, regime: Regime, *, seed: int = 0) -> "Figure"
     axes[0].set_title("information of each variable (KL, nats)", fontsize=TEXT, pad=16)
     for kind, look in TYPES.items():
         axes[0].plot([], [], linestyle="none", label=f"{regime.types.count(kind)} {kind}", **_marker(look))
-    axes[0].legend(frameon=False, fontsize=SMALL, loc="upper right")
+    legend(figure, axes[:1])
     for axis, (name, codes) in zip(
         axes[1:], (("mean", encodings.mean), ("sampled", encodings.sample(seed=seed))), strict=True
     ):
