@@ -160,8 +160,8 @@ def of_one_model(point: Point, figure: "Figure") -> "Figure":
     caption = ", ".join(filter(None, [*words, f"seed {point.labels['seed']}"]))
     if figure.legends:
         # A label of the figure would be drawn across a legend below the panels.
-        figure.legends[0].set_title(caption, prop={"size": SMALL})
-        figure.legends[0].get_title().set_color(MUTED)
+        figure.legends[0].set_title(caption)
+        figure.legends[0].get_title().set(fontsize=SMALL, color=MUTED)
     else:
         figure.supxlabel(caption, fontsize=SMALL, color=MUTED)
     return figure

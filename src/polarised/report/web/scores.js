@@ -15,7 +15,8 @@ function pairedBars(host, groups, label, { text = number, top = null } = {}) {
   const values = groups.flatMap((group) => REPRESENTATIONS.map((r) => group[r])).filter((v) => v !== null && v !== undefined && Math.abs(v) < HUGE);
   // Next to an infinite value, the finite ones use part of the width, on a scale on which small ones look small.
   const infinite = groups.some((group) => REPRESENTATIONS.some((r) => group[r] > HUGE));
-  const low = Math.min(0, ...values), high = top === null ? Math.max(infinite ? 1 : 1e-9, ...values) : top;
+  // A scale below 0.05 would show the noise of the estimates as long bars.
+  const low = Math.min(0, ...values), high = top === null ? Math.max(infinite ? 1 : 0.05, ...values) : top;
   const x = scale(low, high, left, infinite ? left + 0.6 * (right - left) : right);
   groups.forEach((group, i) => {
     drawing.append(svg("text", { class: "strong", x: left - 10, y: i * row + row / 2 + 4, "text-anchor": "end" }, clipped(group.name, left - 12)));

@@ -34,7 +34,7 @@ function hintScroll() {
       frame.addEventListener("scroll", hintScroll, { passive: true });
     }
     frame.scrollHint.hidden = hidden < 4 && below < 4;
-    frame.scrollHint.textContent = hidden >= 4 ? (below >= 4 ? "The table continues to the right and below: scroll inside it." : "The table continues to the right: scroll inside it →") : "The table continues below: scroll inside it ↓";
+    frame.scrollHint.textContent = hidden >= 4 ? (below >= 4 ? "Scroll the table right and down for more." : "Scroll the table right for more →") : "Scroll the table down for more ↓";
     frame.classList.toggle("more", hidden >= 4 && frame.scrollLeft < hidden - 4);
   }
 }

@@ -174,7 +174,7 @@ function drawClaims() {
   const words = Object.keys(LOOKS.verdicts), methods = unique(DATA.verdicts.map((v) => v.method)), several = methods.some(Boolean), datasets = unique(DATA.runs.map((run) => run.dataset)).length;
   const counts = (own) => words.map((word) => own.filter((v) => v.verdict === word).length);
   find("#claim-methods").replaceChildren(html("thead", {}, html("tr", {}, html("th", { scope: "col", class: "left" }, several ? "Method" : ""), words.map((word) => html("th", { scope: "col" }, `${LOOKS.verdicts[word]} ${word}`)))),
-    html("tbody", {}, methods.map((method) => html("tr", {}, html("th", { scope: "row", class: "left" }, method || "all claims"), counts(DATA.verdicts.filter((v) => v.method === method)).map((n) => html("td", { class: n ? null : "muted" }, String(n)))))));
+    html("tbody", {}, methods.map((method) => html("tr", {}, html("th", { scope: "row", class: "left" }, method || (several ? "other claims" : "all claims")), counts(DATA.verdicts.filter((v) => v.method === method)).map((n) => html("td", { class: n ? null : "muted" }, String(n)))))));
   find("#claim-filter").replaceChildren(...words.map((word, i) => html("button", { type: "button", value: word, "aria-pressed": String(verdictsShown.has(word)), onclick: () => { if (verdictsShown.has(word)) verdictsShown.delete(word); else verdictsShown.add(word); drawClaims(); } }, `${LOOKS.verdicts[word]} ${word} (${counts(DATA.verdicts)[i]})`)));
   const claims = new Map();
   for (const v of DATA.verdicts.filter((own) => verdictsShown.has(own.verdict))) claims.set(`${v.name} ${v.claim}`, [...(claims.get(`${v.name} ${v.claim}`) || []), v]);
