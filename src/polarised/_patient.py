@@ -50,7 +50,7 @@ CAUSES: dict[Cause, str] = {
     "healthy": "the code carries what it should at this setting",
     "diverged": "training diverged: the learning rate is too high",
     "free decoder": "the decoder reconstructs as well from the code of another input: it needs no code",
-    "learning rate": "the learning rate was so high that units died and the code became constant",
+    "learning rate": "the learning rate was so high that units died or the code became constant",
     "spectrum": "beta times the decoder variance is above the spectrum of the data, where no code reduces the loss",
     "warm-up": "collapse is a local minimum here, and without a slow rise of beta training does not leave it",
     "steps": "training was stopped too early: the loss is still falling",

@@ -112,3 +112,10 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "codes.npz")
     with pytest.raises(DataError, match="expected"):
         open_target(tmp_path / "codes.npz")
+
+
+def test_a_folder_of_images_is_not_taken_for_a_damaged_model(tmp_path):
+    (tmp_path / "cats").mkdir()
+    (tmp_path / "cats" / "1.PNG").touch()
+    with pytest.raises(DataError, match=r"got the images of .*this folder as data="):
+        open_target(tmp_path)

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 import yaml
+from PIL import Image
 from typer.testing import CliRunner
 
 from polarised.cli import app
@@ -18,6 +19,14 @@ def test_forecast_of_a_dataset_by_name():
     printed = run("forecast", "linear_gaussian", "--variance", 0.3, "--latents", 8).stdout
     assert "◀ here" in printed
     assert "would keep 4 of 8" in printed
+
+
+def test_forecast_of_a_folder_says_how_its_images_are_read(tmp_path):
+    for number, grey in enumerate(np.random.default_rng(0).integers(0, 255, size=(20, 8, 8), dtype=np.uint8)):
+        Image.fromarray(grey).save(tmp_path / f"{number}.png")
+    printed = run("forecast", tmp_path).stdout
+    assert "20 inputs of 3 × 64 × 64" in printed
+    assert "set --reduction mean if yours does" in " ".join(printed.split())
 
 
 def test_forecast_of_an_archive_as_json_with_the_curve(tmp_path):

@@ -205,3 +205,15 @@ def test_a_network_without_its_weights_is_refused():
 def test_arrays_without_names_are_not_taken_for_a_model(target):
     with pytest.raises(DataError, match=r"name the arrays: Encodings\(mean, variance=...\)"):
         po.diagnose(target)
+
+
+def test_a_class_is_not_taken_for_a_model():
+    with pytest.raises(DataError, match="got the class Flat; create the model"):
+        po.diagnose(Flat, INPUTS)
+
+
+def test_nan_in_the_inputs_is_suspected_with_the_model():
+    broken = INPUTS.copy()
+    broken[3] = np.nan
+    with pytest.raises(DataError, match="check the inputs for NaN"):
+        po.diagnose(Flat(), broken, scale_kind="log_variance")

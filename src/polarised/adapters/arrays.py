@@ -67,7 +67,8 @@ def as_variance(values: Array, scale_kind: ScaleKind, *, trust_scale: bool = Fal
         raise DataError(f"expected real numbers as {scale_kind}, got {values.dtype}; save plain arrays of floats")
     if not values.size or not np.isfinite(values).all():
         raise DataError(
-            f"expected finite numbers as {scale_kind}, got none, NaN or infinity; check whether training diverged"
+            f"expected finite numbers as {scale_kind}, got {'NaN or infinity' if values.size else 'none'}; "
+            "check the inputs for NaN, and whether training diverged"
         )
     lowest, average = float(values.min()), float(values.mean())
     if scale_kind in ("variance", "std") and lowest < 0:

@@ -92,6 +92,10 @@ def model_of(
     >>> model_of(lambda x: (x, x)).kind
     'function'
     """
+    if isinstance(target, type):
+        raise DataError(
+            f"expected a model, got the class {target.__name__}; create the model and load its weights first"
+        )
     if (adapter := _adapter_for(target)) is not None:
         found = adapter(target)
     elif callable(target) or any(callable(getattr(target, name, None)) for name in ENCODE):

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -239,6 +240,12 @@ def unused_settings(target: "Target", *, with_data: bool = False) -> dict[str, s
     return UNUSED[kind]
 
 
+def _holds_images(folder: Path) -> bool:
+    from polarised.data.own import SUFFIXES
+
+    return any(file.suffix.lower() in SUFFIXES for file in islice(folder.rglob("*"), 1000))
+
+
 def open_target(path: str | Path) -> Target:
     """Recognise the target at a path: its kind, and the dataset it names; no large file is read yet.
 
@@ -280,6 +287,10 @@ def open_target(path: str | Path) -> Target:
         return Target(path, "arrays")
     if runs := sorted(file.parent for file in path.glob("*/config.yaml")):
         raise DataError(f"expected one run, but {path} holds {len(runs)}; give one of them, such as {runs[0]}")
+    if path.is_dir() and _holds_images(path):
+        raise DataError(
+            f"expected a model or encodings, got the images of {path}; give the model, and this folder as data="
+        )
     raise DataError(
         "expected our own run (config.yaml), one of disentanglement_lib (model/tfhub), of disentangling-vae "
         f"(model.pt), a model of diffusers, pythae or scvi-tools, or .npy files in {path}, but found none; give the "

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarised.cli.screen import Json, Quiet, Seed, as_it_is, bullets, console, print_json, table
+from polarised.cli.screen import Json, Quiet, Seed, as_flags, as_it_is, bullets, console, print_json, table
 from polarised.schemas import stamp
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["dimensions", "forecast"]
 
 
 def forecast(
-    data: Annotated[str, typer.Argument(help="A dataset's name, an .npz of images, or the YAML of a run.")],
+    data: Annotated[str, typer.Argument(help="A dataset's name, an .npz or a folder of images, or the YAML of a run.")],
     beta: Annotated[float | None, typer.Option(help="Weight of the KL; default: 1, or the run's.")] = None,
     variance: Annotated[float | None, typer.Option(help="Variance of a Gaussian decoder; default: 1.")] = None,
     latents: Annotated[int | None, typer.Option(help="Latent variables; default: 10, or the run's.", min=1)] = None,
@@ -71,6 +71,8 @@ def forecast(
         from polarised.regime.forecast import forecast as forecast_data
 
         dataset = images_named(data)
+        shape = " × ".join(map(str, dataset.shape))
+        screen.print(f"{as_it_is(dataset.name)}, {len(dataset):,} inputs of {shape}\n")
         found = forecast_data(
             dataset.images if len(dataset) <= examples else dataset.sample(examples, seed).images,
             beta=1.0 if beta is None else beta,
@@ -104,7 +106,7 @@ def _show(found: "Forecast", screen: Any) -> None:
     best = found.optimal_variance
     also = [] if best is None else [f"The best decoder variance at this beta is {best:.3g}."]
     if sentences := [*also, *found.notes]:
-        screen.print(bullets(sentences))
+        screen.print(bullets([as_flags(sentence) for sentence in sentences]))
 
 
 def dimensions(

@@ -215,8 +215,8 @@ def advice(
     elif not regime.prior_driven and not regime.doubtful:
         sentences.append(
             "As it is, the sample is noise and the means hardly move. Start from fresh weights with the decoder "
-            "variance or beta that the forecast of your data names, and let beta rise slowly from 0: training on from "
-            "collapsed weights hardly ever brings them back. The cure does this and proves it on unseen data."
+            "variance or beta that `forecast` suggests for your data, and raise beta slowly from 0; collapsed weights "
+            "rarely recover. `cure` does this and tests the result on held-out data."
         )
     return sentences + _cautions(regime, scores, standard)
 

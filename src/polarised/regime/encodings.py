@@ -417,7 +417,7 @@ def _floats(value: ArrayLike, name: str, *, checked: bool = True) -> Floats:
         first = tuple(int(axis[0]) for axis in np.nonzero(~finite))
         raise DataError(
             f"expected finite numbers in {name}, {int((~finite).sum())} of {array.size} are NaN or infinite "
-            f"(first at {first}); check whether training diverged"
+            f"(first at {first}); check the inputs for NaN, and whether training diverged"
         )
     return array
 

@@ -224,7 +224,7 @@ class Forecast:
             if mean >= spectrum.eigenvalues[0]:
                 found.append(
                     f"A loss that averages the squared error over the {self._values} values but sums the KL has the "
-                    f'threshold {mean:.3g} and would collapse: set reduction="mean" if yours does.'
+                    f"threshold {mean:.3g} and would collapse: set reduction='mean' if yours does."
                 )
         if self.likelihood != "gaussian":
             found.append(
