@@ -39,6 +39,7 @@ def test_of_two_spreads_the_one_that_was_named_is_taken():
     [
         ("codes.npz", r"np.savez\(file, mean=..., variance=...\)"),
         ("codes.npy", "x_mean.npy and x_variance.npy"),
+        ("cells.h5ad", "in obsm as qz_m and qz_v"),
         ("codes.csv", "name the columns mean_0"),
         ("the mapping", "name them mean and variance"),
     ],

@@ -10,6 +10,7 @@ from polarised.cli import app
 from polarised.models import build_vae, load_vae
 from polarised.models.vae import save_vae
 from polarised.regime.decoder import DecoderUse
+from polarised.report.explore import open_exploration
 from polarised.study import Run, execute
 
 ROWS = 400
@@ -53,6 +54,10 @@ def test_prune_uses_the_types_of_diagnose(finished, tmp_path):
     assert report["dropped"] == [1]
     assert report["passive_but_kept"] == [2]
     assert load_vae(tmp_path / "small.safetensors").latents == 3
+
+
+def test_explore_shows_the_types_of_diagnose(finished):
+    assert open_exploration(finished).regime.types == ("active", "passive", "passive", "mixed")
 
 
 def test_prune_uses_the_given_rule_as_diagnose_does(finished, tmp_path):

@@ -188,6 +188,8 @@ def _how_to_name(where: str) -> str:
         return "name the columns mean_0, mean_1 ... and variance_0, variance_1 ..."
     if where.endswith(".npz"):
         return "save them by name: np.savez(file, mean=..., variance=...)"
+    if where.endswith(".h5ad"):
+        return "store them in obsm as qz_m and qz_v, as get_latent_representation(return_dist=True) of scvi-tools gives them"
     return "name them mean and variance (or log_variance)"
 
 

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polarised._io import plain
 from polarised._io.text import parse_json
+from polarised.diagnosis import diagnose
 from polarised.errors import DataError, printable
 from polarised.regime import Encodings, classify
 from polarised.regime.encodings import as_table, from_table
@@ -213,7 +214,7 @@ def open_exploration(
         DataError: If it is not a model of images, or its data are not known.
     """
     from polarised.adapters.targets import images_named, open_target
-    from polarised.models.encoding import Live, from_vae
+    from polarised.models.encoding import Live, decoder_use, from_vae
 
     target = open_target(path)
     if target.kind == "scvi":
@@ -233,7 +234,12 @@ def open_exploration(
     dataset = images_named(data) if data is not None else _own_data(target)
     batch = dataset.sample(min(inputs, len(dataset)), seed)
     encodings = from_vae(vae, batch)
-    return Exploration(target.name, Live(vae), batch, classify(encodings), np.asarray(encodings.mean, dtype=float))
+    if target.kind == "run" and data is None and (target.path / "encodings.npz").is_file():
+        # A measured run has one set of types, which every command shows.
+        regime = diagnose(target.path).regime
+    else:
+        regime = classify(encodings, decoder=decoder_use(vae, batch, redraw=False, seed=seed), seed=seed)
+    return Exploration(target.name, Live(vae), batch, regime, np.asarray(encodings.mean, dtype=float))
 
 
 class _AnyModel:
