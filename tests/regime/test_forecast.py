@@ -251,7 +251,7 @@ def test_equivalent_losses_have_the_optimum_of_their_threshold():
 
 
 def test_a_mean_over_pixels_is_noted():
-    assert any('reduction="mean"' in note for note in po.forecast(DIGITS, variance=0.1).notes)
+    assert any("reduction='mean'" in note for note in po.forecast(DIGITS, variance=0.1).notes)
 
 
 def test_unscaled_pixels_are_noted_and_bytes_are_scaled():

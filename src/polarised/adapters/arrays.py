@@ -189,7 +189,7 @@ def _how_to_name(where: str) -> str:
     if where.endswith(".npz"):
         return "save them by name: np.savez(file, mean=..., variance=...)"
     if where.endswith(".h5ad"):
-        return "store them in obsm as qz_m and qz_v, as get_latent_representation(return_dist=True) of scvi-tools gives them"
+        return "store both results of scvi-tools' get_latent_representation(return_dist=True) in obsm as qz_m and qz_v"
     return "name them mean and variance (or log_variance)"
 
 
