@@ -6,7 +6,7 @@ import pytest
 from polarised._io.files import replacing
 
 
-def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_behind(tmp_path):
+def test_a_failed_write_keeps_the_old_file_and_no_temporary_one(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
 

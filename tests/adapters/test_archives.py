@@ -15,7 +15,7 @@ def archive_of(path, **members):
     return path
 
 
-def test_a_zip_that_lies_about_its_members_is_refused(tmp_path):
+def test_a_zip_with_false_member_sizes_is_refused(tmp_path):
     path = archive_of(tmp_path / "1.zip", **{"model.pt": b"x" * 100})
     data = bytearray(path.read_bytes())
     place = data.find(b"model.pt") + len("model.pt")
@@ -41,7 +41,7 @@ def test_too_many_members_are_refused(tmp_path, monkeypatch):
         Folder(path).ending("model.pt")
 
 
-def test_a_folder_reads_only_what_is_in_it(tmp_path):
+def test_a_folder_reads_only_its_own_files(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "secret").write_text("x")
     with pytest.raises(DataError, match="is missing"):
@@ -51,8 +51,8 @@ def test_a_folder_reads_only_what_is_in_it(tmp_path):
         Folder(tmp_path / "folder" / "no.zip")
 
 
-def test_links_lead_nowhere(tmp_path):
-    """A folder that links to itself or to the whole disk is walked once, and what links hold in a zip is text."""
+def test_links_are_not_followed_out_of_a_folder(tmp_path):
+    """A folder that links to itself or to the whole disk is listed once, and links in a zip are plain files."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (tmp_path / "outside").mkdir()
@@ -78,7 +78,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     assert Folder(tmp_path).files == ()
 
 
-def test_a_zip_that_asks_for_a_password_is_refused(tmp_path):
+def test_an_encrypted_zip_is_refused(tmp_path):
     path = archive_of(tmp_path / "1.zip", **{"model.pt": b"x" * 100})
     data = bytearray(path.read_bytes())
     for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
@@ -89,7 +89,7 @@ def test_a_zip_that_asks_for_a_password_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "folder/../../secret", "C:\\secret"])
-def test_a_zip_with_names_that_climb_out_of_it_is_refused(tmp_path, name):
+def test_a_zip_with_names_outside_its_folder_is_refused(tmp_path, name):
     (tmp_path / "secret").write_text("mine")
     archive_of(tmp_path / "1.zip", **{name: b"theirs"})
     with pytest.raises(DataError, match="names of files inside the folder"):

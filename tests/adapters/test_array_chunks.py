@@ -34,7 +34,7 @@ def test_wide_rows_make_small_chunks(tmp_path, monkeypatch, name):
     np.testing.assert_array_equal(np.concatenate([chunk.mean for chunk in chunks]), MEAN)
 
 
-def test_what_encodings_know_beside_the_moments_comes_back_from_their_file(tmp_path):
+def test_kl_and_repeats_are_read_back_from_the_file_of_encodings(tmp_path):
     generator = np.random.default_rng(0)
     mean = generator.normal(size=(6, 2, 3, 3))
     path = Encodings(mean, variance=np.ones_like(mean), kl=[1.0, 2.0], axis=1).save(tmp_path / "codes.npz")
@@ -47,7 +47,7 @@ def test_what_encodings_know_beside_the_moments_comes_back_from_their_file(tmp_p
     assert (found.repeats, found.kl.tolist()) == (9, [1.0, 2.0])
 
 
-def test_other_arrays_of_these_names_are_somebody_s_own(tmp_path):
+def test_arrays_of_these_names_with_other_shapes_are_ignored(tmp_path):
     plain = {"mean": np.zeros((8, 2)), "variance": np.ones((8, 2))}
     np.savez(tmp_path / "own.npz", **plain, kl=np.zeros((8, 2)), repeats=np.arange(8))
     (chunk,) = chunks_of_file(tmp_path / "own.npz")

@@ -9,7 +9,7 @@ def test_a_prior_spread_names_its_own_kind():
     assert (names.prior_scale, names.prior_scale_kind) == ("prior_logvar", "log_variance")
 
 
-def test_factors_and_means_go_by_many_names():
+def test_factors_and_means_have_several_names():
     names = Names.among(("Z_Mean", "latents_classes", "qz_v"), "x")
     assert (names.mean, names.scale, names.scale_kind, names.factors) == (
         "Z_Mean",
@@ -19,14 +19,14 @@ def test_factors_and_means_go_by_many_names():
     )
 
 
-def test_what_is_missing_is_said_with_what_is_there():
+def test_the_error_for_a_missing_array_lists_those_present():
     with pytest.raises(DataError, match="it has codes, labels"):
         Names.among(("codes", "labels"), "x")
     with pytest.raises(DataError, match="it has nothing"):
         Names.among((), "x")
 
 
-def test_of_two_spreads_the_one_that_was_named_is_taken():
+def test_of_two_scales_the_one_of_the_given_kind_is_used():
     offered = ("mean", "variance", "log_variance")
     assert Names.among(offered, "x", scale_kind="log_variance").scale == "log_variance"
     assert Names.among(offered, "x", scale_kind="variance").scale == "variance"

@@ -40,7 +40,7 @@ def test_common_names_are_recognised(tmp_path, mean, spread, values):
     np.testing.assert_allclose(encodings.variance, VARIANCE, rtol=1e-5)
 
 
-def test_sigma_is_a_question(tmp_path):
+def test_sigma_is_ambiguous(tmp_path):
     path = npz(tmp_path, mu=MEAN, sigma=VARIANCE)
     with pytest.raises(DataError, match="a standard deviation in others; give scale_kind="):
         from_arrays(path)
@@ -48,7 +48,7 @@ def test_sigma_is_a_question(tmp_path):
     np.testing.assert_allclose(from_arrays(path, scale_kind="std").variance, VARIANCE**2)
 
 
-def test_a_spread_that_was_named_is_taken_at_its_word(tmp_path):
+def test_the_given_scale_kind_overrides_the_name(tmp_path):
     path = npz(tmp_path, mu=MEAN, logvar=VARIANCE)
     with pytest.raises(DataError, match=r"scale_kind=.variance"):
         from_arrays(path)
@@ -62,7 +62,7 @@ def test_missing_arrays_are_named(tmp_path):
         from_arrays(npz(tmp_path, mean=MEAN))
 
 
-def test_priors_and_factors_come_along(tmp_path):
+def test_priors_and_factors_are_read(tmp_path):
     prior = GENERATOR.uniform(1, 2, size=(50, 3))
     path = npz(
         tmp_path,
@@ -131,7 +131,7 @@ def test_convolutional_latents_have_channels_as_variables(tmp_path):
     np.testing.assert_array_equal(encodings.mean[:4], latents[0].reshape(4, 4).T)
 
 
-def test_arrays_stored_by_columns_are_read_too(tmp_path):
+def test_arrays_in_fortran_order_are_read(tmp_path):
     path = npz(tmp_path, mean=np.asfortranarray(MEAN), variance=VARIANCE, factors=np.asfortranarray(FACTORS))
     chunks = list(chunks_of_file(path, rows=7))
     np.testing.assert_array_equal(np.concatenate([chunk.mean for chunk in chunks]), MEAN)
@@ -171,7 +171,7 @@ def header(shape, dtype="<f8"):
 
 
 @pytest.mark.parametrize("shape", [(10**12, 10), (2, 10**12), (-1, 3), (10**30, 1)])
-def test_a_header_that_promises_too_much_allocates_nothing(tmp_path, shape):
+def test_a_header_that_claims_too_much_allocates_nothing(tmp_path, shape):
     with zipfile.ZipFile(tmp_path / "codes.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("mean", "variance"):
             archive.writestr(f"{name}.npy", header(shape) + bytes(1000))
@@ -179,7 +179,7 @@ def test_a_header_that_promises_too_much_allocates_nothing(tmp_path, shape):
         from_arrays(tmp_path / "codes.npz")
 
 
-def test_a_zip_bomb_is_refused_before_it_goes_off(tmp_path):
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path):
     with zipfile.ZipFile(tmp_path / "codes.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in ("mean", "variance"):
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -189,7 +189,7 @@ def test_a_zip_bomb_is_refused_before_it_goes_off(tmp_path):
         from_arrays(tmp_path / "codes.npz")
 
 
-def test_a_true_but_enormous_file_is_not_read_whole(tmp_path, monkeypatch):
+def test_a_valid_but_huge_file_is_not_read_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr("polarised.adapters.arrays.LARGEST_WHOLE", 1000)
     path = npz(tmp_path, mean=MEAN, variance=VARIANCE)
     with pytest.raises(DataError, match="fit in memory"):
@@ -208,7 +208,7 @@ def test_any_changed_byte_of_an_npz_is_refused_or_harmless(tmp_path, position, c
 
 
 @pytest.mark.parametrize("name", ["codes.npz", "codes.npy", "codes.parquet", "codes.txt"])
-def test_a_file_of_noise_is_refused_in_words(tmp_path, name):
+def test_a_file_of_random_bytes_is_refused_with_a_message(tmp_path, name):
     (tmp_path / name).write_bytes(GENERATOR.bytes(500))
     with pytest.raises(DataError, match="expected"):
         from_arrays(tmp_path / name)
@@ -217,7 +217,7 @@ def test_a_file_of_noise_is_refused_in_words(tmp_path, name):
 
 
 @pytest.mark.parametrize("values", [VARIANCE.astype(str), VARIANCE.astype("M8[s]"), VARIANCE + 1j])
-def test_what_is_no_number_is_refused(tmp_path, values):
+def test_arrays_that_are_not_numbers_are_refused(tmp_path, values):
     with pytest.raises(DataError, match="numbers"):
         from_arrays(npz(tmp_path, mean=MEAN, variance=values))
 
@@ -230,7 +230,7 @@ def test_broken_means_are_refused(tmp_path, broken):
         from_arrays(npz(tmp_path, mean=mean, variance=VARIANCE))
 
 
-def test_a_pipe_among_the_arrays_is_not_waited_for(tmp_path):
+def test_a_pipe_among_the_arrays_does_not_block(tmp_path):
     np.save(tmp_path / "mean.npy", MEAN)
     os.mkfifo(tmp_path / "variance.npy")
     with pytest.raises(DataError, match="scale of q"):

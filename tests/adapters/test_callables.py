@@ -15,7 +15,7 @@ FORMS = {
 
 
 def table(second):
-    """An encoder that looks its answers up, so that every form of the second output can be given."""
+    """An encoder that looks up its outputs, so that the second output can have any kind."""
     return lambda rows: (X[rows], FORMS[second][rows])
 
 
@@ -23,13 +23,13 @@ BATCHES = [np.arange(0, 15), np.arange(15, 40)]
 
 
 @pytest.mark.parametrize("second", FORMS)
-def test_every_form_of_the_spread_means_the_same(second):
+def test_every_kind_of_scale_gives_the_same_encodings(second):
     encodings = from_callable(table(second), BATCHES, scale_kind=second)
     np.testing.assert_allclose(encodings.mean, X)
     np.testing.assert_allclose(encodings.variance, VARIANCE)
 
 
-def test_a_negative_variance_is_a_question():
+def test_a_negative_variance_is_refused():
     with pytest.raises(DataError, match="if it is a log-variance"):
         from_callable(table("log_variance"), BATCHES, scale_kind="variance")
     with pytest.raises(DataError, match="never negative"):
@@ -37,7 +37,7 @@ def test_a_negative_variance_is_a_question():
 
 
 @pytest.mark.parametrize(("said", "given"), [("log_variance", "variance"), ("log_std", "std")])
-def test_a_logarithm_that_is_never_negative_is_a_question(said, given):
+def test_a_logarithm_that_is_never_negative_is_refused(said, given):
     with pytest.raises(DataError, match=f"if it is the {given} itself"):
         from_callable(table(given), BATCHES, scale_kind=said)
     assert from_callable(table(given), BATCHES, scale_kind=said, trust_scale=True).variance.min() > 1

@@ -41,7 +41,7 @@ def published(tmp_path, arrays):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    # Checksums have tests of their own and take a second a model.
+    # Checksums have their own tests and take a second per model.
     monkeypatch.setattr("polarised.adapters._tensor_bundle._masked_crc", lambda data: len(data))
     monkeypatch.setattr("adapters.test_tensor_bundle._masked_crc", lambda data: len(data))
 

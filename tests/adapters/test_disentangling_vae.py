@@ -39,7 +39,7 @@ def vae(request):
     return build_vae({"architecture": "burgess_conv", "latents": 3}, (1, request.param, request.param), seed=1)
 
 
-def test_layers_find_their_places(tmp_path, vae):
+def test_weights_are_loaded_into_the_right_layers(tmp_path, vae):
     torch.save(published(vae), tmp_path / "model.pt")
     found, expected = load_disentangling_vae(tmp_path).state_dict(), vae.state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
@@ -83,7 +83,7 @@ def test_weights_of_another_network_are_refused(tmp_path, vae, name, value, mess
         load_disentangling_vae(tmp_path)
 
 
-def test_nothing_or_another_thing_is_refused(tmp_path):
+def test_a_missing_or_wrong_model_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"expected model\.pt"):
         load_disentangling_vae(tmp_path)
     torch.save({"a.weight": torch.zeros(3)}, tmp_path / "model.pt")

@@ -1,4 +1,4 @@
-"""No adapter reaches for its library, or for torch, before it is used."""
+"""No adapter imports its library, or torch, before it is used."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ print(sorted(heavy & sys.modules.keys() - {"torch"}))
 """
 
 
-def test_importing_the_adapters_loads_no_library_of_others():
+def test_importing_the_adapters_loads_no_third_party_library():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -22,7 +22,7 @@ pytestmark = [
 
 
 class LinearVAE(lightning.LightningModule):
-    """A linear VAE on data of two dimensions: of four variables it needs two."""
+    """A linear VAE on two-dimensional data: it needs two of its four variables."""
 
     def __init__(self, beta=1.0):
         super().__init__()
@@ -44,7 +44,7 @@ class LinearVAE(lightning.LightningModule):
 
 
 class Notes(Logger):
-    """A logger that remembers."""
+    """A logger that keeps its records."""
 
     def __init__(self):
         super().__init__()
@@ -76,7 +76,7 @@ def fitted(data, callback, *, logger=False, beta=1.0, steps=400, **more):
     return trainer
 
 
-def test_a_real_trainer_is_looked_at_while_it_trains(data, tmp_path):
+def test_the_callback_records_the_regime_with_a_real_trainer(data, tmp_path):
     notes = Notes()
     halves = [data[:256], data[256:]]
     callback = RegimeCallback(lambda module, x: module.encode(x), halves, scale_kind="log_variance", every=100)
@@ -89,7 +89,7 @@ def test_a_real_trainer_is_looked_at_while_it_trains(data, tmp_path):
     assert last["active"] >= 2
     logged = {step: seen["polarised/active"] for step, seen in notes.seen.items() if "polarised/active" in seen}
     assert logged[400] == last["active"]
-    # A checkpoint of Lightning carries the timeline, in plain types.
+    # A checkpoint of Lightning contains the timeline, in plain types.
     trainer.save_checkpoint(tmp_path / "a.ckpt")
     again = RegimeCallback(callback.encode, callback.batches, scale_kind="log_variance")
     state = torch.load(tmp_path / "a.ckpt", weights_only=True)["callbacks"]
@@ -97,7 +97,7 @@ def test_a_real_trainer_is_looked_at_while_it_trains(data, tmp_path):
     assert again.timeline.table().equals(callback.timeline.table())
 
 
-def test_a_collapse_is_announced(data):
+def test_a_collapse_gives_a_warning(data):
     callback = RegimeCallback(
         lambda module, x: module.encode(x), [data], scale_kind="log_variance", every=50, timeline=Timeline(patience=300)
     )
@@ -128,12 +128,12 @@ class Frozen(LinearVAE):
 
 
 class Moment:
-    """As much of a trainer as the callback asks for."""
+    """The part of a trainer that the callback uses."""
 
     global_step, loggers = 100, ()
 
 
-def test_batches_are_brought_to_the_module_and_every_part_keeps_its_mode(data):
+def test_batches_are_moved_to_the_module_and_every_part_keeps_its_mode(data):
     module = Frozen()
     module.scale.eval()
     callback = RegimeCallback(lambda m, x: m.encode(x), [data.numpy()], scale_kind="log_variance")
@@ -142,7 +142,7 @@ def test_batches_are_brought_to_the_module_and_every_part_keeps_its_mode(data):
     assert (module.training, module.scale.training, module.drop.training) == (True, False, True)
 
 
-def test_questions_are_asked_when_fitting_starts_and_never_later(data):
+def test_ambiguous_outputs_are_refused_only_when_fitting_starts(data):
     def encode(module, x):
         mean, _ = LinearVAE.encode(module, x)
         return mean, torch.ones_like(mean)
@@ -160,7 +160,7 @@ def test_questions_are_asked_when_fitting_starts_and_never_later(data):
     assert told.timeline.steps == [100]
 
 
-def test_loaders_of_pairs_are_looked_at_and_iterators_refused(data):
+def test_loaders_of_pairs_are_accepted_and_iterators_refused(data):
     from torch.utils.data import DataLoader, TensorDataset
 
     loader = DataLoader(TensorDataset(data, torch.zeros(len(data), dtype=torch.long)), batch_size=64)

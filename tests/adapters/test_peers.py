@@ -1,4 +1,4 @@
-"""The real libraries of others, on real objects."""
+"""Adapters with the real third-party libraries."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ IMAGES = np.random.default_rng(0).uniform(size=(12, 1, 28, 28)).astype(np.float3
 @pytest.mark.parametrize(
     "name", ["VAE", "BetaVAE", "BetaTCVAE", "FactorVAE", "DisentangledBetaVAE", "IWAE", "VAMP", "INFOVAE_MMD"]
 )
-def test_a_pythae_vae_or_a_relative(name):
+def test_a_pythae_vae_or_a_variant(name):
     models = pytest.importorskip("pythae.models")
     torch.manual_seed(0)
     config = {"INFOVAE_MMD": "INFOVAE_MMD_Config"}.get(name, f"{name}Config")
@@ -30,7 +30,7 @@ def test_a_pythae_vae_or_a_relative(name):
     assert encodings.factors.shape == (12, 1)
 
 
-def test_the_prior_of_vamp_is_its_own():
+def test_the_prior_of_vamp_is_used():
     models = pytest.importorskip("pythae.models")
     torch.manual_seed(0)
     model = models.VAMP(models.VAMPConfig(input_dim=(1, 28, 28), latent_dim=3, number_components=4))

@@ -11,7 +11,7 @@ from polarised.errors import DataError
     ("content", "message"),
     [(b"{", "expected JSON"), (b"[" * 100_000, "expected JSON"), (b"\xff", "expected JSON"), (b"[]", "got list")],
 )
-def test_what_is_no_configuration_is_refused_and_names_no_data(tmp_path, content, message):
+def test_a_file_that_is_no_configuration_is_refused_and_names_no_data(tmp_path, content, message):
     (tmp_path / "specs.json").write_bytes(content)
     with pytest.raises(DataError, match=message):
         read_config(Folder(tmp_path), ["specs.json"])

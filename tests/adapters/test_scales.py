@@ -5,7 +5,7 @@ from polarised.adapters.arrays import as_variance
 from polarised.errors import DataError
 
 
-def test_an_absurdly_wide_posterior_is_a_question():
+def test_an_implausibly_wide_posterior_is_refused():
     spread = np.concatenate([np.full((3, 1), -1.0), np.full((9, 1), 30.0)])
     with pytest.raises(DataError, match="swapped"):
         as_variance(spread, "log_variance")

@@ -32,7 +32,7 @@ def test_a_model_of_ours(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, "empty", "text"])
-def test_anything_else_is_refused_in_words(tmp_path, content):
+def test_any_other_target_is_refused_with_a_message(tmp_path, content):
     path = tmp_path / "x"
     if content == "empty":
         path.mkdir()
@@ -42,7 +42,7 @@ def test_anything_else_is_refused_in_words(tmp_path, content):
         open_target(path)
 
 
-def test_what_to_do_instead_is_said(tmp_path):
+def test_the_error_says_what_to_do_instead(tmp_path):
     (tmp_path / "model.pt").write_bytes(b"")
     with pytest.raises(DataError, match="give the folder that contains"):
         open_target(tmp_path / "model.pt")
@@ -53,7 +53,7 @@ def test_what_to_do_instead_is_said(tmp_path):
         open_target(tmp_path / "runs")
 
 
-def test_several_models_are_a_question(tmp_path):
+def test_several_models_are_refused(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.pt").write_bytes(b"")
@@ -61,7 +61,7 @@ def test_several_models_are_a_question(tmp_path):
         open_target(tmp_path)
 
 
-def test_the_data_of_a_model_without_a_name_is_asked_for(tmp_path):
+def test_a_model_without_the_name_of_its_data_needs_data(tmp_path):
     (tmp_path / "model.pt").write_bytes(b"")
     (tmp_path / "specs.json").write_text(json.dumps({"dataset": "chairs"}))
     target = open_target(tmp_path)
@@ -79,8 +79,8 @@ def test_damaged_specs_name_no_data(tmp_path, specs):
     assert open_target(tmp_path).dataset is None
 
 
-def test_data_that_is_not_here_is_asked_for_by_its_name(tmp_path, monkeypatch):
-    """One sentence: which dataset, where it is looked for, what gets it, and what can be given instead."""
+def test_missing_data_of_a_model_are_named(tmp_path, monkeypatch):
+    """The sentence names the dataset, its folder, how to get it, and what can be given instead."""
     monkeypatch.setenv("POLARISED_DATA", str(tmp_path / "data"))
     monkeypatch.setattr("polarised.data.cache._retrieve", _no_network)
     model = tmp_path / "VAE_mnist"

@@ -38,7 +38,7 @@ def closed(contents, *, kind=0):
 
 
 def bundle(arrays, *, blocks=1, **changes):
-    """A checkpoint of float32 arrays, as TensorFlow writes it; `changes` spoil fields of its first entry."""
+    """A checkpoint of float32 arrays, as TensorFlow writes it; `changes` damages fields of its first entry."""
     data, entries = b"", [(b"", field(1, 1))]
     for name, array in sorted(arrays.items()):
         raw = array.astype("<f4").tobytes()
@@ -88,12 +88,12 @@ def test_arrays_come_back_as_they_were_written():
         ({"shape": (2**39, 2**39)}, "the download is damaged"),
     ],
 )
-def test_an_entry_that_lies_is_refused(change, message):
+def test_an_inconsistent_entry_is_refused(change, message):
     with pytest.raises(DataError, match=message):
         read_tensor_bundle(bundle(ARRAYS, **change).__getitem__)
 
 
-def test_damaged_numbers_are_noticed():
+def test_damaged_numbers_are_detected():
     files = bundle(ARRAYS)
     data = bytearray(files["variables.data-00000-of-00001"])
     data[5] ^= 1
@@ -101,7 +101,7 @@ def test_damaged_numbers_are_noticed():
         read_tensor_bundle({**files, "variables.data-00000-of-00001": bytes(data)}.__getitem__)
 
 
-def test_a_compressed_block_is_refused_in_words():
+def test_a_compressed_block_is_refused_with_a_message():
     contents = block([(b"", field(1, 1))])
     files = finished(contents)
     index = files["variables.index"].replace(closed(contents), closed(contents, kind=1))
@@ -109,7 +109,7 @@ def test_a_compressed_block_is_refused_in_words():
         read_tensor_bundle({"variables.index": index}.__getitem__)
 
 
-def test_blocks_and_tensors_that_overlap_are_bombs():
+def test_overlapping_blocks_and_tensors_are_refused():
     with pytest.raises(DataError, match="blocks that do not overlap"):
         read_tensor_bundle(bundle(ARRAYS, blocks=1000).__getitem__)
     raw = np.ones(3, dtype="<f4").tobytes()
@@ -141,6 +141,6 @@ def test_any_changed_byte_is_refused_or_harmless(position, value):
 @given(st.binary(min_size=8, max_size=120))
 def test_messages_behind_a_good_checksum_still_cannot_break_it(contents):
     file = finished(contents)["variables.index"]
-    # KeyError is the mapping's own answer for a data file that is not there.
+    # KeyError is raised by the mapping for a missing data file.
     with contextlib.suppress(DataError, KeyError):
         assert isinstance(read_tensor_bundle({"variables.index": file}.__getitem__), dict)

@@ -13,7 +13,7 @@ IMAGES = np.random.default_rng(1).uniform(size=(96, 3, 16, 16)).astype(np.float3
 
 
 class Flat(nn.Module):
-    """An encoder of people's own, with batch normalisation and dropout, and a decoder."""
+    """A custom encoder with batch normalisation and dropout, and a decoder."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Grid(nn.Module):
 
 
 def planted(mean: nn.Module, log_variance: nn.Module) -> None:
-    """Give the first two variables the input and no noise, the others nothing but noise."""
+    """Let the first two variables carry the input without noise, and the others only noise."""
     torch.manual_seed(0)
     with torch.no_grad():
         mean.weight.normal_()
@@ -66,7 +66,7 @@ def planted(mean: nn.Module, log_variance: nn.Module) -> None:
 
 
 def state(network: nn.Module) -> tuple:
-    """Everything of a model that must be the same afterwards."""
+    """The state of a model that must not change."""
     return copy.deepcopy(
         (
             {name: value.clone() for name, value in network.state_dict().items()},

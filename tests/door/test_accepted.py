@@ -1,4 +1,4 @@
-"""README's list of what is accepted is made from what really is."""
+"""The list of accepted inputs in the README agrees with the code."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The same answer for the same inputs, in whatever form they come."""
+"""The same inputs give the same diagnosis in every form."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ WHOLE = po.diagnose(NETWORK, INPUTS)
 
 
 class Items:
-    """A dataset of single items, as torch's are."""
+    """A dataset of single items, as in torch."""
 
     def __len__(self):
         return len(INPUTS)
@@ -88,7 +88,7 @@ def test_labels_of_any_whole_type_become_factors(dtype):
     np.testing.assert_array_equal(po.diagnose(NETWORK, loader).encodings.factors[:, 0], LABELS)
 
 
-def test_a_batch_that_is_cut_short_keeps_its_mask():
+def test_a_truncated_batch_keeps_its_mask():
     codes = np.random.default_rng(0).normal(size=(100, 4, 3))
     mask = np.arange(4) < 1 + np.arange(100)[:, None] % 4
     encode = lambda i: {"mean": codes[i], "var": np.full(codes[i].shape, 0.01)}  # noqa: E731
@@ -102,7 +102,7 @@ def test_examples_limit_any_form():
         assert po.diagnose(NETWORK, data, examples=130).regime.inputs == 130
 
 
-def test_data_that_is_none_is_refused():
+def test_objects_that_are_not_data_are_refused():
     for data in (3, "no_such_dataset", [], iter(())):
         with pytest.raises(po.PolarisedError):
             po.diagnose(NETWORK, data)
@@ -110,7 +110,7 @@ def test_data_that_is_none_is_refused():
         list(batches_of([{"foo": INPUTS, "bar": INPUTS}]))
 
 
-def test_a_stream_is_never_held_whole():
+def test_a_stream_is_never_held_in_memory_at_once():
     import weakref
 
     given, most = [], 0
@@ -171,7 +171,7 @@ def test_the_prior_of_each_input_comes_with_the_output_or_by_a_function():
     np.testing.assert_allclose(drawn.regime.statistics.kl, fixed.regime.statistics.kl)
 
 
-def test_a_progress_bar_tells_rate_and_time_left(capsys):
+def test_a_progress_bar_shows_rate_and_time_left(capsys):
     po.diagnose(NETWORK, INPUTS, progress=True, batch_size=50)
     shown = capsys.readouterr()
     assert "encoding" in shown.err

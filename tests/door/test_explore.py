@@ -1,4 +1,4 @@
-"""`polarised explore` at the command line with what people have on disk, asked over its own address."""
+"""`polarised explore` at the command line with saved models, tested over its own address."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from .models import IMAGES
 
 
 def explored(target: Path, data: Path | None, ask, *options: str):
-    """Start the command, ask its page, interrupt it, and return what `ask` gave."""
+    """Start the command, call `ask` with its page, interrupt it, and return the result of `ask`."""
     command = [sys.executable, "-W", "ignore", "-m", "polarised", "explore", str(target)]
     command += [] if data is None else ["--data", str(data)]
     with subprocess.Popen(
@@ -55,7 +55,7 @@ def drawn(address: str, code):
     return urlopen(Request(f"{address}decode", data=body), timeout=60).read()
 
 
-def test_a_model_file_of_ours_with_pictures_of_ones_own(tmp_path):
+def test_our_model_file_with_images_of_the_user(tmp_path):
     config = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 3}
     vae = build_vae(config, shape=(1, 32, 32), seed=0)
     save_vae(vae, tmp_path / "model.safetensors", config=config)
@@ -71,7 +71,7 @@ def test_a_model_file_of_ours_with_pictures_of_ones_own(tmp_path):
     assert picture == b"\x89PNG\r\n\x1a\n"
 
 
-def test_a_folder_of_cells_without_cells_is_refused_in_a_sentence(tmp_path):
+def test_a_folder_of_scvi_without_cells_is_refused_with_one_sentence(tmp_path):
     pytest.importorskip("scvi")
     torch.save({"attr_dict": {}, "model_state_dict": {}}, tmp_path / "model.pt")
     result = CliRunner().invoke(app, ["explore", str(tmp_path)])
@@ -187,7 +187,7 @@ def expression(model, adata, cell, code):
 
 @pytest.mark.peers
 @pytest.mark.filterwarnings("ignore")
-def test_cells_are_told_by_the_genes_that_follow(cells):
+def test_cells_are_shown_by_the_genes_that_change(cells):
     from polarised.report.explore import explore_model
 
     model, adata, _ = cells

@@ -1,4 +1,4 @@
-"""Every line of the table "your model, what to call" does what it says, on a model of that kind."""
+"""Every line of the table of calls in the docs works on a model of its kind."""
 
 import os
 import re
@@ -24,7 +24,7 @@ LATENTS = np.array([-6.0, -6.0, 0.0, 0.0], dtype=np.float32)
 
 
 def lines(title: str = "what to call") -> dict[str, list[str]]:
-    """The lines of code in each row of a table, by what the row says of the model."""
+    """Return the lines of code in each row of a table, by the kind of model."""
     text = PAGE.read_text(encoding="utf-8")
     rows = text.partition(f"| your model | {title} |")[2].partition("\n\n")[0].splitlines()[2:]
     cells = [row.strip("| ").split(" | ", maxsplit=1) for row in rows]
@@ -181,7 +181,7 @@ def test_every_line_of_the_table_runs(kind, tmp_path, monkeypatch):
             assert diagnosis.groups == {"top": (0, 1, 2, 3), "bottom": (4, 5, 6, 7)}
             assert (regime.alive, regime.passive) == ([0, 1, 4, 5], [2, 3, 6, 7])
         else:
-            # A decoder that was never trained makes nothing of the live ones: there the posterior alone is asked.
+            # An untrained decoder does not use the live variables, so only the posterior is checked.
             posterior = regime.at(0.1, rule="relative") if kind in UNTRAINED else regime
             assert (posterior.alive, posterior.passive) == (LIVE, DEAD), line
             assert set(DEAD) <= set(regime.passive), line

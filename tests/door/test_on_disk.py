@@ -1,4 +1,4 @@
-"""What people have on disk, by path and on the command line."""
+"""Files and folders, by path and on the command line."""
 
 import json
 import pickle
@@ -60,13 +60,13 @@ def test_patterns_paths_and_lists(tmp_path):
         po.diagnose(str(tmp_path / "*.parquet"))
 
 
-def test_weights_alone_are_explained(tmp_path):
+def test_the_error_for_weights_alone_explains_what_to_do(tmp_path):
     torch.save({"fc_mu.weight": torch.zeros(3, 3)}, tmp_path / "model.pt")
     with pytest.raises(DataError, match=r"only the weights model\.pt"):
         po.diagnose(tmp_path / "model.pt")
 
 
-def test_a_pickle_is_looked_through_without_being_run(tmp_path):
+def test_the_names_in_a_pickle_are_read_without_running_it(tmp_path):
     class Mine:
         def __reduce__(self):
             return (Path.touch, (tmp_path / "was_here",))

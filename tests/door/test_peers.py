@@ -1,4 +1,4 @@
-"""Real models of other libraries with planted dead variables: they are found, and the model is untouched."""
+"""Real models of other libraries with planted dead variables: they are found, and the model is not changed."""
 
 import os
 
@@ -167,7 +167,7 @@ def test_scvi(cells, name):
     assert adata.obsm["X_polarised"].shape[1] == len(kept)
 
 
-def test_the_advice_names_the_genes_that_follow_a_dimension(cells):
+def test_the_advice_names_the_genes_that_change_along_a_dimension(cells):
     scvi = pytest.importorskip("scvi")
     generator = np.random.default_rng(0)
     level = np.full((400, cells.n_vars), 3.0)

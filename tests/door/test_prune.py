@@ -1,4 +1,4 @@
-"""Models of others are cut as ours are, and the proof is that of their own encoder and decoder."""
+"""Models of other libraries are pruned like ours, verified with their own encoder and decoder."""
 
 import json
 
@@ -17,7 +17,7 @@ from .models import IMAGES, INPUTS, LIVE, Flat, Grid, same_state, state
 
 
 class Stacked(nn.Module):
-    """One layer gives mean and log-variance, and the size is kept in an attribute."""
+    """One layer returns mean and log-variance, and the size is stored in an attribute."""
 
     def __init__(self, latents=5):
         super().__init__()
@@ -59,7 +59,7 @@ def of(kind):
     return kind()
 
 
-def test_dropping_dead_variables_of_a_plain_module_costs_nothing():
+def test_dropping_dead_variables_of_a_plain_module_changes_nothing():
     model = Flat().train()
     before = state(model)
     smaller = po.prune(model, keep=LIVE, data=INPUTS)
@@ -82,7 +82,7 @@ def test_dropping_dead_variables_of_a_plain_module_costs_nothing():
     assert report.assumed in str(report)
 
 
-def test_the_proof_is_in_the_numbers_of_the_models_themselves():
+def test_the_report_has_the_numbers_of_the_models_themselves():
     model, keep = of(Stacked).eval(), [4, 1]
     constants = np.array([0.3, 0.0, -1.0, 0.5, 0.0])
     told = {"scale_kind": "log_variance", "constants": constants}
@@ -128,7 +128,7 @@ def test_functions_of_the_model_say_how_it_encodes_and_decodes():
     ("kind", "words"),
     [(Narrow, "a LayerNorm takes it"), (Skipping, "gives others"), (Discriminated, "discriminator may take it")],
 )
-def test_what_cannot_be_cut_is_refused_with_the_reason(kind, words):
+def test_modules_that_cannot_be_cut_are_refused_with_the_reason(kind, words):
     model = of(kind)
     with pytest.raises(ConfigError, match=words):
         po.prune(model, [0, 1], data=INPUTS, scale_kind="log_variance")
@@ -185,7 +185,7 @@ def test_channels_of_feature_maps_are_cut_where_no_padding_would_show():
     assert pruning_report(open_edged, smaller, IMAGES, keep=keep, constants=np.full(4, 0.5)).outputs < 1e-5
 
 
-def test_what_is_preferred_is_left_where_no_bias_can_hold_it():
+def test_preferred_constants_are_ignored_without_a_bias():
     from polarised._cutting import Asking, cut_model
 
     torch.manual_seed(0)
@@ -321,7 +321,7 @@ def test_diffusers(name, tmp_path):
     assert same_state(before, state(model))
     assert report.images == len(data)
     assert max(report.encodings, report.outputs) < 2e-5
-    # Stored and loaded by diffusers itself, asked with its own code, against the larger one held at its constants.
+    # Saved, loaded and run by diffusers itself, compared with the larger model at the constants.
     smaller.save_pretrained(tmp_path / "smaller")
     loaded = type(model).from_pretrained(tmp_path / "smaller").eval()
     frames = {"num_frames": 1} if "Temporal" in name else {}
@@ -357,7 +357,7 @@ def test_diffusers_where_no_config_describes_the_smaller_one():
         assert "cannot load this model from a folder" in report.assumed
         assert (cut.model.config.latent_channels, cut.model.post_quant_conv.in_channels) == (3, 3)
         assert cut.model.config.latents_std == [4, 2, 1]
-        # The nearest that diffusers can load: the decoder's first layer is the same but at the border.
+        # The closest model that diffusers can load: the decoder's first layer is equal except at the border.
         nearest = compare_models(model, cut.loadable, PICTURES, keep=keep, constants=cut.constants, asking=Asking())
         assert nearest["encodings"] < 2e-5
         assert nearest["outputs"] > 1e-4
@@ -421,7 +421,7 @@ def trained_on_cells(name, **more):
 
 
 def expression(model, codes):
-    """What scvi-tools makes of codes of its first cells, without the noise that its own functions draw."""
+    """Return the output of scvi-tools for codes of its first cells, without its own noise."""
     (tensors,) = list(model._make_data_loader(adata=model.adata, indices=np.arange(50), batch_size=50))
     with torch.no_grad():
         inferred = model.module.inference(**model.module._get_inference_input(tensors))
@@ -444,14 +444,14 @@ def test_scvi(name, tmp_path):
     assert (report.images, report.dropped) == (cells.n_obs, (1, 3))
     assert max(report.encodings, report.outputs) < 2e-5
     assert report.distortion_change == pytest.approx(0, abs=1e-2)
-    # Stored and loaded by scvi-tools itself and asked with its own functions.
+    # Saved, loaded and run by scvi-tools itself.
     smaller.save(str(tmp_path / "smaller"))
     loaded = type(model).load(str(tmp_path / "smaller"), adata=cells)
     assert loaded.is_trained
     assert loaded.history_.keys() == model.history_.keys()
     latent = model.get_latent_representation()
     np.testing.assert_allclose(loaded.get_latent_representation(), latent[:, keep], atol=1e-5)
-    # The dead dimensions say nothing, so that not even a constant differs.
+    # The dead dimensions carry nothing, so that not even a constant differs.
     np.testing.assert_allclose(expression(loaded, latent[:, keep]), expression(model, latent), rtol=1e-3, atol=1e-7)
     if name == "SCANVI":
         np.testing.assert_allclose(loaded.predict(soft=True), model.predict(soft=True), atol=1e-5)

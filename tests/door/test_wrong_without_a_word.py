@@ -1,4 +1,4 @@
-"""What used to be misread without a word is right now, or a question."""
+"""Inputs that were once misread silently are now read correctly or refused."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_a_network_in_training_mode_is_read_in_evaluation_mode_and_left_alone(fo
 
 
 @pytest.mark.parametrize("fails_at", [0, 3])
-def test_a_model_is_as_it_was_even_where_encoding_fails(fails_at):
+def test_a_model_is_unchanged_even_if_encoding_fails(fails_at):
     network, calls = Flat().train(), []
 
     def encode(x):
@@ -58,7 +58,7 @@ def test_a_model_is_as_it_was_even_where_encoding_fails(fails_at):
     assert same_state(before, state(network))
 
 
-def test_channels_last_latents_and_sequences_are_asked_about():
+def test_channels_last_latents_and_sequences_are_ambiguous():
     mean = np.random.default_rng(0).normal(size=(200, 8, 8, 4)) * [1, 1, 0, 0]
     variance = np.broadcast_to([0.01, 0.01, 1.0, 1.0], mean.shape)
     encode = lambda i: (mean[i], variance[i])  # noqa: E731
@@ -74,7 +74,7 @@ def test_channels_last_latents_and_sequences_are_asked_about():
     assert "× 4 variables (64 positions each)" in repr(po.Encodings(mean, variance=variance, axis=-1))
 
 
-def test_torch_convolutions_tell_their_axis():
+def test_torch_convolutions_determine_the_axis():
     diagnosis = po.diagnose(Grid(), IMAGES)
     assert (diagnosis.regime.alive, diagnosis.regime.passive) == (LIVE, DEAD)
     assert "96 inputs × 4 variables (64 positions each), axis 1" in diagnosis.reading
@@ -97,7 +97,7 @@ def test_groups_of_latents_are_one_diagnosis_with_a_section_each():
     np.testing.assert_allclose(diagnosis.regime.statistics.kl[8:], alone.statistics.kl, rtol=1e-9)
 
 
-def test_groups_that_could_be_read_in_two_ways_are_asked_about():
+def test_ambiguous_groups_are_refused():
     twice = lambda x: [(x, x), (x, x)]  # noqa: E731
     with pytest.raises(DataError, match="two groups or"):
         po.diagnose(twice, INPUTS, scale_kind="std")
@@ -113,7 +113,7 @@ def test_one_array_is_split_into_batches_here(kind):
         po.diagnose(Grid(), [kind(image) for image in IMAGES])
 
 
-def test_mean_log_variance_and_sample_are_told_apart():
+def test_mean_log_variance_and_sample_are_distinguished():
     network = Flat()
 
     def encoder(x):
@@ -136,7 +136,7 @@ def test_mean_log_variance_and_sample_are_told_apart():
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.int64])
-def test_pixels_up_to_255_are_asked_about(dtype):
+def test_pixels_up_to_255_are_ambiguous(dtype):
     pixels = np.random.default_rng(0).integers(0, 256, size=(96, 3, 16, 16)).astype(dtype)
     if dtype == np.int64:
         pixels = torch.as_tensor(pixels).to(torch.uint8)
@@ -147,12 +147,12 @@ def test_pixels_up_to_255_are_asked_about(dtype):
     np.testing.assert_allclose(diagnosis.encodings.mean, expected.encodings.mean, rtol=1e-4, atol=1e-5)
 
 
-def test_counts_in_a_table_are_no_pixels():
+def test_counts_in_a_table_are_not_pixels():
     counts = np.random.default_rng(0).poisson(20, size=(200, 6)).astype(np.float32)
     assert po.diagnose(Flat(), counts).regime.inputs == 200
 
 
-def test_a_table_the_wrong_way_round_is_asked_about():
+def test_a_transposed_table_is_refused():
     codes, noise = np.random.default_rng(0).normal(size=(7, 3000)), np.full((7, 3000), 0.01)
     for target in (po.Encodings(codes, variance=noise), {"mean": codes, "variance": noise}):
         with pytest.raises(DataError, match="look like a transposed table"):
@@ -161,7 +161,7 @@ def test_a_table_the_wrong_way_round_is_asked_about():
 
 
 @pytest.mark.parametrize("form", ["statistics of the batch", "functional dropout", "sample"])
-def test_codes_that_depend_on_the_batch_or_on_chance_are_asked_about(form):
+def test_codes_that_depend_on_the_batch_or_are_random_are_refused(form):
     weights = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
 
     def encode(x):
@@ -179,7 +179,7 @@ def test_codes_that_depend_on_the_batch_or_on_chance_are_asked_about(form):
     assert po.diagnose(encode, INPUTS, scale_kind="log_variance", trust_scale=True).regime.inputs == 600
 
 
-def test_a_misspelt_keyword_names_the_right_one():
+def test_the_error_for_a_misspelt_keyword_suggests_the_right_one():
     with pytest.raises(po.ConfigError, match=r"aplha \(did you mean alpha\?\)"):
         po.diagnose(po.Encodings(INPUTS, variance=np.ones_like(INPUTS)), aplha=0.2)
 

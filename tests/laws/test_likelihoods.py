@@ -42,8 +42,8 @@ def test_shapes_and_gradients(spec, shape):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
-def test_sums_over_the_image(spec):
-    """Two halves of an image cost what the whole costs (one variance an image is the exception that says so)."""
+def test_the_loss_is_a_sum_over_the_image(spec):
+    """The losses of two halves of an image add up to that of the whole (except with one variance per image)."""
     likelihood = registry.build(PAGE, spec)
     x, outputs = torch.rand(3, 1, 4, 6), outputs_for(likelihood, (3, 1, 4, 6))
     parts = sum(likelihood.log_prob(x[..., part], outputs[..., part]) for part in (slice(0, 3), slice(3, 6)))
@@ -72,7 +72,7 @@ REFERENCE = {
 
 
 @pytest.mark.parametrize("name", REFERENCE)
-def test_is_the_distribution_it_says(name):
+def test_the_likelihood_is_that_of_its_distribution(name):
     likelihood = registry.build(PAGE, name)
     x, outputs = torch.rand(5, 7), outputs_for(likelihood, (5, 7))
     reference = REFERENCE[name](outputs)
@@ -97,7 +97,7 @@ def test_learned_scale_is_a_gaussian_of_that_scale():
     torch.testing.assert_close(likelihood.log_prob(x, outputs), expected)
 
 
-def test_scale_of_the_image_is_the_best_there_is():
+def test_scale_of_the_image_is_the_optimal_one():
     x, outputs = torch.rand(1, 50), torch.rand(1, 50)
     best = registry.build(PAGE, {"name": "Gaussian", "scale": "per-image"}).log_prob(x, outputs).item()
     error = ((x - outputs) ** 2).mean().item()

@@ -67,7 +67,7 @@ def test_every_number_has_one_name() -> None:
 @pytest.mark.parametrize("name", METRICS)
 def test_scores_do_not_depend_on_the_order_of_variables(name: str) -> None:
     record = METRICS[name]
-    # Samples of a posterior come with the noise of their place: only their average is the same.
+    # The noise of a sample depends on its position, so only averages are the same.
     tolerance = 0.15 if "posterior" in record.needs else record.facts.get("tolerance", 1e-6)
     first = scored(name, *supplied(record.needs, [0, 1, 2, 3] if "drawing" not in record.needs else [0, 1, 2]))
     second = scored(name, *supplied(record.needs, ORDER if "drawing" not in record.needs else [2, 0, 1]))
@@ -119,7 +119,7 @@ def test_arguments_are_not_changed(name: str) -> None:
 
 
 SCALES = np.array([0.125, 4.0, 0.5, 64.0])
-# What claims that another unit of a variable changes nothing; the others weigh variables by their spread.
+# Metrics that do not depend on the unit of a variable; the others weight variables by their spread.
 UNIT_FREE = ("dci", "disintegration", "explicitness", "mcc", "mig", "modularity", "nmi_matrix", "r2_matrix")
 
 

@@ -1,4 +1,4 @@
-"""What holds for every objective of the catalogue, and for those that come."""
+"""Laws of every objective of the catalogue."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def label(spec):
 
 
 def setting(spec, *, prior="StandardNormal", latents=4, number=3):
-    """Return an objective, a small VAE, its critic and a function that prices the same batch with the same noise."""
+    """Return an objective, a small VAE, its critic and a function for the loss of a fixed batch with fixed noise."""
     objective = registry.build(PAGE, spec)
     config = {"architecture": {"name": "mlp", "widths": [16]}, "latents": latents, "prior": prior}
     vae = build_vae(config, (1, 4, 4), auxiliary_size=2, seed=1)
@@ -62,8 +62,8 @@ def test_terms_are_finite_scalars_with_finite_gradients(spec, prior):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
-def test_every_part_gets_its_own_gradient(spec):
-    """The terms of the VAE leave the critic alone, and the critic's term leaves the VAE alone."""
+def test_every_part_gets_only_its_own_gradient(spec):
+    """The terms of the VAE have no gradient for the critic, and the critic's term has none for the VAE."""
     _, vae, critic, price = setting(spec)
     terms = price()
     if critic is None:
@@ -71,7 +71,7 @@ def test_every_part_gets_its_own_gradient(spec):
         return
     own = terms.pop("critic")
     weights, others = list(critic.parameters()), list(vae.parameters())
-    # One node of the graph serves both: what does not concern a part is nothing, or exactly 0.
+    # Both share nodes of the graph: gradients that do not concern a part are None, or exactly 0.
     for term, parts in ((own, others), (total(terms), weights)):
         foreign = torch.autograd.grad(term, parts, retain_graph=True, allow_unused=True)
         assert not any(gradient.any() for gradient in foreign if gradient is not None)
@@ -115,7 +115,7 @@ def test_critic_learns(spec):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
-def test_same_seed_same_price(spec):
+def test_the_same_seed_gives_the_same_loss(spec):
     _, _, _, price = setting(spec)
     first, second = price(), price()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -124,7 +124,7 @@ def test_same_seed_same_price(spec):
 @pytest.mark.parametrize("prior", ["StandardNormal", {"name": "StudentT", "df": 5.0}, "Sparse"], ids=label)
 @pytest.mark.parametrize("spec", SPECS, ids=label)
 def test_order_of_latents_does_not_matter(spec, prior):
-    """Permuting the latents of an exchangeable prior leaves every term, given the same permuted noise and draws."""
+    """Permuting the latents of an exchangeable prior changes no term, if noise and samples are permuted as well."""
     objective, vae, critic, _ = setting(spec, prior=prior)
     assert vae.prior.exchangeable
     order = torch.tensor([2, 0, 3, 1])
@@ -148,7 +148,7 @@ def reorder(posterior, order):
 
 
 class Reordered(nn.Module):
-    """A critic that undoes a permutation, and a prior whose draws follow it."""
+    """A critic that inverts a permutation, and a prior whose samples are permuted."""
 
     def __init__(self, critic, order):
         super().__init__()
@@ -183,8 +183,8 @@ def test_neutral_weights_are_the_elbo(spec):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
-def test_memory_is_finite_buffers_that_a_copy_goes_on_from(spec):
-    """A checkpoint must be able to carry it: numbers only, from the first step on, and nothing for the optimiser."""
+def test_a_copy_continues_from_finite_buffers(spec):
+    """It can be saved in a checkpoint: only numbers, from the first step on, and nothing for the optimiser."""
     objective, vae, critic, _ = setting(spec)
     memory = objective.memory()
     if memory is None:
@@ -232,9 +232,9 @@ def test_dip_covariance_is_symmetric_and_only_its_diagonal_moves():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_default_run_starts_without_a_warning_it_could_avoid(name):
-    """At the length of the papers' runs no default is idle."""
+    """At the length of the papers' runs, every default has an effect."""
     assert registry.build(PAGE, name).warnings(steps=300_000, dataset_size=737_280) == []
 
 
-def test_elbo_is_its_name():
+def test_elbo_has_its_name():
     assert setting("ELBO")[0] == ELBO()

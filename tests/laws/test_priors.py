@@ -1,4 +1,4 @@
-"""What holds for every prior of the catalogue, of three latents and two auxiliary variables."""
+"""Laws of every prior of the catalogue, with three latents and two auxiliary variables."""
 
 import math
 
@@ -50,7 +50,7 @@ def test_shapes(spec):
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
 def test_density_is_that_of_the_sample(spec):
-    """As many draws fall into a box as the integral of the density over it says."""
+    """The share of samples in a box is the integral of the density over it."""
     n = 400_000
     prior = build(spec, n=n)
     z = prior.sample(n, torch.Generator().manual_seed(0)).detach()
@@ -137,7 +137,7 @@ def test_kept_state_loads_into_the_same_entry(spec):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
-def test_exchangeable_means_it(spec):
+def test_exchangeable_priors_are_invariant_to_permutations(spec):
     prior = build(spec, n=5)
     z = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     same = torch.allclose(prior.log_prob(z), prior.log_prob(z[:, [1, 2, 0]]))
@@ -244,7 +244,7 @@ def test_kl_of_a_variable_alone_is_the_mean_log_ratio(spec):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)
-def test_gaussian_means_it(spec):
+def test_gaussian_priors_have_gaussian_densities(spec):
     """Of a Gaussian the log-density follows from mean and variance."""
     prior, z = build(spec, n=5), torch.linspace(-3, 3, 15).reshape(5, 3)
     mean, variance = prior.moments(5)
@@ -268,8 +268,8 @@ def test_without_a_variance_the_deviation_is_that_of_the_moments():
 
 @pytest.mark.parametrize("generator", [None, torch.Generator()])
 @pytest.mark.parametrize("name", ["Anisotropic", "GaussianMixture", "Conditional"])
-def test_draws_are_brought_to_where_the_prior_is(name, generator, monkeypatch):
-    """The device "meta" holds no numbers and refuses to meet those of another, as a graphics card does."""
+def test_samples_are_on_the_device_of_the_prior(name, generator, monkeypatch):
+    """The device "meta" holds no numbers and cannot be mixed with other devices, like a GPU."""
     randn = torch.randn
 
     def strict(*shape, generator, device, **others):
@@ -279,13 +279,13 @@ def test_draws_are_brought_to_where_the_prior_is(name, generator, monkeypatch):
     monkeypatch.setattr(torch, "randn", strict)
     spec = {"name": name, "variances": [2.0, 0.7, 0.3]} if name == "Anisotropic" else name
     prior = registry.build(PAGE, spec, 3, 2).to("meta")
-    # Whether the numbers are there cannot be asked of "meta".
+    # Tensors on "meta" have no values to check.
     monkeypatch.setattr(type(prior), "awaits_data", False)
     draws = prior.given(torch.zeros(4, 2, device="meta")).sample(4, generator)
     assert (draws.device.type, draws.shape) == ("meta", (4, 3))
 
 
-def test_whole_numbers_are_means_too():
+def test_whole_numbers_are_accepted_as_means():
     prior = GaussianMixture(3, means=((0, 1, 2), (3, 4, 5)))
     assert prior.means.dtype == torch.float32
     assert torch.isfinite(prior.moments(1)[1]).all()

@@ -1,4 +1,4 @@
-"""What holds for the record of every entry of the catalogue."""
+"""Laws of the record of every entry of the catalogue."""
 
 import inspect
 import re
@@ -9,7 +9,7 @@ from polarised import registry
 from polarised.bibliography import bibliography
 from polarised.registry import Record
 
-# The kinds whose records say in a few words what an entry is.
+# The kinds whose records have a summary.
 SUMMARISED = ("dataset", "architecture", "likelihood", "prior", "objective", "adapter", "executor")
 RECORDS = [record for kind in registry.KINDS for record in registry.records(kind)]
 OF_SUMMARISED = [record for record in RECORDS if record.kind in SUMMARISED]
@@ -36,7 +36,7 @@ def test_strengths_and_settings_that_cite_exist(record: Record) -> None:
 
 
 @pytest.mark.parametrize("record", OF_SUMMARISED, ids=label)
-def test_an_entry_says_what_it_is_and_what_it_takes(record: Record) -> None:
+def test_an_entry_has_a_summary_and_documented_settings(record: Record) -> None:
     assert record.title
     assert record.summary
     assert not record.summary.endswith(".")

@@ -1,4 +1,4 @@
-"""What holds for every rule of the types: another unit of code, prior and decoder is the same model."""
+"""Laws of every rule for types: another unit of code, prior and decoder gives the same types."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ N = 3000
 # By column: active, at the prior, at rest at a variance of its own, on for a part, parked on a mean, weak for all.
 KINDS = ("active", "passive", "passive", "mixed", "passive", "mixed")
 RESTS = np.array([1.0, 1.0, 0.05, 1.0, np.nan, 1.0])
-# Powers of two leave every bin and every rounding as they are.
+# Powers of two do not change bins and rounding.
 UNITS = np.array([0.125, 64.0, 8.0, 0.5, 1024.0, 0.25])
 
 
@@ -57,7 +57,7 @@ def test_another_unit_of_code_prior_and_decoder_changes_no_type_and_no_certainty
 
 
 @pytest.mark.parametrize("decoder", [True, False])
-def test_each_kind_is_told_for_what_it_is(decoder: bool) -> None:
+def test_each_kind_of_variable_gets_its_type(decoder: bool) -> None:
     regime = typed(np.ones(6), rule="used", decoder=decoder)
     assert regime.types == KINDS
     assert regime.doubtful == []
@@ -95,7 +95,7 @@ def test_a_remnant_at_rest_is_doubtful_until_the_decoder_reads_it_for_what_it_ca
     assert used.dependable == [0, 1]
 
 
-def test_certainty_covers_what_the_decoder_is_not_sure_of() -> None:
+def test_certainty_includes_the_uncertainty_of_the_decoder() -> None:
     mean, variance = model()
     zero = np.zeros(6)
     settled, open_ = (

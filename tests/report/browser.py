@@ -1,4 +1,4 @@
-"""A headless Chromium that keeps books: whoever visits a page learns of every error and every request."""
+"""A headless Chromium that records every error and every request of a page."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 @contextmanager
 def open_browser() -> Iterator[Callable[..., Visit]]:
-    """Give a function that opens a file or an address; leaving its block checks that nothing went wrong there."""
+    """Yield a function that opens a file or an address; at the end of its block it checks that there were no errors."""
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright drives the browser; install polarised[dev]"
     )

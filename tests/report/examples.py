@@ -1,4 +1,4 @@
-"""Diagnoses to draw: synthetic codes with all three types, and pictures that a sprite decoder might have made."""
+"""Example diagnoses: synthetic codes with all three types, and images similar to those of a sprite decoder."""
 
 import itertools
 from dataclasses import replace

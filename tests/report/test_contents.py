@@ -23,7 +23,7 @@ def test_histograms_count_every_input(diagnosis: Diagnosis) -> None:
 
 
 @pytest.mark.parametrize("centre", [0.0, 1e6, -3e5])
-def test_a_variable_that_hardly_moves_has_a_histogram(centre: float) -> None:
+def test_a_nearly_constant_variable_has_a_histogram(centre: float) -> None:
     mean = np.full((50, 1), centre) + np.linspace(0, 1e-12, 50)[:, None]
     (histogram,) = model(diagnose(Encodings(mean, variance=np.zeros((50, 1)))))["histograms"]
     assert sum(histogram["mean"]) == 50
@@ -89,7 +89,7 @@ def of_many(diagnosis: Diagnosis, latents: int) -> Diagnosis:
     return replace(diagnosis, encodings=encodings, regime=regime, **told, **bare)
 
 
-def test_a_thousand_variables_travel_packed_and_small(diagnosis: Diagnosis) -> None:
+def test_a_thousand_variables_are_packed_compactly(diagnosis: Diagnosis) -> None:
     own = of_many(diagnosis, 1500)
     page = model(own)
     assert len(json.dumps(page)) < 600_000
@@ -138,7 +138,7 @@ def test_types_over_the_slider_are_kept_as_changes(diagnosis: Diagnosis) -> None
             assert letters == [kind[0] for kind in diagnosis.regime.types_at(alpha, rule=rule)]
 
 
-def test_flags_and_nothing_known_survive_packing() -> None:
+def test_flags_and_unknown_values_survive_packing() -> None:
     frame = polars.DataFrame({"doubtful": [True, False, True], "kl": [0.5, None, float("inf")]})
     found = packed(frame)["packed"]
     assert found["doubtful"]["flags"] is True
@@ -147,7 +147,7 @@ def test_flags_and_nothing_known_survive_packing() -> None:
     np.testing.assert_array_equal(np.frombuffer(base64.b64decode(found["kl"]["numbers"]), "<f4"), [0.5, np.nan, np.inf])
 
 
-def test_a_study_opens_with_its_verdicts_in_a_sentence(table: polars.DataFrame) -> None:
+def test_the_page_of_a_study_starts_with_its_verdicts(table: polars.DataFrame) -> None:
     law = {"claim": "a law", "verdict": "confirmed", "evidence": "", "method": "laws on arrays"}
     told = [{"claim": "c", "verdict": word, "evidence": ""} for word in ("confirmed", "confirmed", "refuted")]
     sentence = "2 confirmed, 1 refuted, 0 undecided, 0 not testable"

@@ -1,4 +1,4 @@
-"""The live page's server: this machine only, nothing without the token, no file but the page it started with."""
+"""The server of the live page: only on this machine, nothing without the token, no files except its page."""
 
 import json
 import socket
@@ -56,7 +56,7 @@ def test_it_listens_on_this_machine_only(server: ExploreServer) -> None:
     assert server.address.startswith("http://127.0.0.1:")
 
 
-def test_nothing_is_told_without_the_token(server: ExploreServer) -> None:
+def test_nothing_is_returned_without_the_token(server: ExploreServer) -> None:
     for path in (
         "/",
         "/page.html",
@@ -74,7 +74,7 @@ def test_a_foreign_host_name_is_refused(server: ExploreServer) -> None:
     assert ask(server, f"/{server.token}/", Host=f"localhost:{server.server_port}")[0] == 200
 
 
-def test_no_file_can_be_asked_for(server: ExploreServer) -> None:
+def test_no_file_can_be_requested(server: ExploreServer) -> None:
     for path in (
         "config.yaml",
         "../config.yaml",
@@ -85,7 +85,7 @@ def test_no_file_can_be_asked_for(server: ExploreServer) -> None:
         assert ask(server, f"/{server.token}/{path}")[0] in (400, 404)
 
 
-def test_codes_are_decoded_to_pictures(server: ExploreServer) -> None:
+def test_codes_are_decoded_to_images(server: ExploreServer) -> None:
     status, first = ask(server, f"/{server.token}/decode", b'{"z": [0, 0.5, -1]}')
     assert (status, first[1:4]) == (200, b"PNG")
     assert ask(server, f"/{server.token}/decode", b'{"z": [3, 0.5, -1]}')[1] != first
@@ -98,13 +98,13 @@ def test_codes_are_decoded_to_pictures(server: ExploreServer) -> None:
      b'{"z": [1' + b"0" * 400 + b", 0, 0]}",
      b'{"z": [1' + b"0" * 5000 + b", 0, 0]}"],
 )  # fmt: skip
-def test_wrong_codes_are_refused_in_a_sentence(server: ExploreServer, body: bytes) -> None:
+def test_wrong_codes_are_refused_with_one_sentence(server: ExploreServer, body: bytes) -> None:
     status, answer = ask(server, f"/{server.token}/decode", body)
     assert status == 400
     assert answer.startswith(b"expected")
 
 
-def test_a_foreign_page_is_told_nothing(server: ExploreServer) -> None:
+def test_a_page_of_another_origin_gets_no_answer(server: ExploreServer) -> None:
     path, body = f"/{server.token}/decode", b'{"z": [0, 0, 0]}'
     assert ask(server, path, body, Origin="http://evil.example")[0] == 404
     assert ask(server, path, body, Origin="null")[0] == 404
@@ -122,11 +122,11 @@ def test_two_hundred_requests_at_once_are_all_answered(server: ExploreServer) ->
         assert set(everybody.map(one, range(200))) == {200}
 
 
-def test_a_request_whose_number_has_no_end_is_answered(server: ExploreServer) -> None:
+def test_a_request_with_a_very_long_number_is_answered(server: ExploreServer) -> None:
     assert ask(server, f"/{server.token}/inputs/{'9' * 5000}")[0] == 400
 
 
-def test_too_much_is_refused_unread(server: ExploreServer) -> None:
+def test_a_large_body_is_refused_unread(server: ExploreServer) -> None:
     assert ask(server, f"/{server.token}/decode", b" " * 70_000)[0] == 413
 
 
@@ -150,7 +150,7 @@ def test_names_stay_text_on_the_page(server: ExploreServer) -> None:
 
 
 @pytest.mark.parametrize("asked", [b"GET /", b"GET /{token}/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"])
-def test_a_dropped_connection_is_nobodys_error(
+def test_a_dropped_connection_prints_no_error(
     server: ExploreServer, asked: bytes, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     handled, met = threading.Event(), list[BaseException | None]()
@@ -161,20 +161,20 @@ def test_a_dropped_connection_is_nobodys_error(
         handled.set()
 
     monkeypatch.setattr(server, "handle_error", handle)
-    # More than the buffers of a connection hold, so that the answer meets the end of it.
+    # More than the buffers of a connection hold, so that writing the answer fails.
     monkeypatch.setattr(server, "page", b" " * (64 << 20))
     request = asked.replace(b"{token}", server.token.encode()).replace(b"{port}", str(server.server_port).encode())
     with socket.create_connection(("127.0.0.1", server.server_port)) as connection:
         connection.sendall(request)
         connection.recv(1) if request.endswith(b"\n") else time.sleep(0.1)
-        # Nothing to wait for: the other side is told of a reset.
+        # Close at once, so that the other side gets a reset.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     assert handled.wait(60)
     assert isinstance(met[0], ConnectionError)
     assert capfd.readouterr().err == ""
 
 
-def test_another_fault_of_a_request_is_one_line(
+def test_another_error_of_a_request_is_one_line(
     server: ExploreServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(server, "page", 3)
@@ -187,12 +187,12 @@ def test_another_fault_of_a_request_is_one_line(
     assert said == "error: a request failed: TypeError: object of type 'int' has no len()\n"
 
 
-def test_a_taken_port_is_said(server: ExploreServer) -> None:
+def test_a_port_in_use_is_an_error(server: ExploreServer) -> None:
     with pytest.raises(DataError, match="free port"):
         ExploreServer(server.exploration, port=server.server_port)
 
 
-def test_a_model_of_others_is_explored_through_its_decoder() -> None:
+def test_a_model_of_another_library_is_explored_through_its_decoder() -> None:
     import torch
 
     from polarised.report.explore import explore_model

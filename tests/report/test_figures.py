@@ -117,12 +117,12 @@ def test_every_figure_draws_something(name: str, drawers: dict[str, Callable[[],
     assert all(axis.has_data() for axis in figure.axes)
 
 
-def test_pyplot_is_never_asked() -> None:
+def test_pyplot_is_never_used() -> None:
     program = "import sys, polarised.report.figures; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_a_figure_is_written_as_vectors_and_picture_and_twice_the_same(
+def test_a_figure_is_saved_reproducibly_as_vectors_and_image(
     drawers: dict[str, Callable[[], Figure]], tmp_path: Path
 ) -> None:
     first = save(drawers["types_by_strength"](), tmp_path / "v1.0" / "a")
@@ -160,7 +160,7 @@ def test_the_rule_chooses_the_rows(table: polars.DataFrame) -> None:
     assert heights == [pytest.approx(60.0), 0.0]
 
 
-def test_in_a_band_lie_the_middle_seeds() -> None:
+def test_a_band_contains_the_middle_seeds() -> None:
     values = np.arange(41.0)
     _, (axis,) = panels(1)
     band(axis, [0, 1], [values, np.array([np.nan])], SERIES[0])
@@ -170,7 +170,7 @@ def test_in_a_band_lie_the_middle_seeds() -> None:
     assert middle_range(values[:1]) == (0.0, 0.0)
 
 
-def test_a_mean_of_few_seeds_is_a_faint_mark_and_no_part_of_the_line() -> None:
+def test_a_mean_of_few_seeds_is_a_faint_mark_outside_the_line() -> None:
     _, (axis,) = panels(1)
     band(axis, [0, 1, 2], [np.zeros(20), np.full(3, 5.0), np.ones(20)], SERIES[0], label="mixed")
     line, mark = axis.lines
@@ -197,7 +197,7 @@ def test_the_capacity_of_annealed_vae_is_not_called_a_strength(table: polars.Dat
     assert set(named.values()) == {"strength"}
 
 
-def test_a_line_joins_the_means_of_runs_that_are_dots() -> None:
+def test_a_line_connects_the_means_of_runs_drawn_as_dots() -> None:
     _, (axis,) = panels(1)
     runs = [(np.array([end, end + 0.5]), np.array([end, 2 * end])) for end in (1.0, 3.0, 2.0)]
     assert trail(axis, runs, SERIES[0], behind=[runs[:2]]) == [(1.25, 1.5), (3.25, 4.5), (2.25, 3.0)]
@@ -249,7 +249,7 @@ def test_scores_have_bands_over_seeds_and_strengths_at_equal_distances(table: po
     assert len({axis.get_ylim() for axis in axes}) == 1
 
 
-def test_strengths_are_told_apart_by_their_symbols(table: polars.DataFrame) -> None:
+def test_strengths_are_labelled_with_their_symbols(table: polars.DataFrame) -> None:
     figure = figures.reconstruction_against_score(table, score="sap", symbols={"BetaVAE": "β", "FactorVAE": "γ"})
     first, second = ({text.get_text() for text in axis.texts} for axis in figure.axes)
     assert first == {f"β {strength}" for strength in (1, 2, 4, 6, 8, 16)}
@@ -260,15 +260,15 @@ def test_strengths_are_told_apart_by_their_symbols(table: polars.DataFrame) -> N
     assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()
 
 
-def test_a_prior_tried_once_stands_in_every_panel(table: polars.DataFrame) -> None:
+def test_a_prior_with_one_strength_is_in_every_panel(table: polars.DataFrame) -> None:
     alone = (polars.col("method") == "FactorVAE") & (polars.col("strength") == 10.0)
     few = table.filter((polars.col("method") == "BetaVAE") | alone)
     (axis,) = figures.reconstruction_against_score(few, score="sap", symbols={"FactorVAE": "γ"}).axes
     assert "γ 10" in {text.get_text() for text in axis.texts}
 
 
-def test_names_of_points_keep_off_the_line() -> None:
-    """Seen in pixels: no name covers a point of the line."""
+def test_labels_of_points_do_not_cover_the_line() -> None:
+    """In pixels, no label covers a point of the line."""
     figure, (axis,) = panels(1, width=3, height=2.4)
     line = [(0.0, 0.1), (0.3, 0.9), (0.5, 0.2), (0.7, 0.8), (1.0, 0.15)]
     axis.plot(*zip(*line, strict=True))
@@ -288,7 +288,7 @@ def test_names_of_points_keep_off_the_line() -> None:
 def test_the_clearest_mixed_variable_is_on_and_off() -> None:
     generator = np.random.default_rng(0)
     on = generator.random(2000) < 0.5
-    # The second is all but passive: off but for a few inputs, so its spread is large only beside what it could be.
+    # The second is nearly passive: off except for a few inputs, so its spread is large only relative to its maximum.
     rare = generator.random(2000) < 0.03
     mean = np.stack([np.where(on, generator.normal(0, 1, 2000), 0), np.where(rare, 4.0, 0)], axis=1)
     variance = np.stack([np.where(on, 0.05, 0.6), np.where(rare, 0.01, 1.0)], axis=1)
@@ -326,7 +326,7 @@ def test_cells_of_a_plane_are_means_over_seeds() -> None:
     assert {text.get_text(): text.get_position() for text in axis.texts} == {"7": (0, 0), "0.3": (0, 1)}
 
 
-def test_types_keep_apart_without_colour() -> None:
+def test_types_are_distinguishable_without_colour() -> None:
     for looks in (TYPES, REPRESENTATIONS):
         assert len({(look.marker, look.hollow, look.dash) for look in looks.values()}) == len(looks)
         assert len({look.letter for look in looks.values()}) == len(looks)
@@ -351,7 +351,7 @@ def contrast(colour: str, ground: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_what_cannot_be_drawn_is_said(diagnosis: Diagnosis, table: polars.DataFrame) -> None:
+def test_data_that_cannot_be_drawn_are_an_error(diagnosis: Diagnosis, table: polars.DataFrame) -> None:
     encodings, regime = diagnosis.encodings, diagnosis.regime
     plain = Encodings([[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     wrong: list[tuple[str, Callable[[], Any]]] = [
@@ -371,7 +371,7 @@ def test_what_cannot_be_drawn_is_said(diagnosis: Diagnosis, table: polars.DataFr
             call()
 
 
-def test_a_small_picture_is_the_same_in_fewer_bytes(tmp_path: Path) -> None:
+def test_a_small_image_looks_the_same_in_fewer_bytes(tmp_path: Path) -> None:
     figure, (axis,) = panels(1)
     draw = np.random.default_rng(0)
     axis.scatter(*draw.normal(size=(2, 500)), c=draw.uniform(size=500), alpha=0.5)
@@ -381,11 +381,11 @@ def test_a_small_picture_is_the_same_in_fewer_bytes(tmp_path: Path) -> None:
     with Image.open(tmp_path / "same.png") as one, Image.open(small) as other:
         assert other.mode == "P"
         pixels, fewer = (np.asarray(each.convert("RGB"), dtype=float) for each in (one, other))
-    # One part in a hundred of the range of a colour, which nobody sees.
+    # One part in a hundred of the range of a colour, which is not visible.
     assert np.abs(pixels - fewer).mean() < 2.55
 
 
-def test_many_variables_are_numbered_as_far_as_there_is_room() -> None:
+def test_many_variables_are_numbered_as_far_as_they_fit() -> None:
     draw = np.random.default_rng(0)
     encodings = Encodings(draw.normal(size=(50, 30)), variance=np.full((50, 30), 0.05))
     for axis in figures.overview(encodings, classify(encodings)).axes[:3]:

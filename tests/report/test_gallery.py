@@ -1,4 +1,4 @@
-"""What the figures of a study are drawn from: each dataset its own models, factors split and whole, tables."""
+"""The data of the figures of a study: models of each dataset, split and whole factors, tables."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ TWO = "axes.dataset=[{name: dsprites, size: 32}, {name: color_dsprites}]"
 
 
 def material(name: str, *settings: str, monkeypatch: pytest.MonkeyPatch) -> Material:
-    """A study of which every run is done, each with the same made-up code."""
+    """A study with all runs done, each with the same synthetic code."""
     study = load_study(name, scale="smoke", settings=settings)
     made, own = Material(Path("nowhere")), example(rows=300)
     labels = [{**point.labels, "run": point.run.name, "seed": 0} for point in study.points]
@@ -75,7 +75,7 @@ def test_models_of_every_dataset_are_drawn(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_factorised_models_of_every_dataset_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     few = "axes.method={RTC-VAE: {objective: {name: RTCVAE}, axes: {strength: {objective.beta: [2, 20]}}}}"
-    # Pictures of one model take long to draw; here only who is drawn matters.
+    # Figures of one model take long to draw; only the choice of models matters here.
     monkeypatch.setattr(papers, "_of_model", lambda made, point, ending: [(f"pairs_{ending}", None)])
     monkeypatch.setattr(papers, "bias_table", lambda: bias_table(variables=(2,), batch_size=20, batches=1))
     names = [name for name, _ in rtc_vae(material("rtc_vae", few, TWO, monkeypatch=monkeypatch))]
@@ -86,7 +86,7 @@ def test_factorised_models_of_every_dataset_are_drawn(monkeypatch: pytest.Monkey
 def test_figures_of_an_ivae_are_numbered_as_in_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = list(polarised_ivae(material("polarised_ivae", monkeypatch=monkeypatch)))
     names = [name for name, _ in drawn]
-    # Whoever sees one model is told which.
+    # A figure of one model names it.
     assert {figure.get_supxlabel() for _, figure in drawn[:4]} == {"iVAE, seed 0"}
     assert names[:4] == [
         "figure_1_passive_parameters",
@@ -113,14 +113,14 @@ def test_latents_of_a_factor_are_counted_in_every_run(monkeypatch: pytest.Monkey
     assert set(own) == {float((squared > 0.1).sum())}
 
 
-def test_a_code_that_splits_nothing_has_a_whole_factor_only() -> None:
+def test_a_code_without_split_factors_has_only_a_whole_factor() -> None:
     mean = np.random.default_rng(0).normal(size=(500, 2))
     code = Encodings(mean, variance=np.ones((500, 2)), factors=(mean > 0).astype(int), factor_names=["x", "y"])
     assert set(split_and_whole(code)) == {"whole"}
     assert split_and_whole(Encodings(mean, variance=np.ones((500, 2)))) == {}
 
 
-def test_lines_and_grid_make_one_plane() -> None:
+def test_lines_and_grid_are_combined_to_one_plane() -> None:
     methods = ["beta", "beta", "alpha", "alpha, beta 3"]
     rows = polars.DataFrame({"method": methods, "strength": [3.0, 0.01, 20.0, 20.0], "value": [1.0, 2.0, 3.0, 4.0]})
     plane = alpha_and_beta(rows)
@@ -163,7 +163,7 @@ def test_the_tables_hold_types_redundancy_and_what_is_left_without_passive() -> 
     assert f"| {passive.mean():.3g} ± {passive.std():.2g} |" in line
 
 
-def test_a_number_that_few_seeds_have_says_how_many() -> None:
+def test_a_number_of_few_seeds_shows_their_count() -> None:
     of_passive = (polars.col("metric") == "accuracy") & (polars.col("variables") == "passive")
     few = tidy().filter(~of_passive | (polars.col("seed") == 0))
     factors = tables(few)[-1].splitlines()
@@ -188,7 +188,7 @@ def test_a_published_folder_is_drawn_again_without_its_runs(tmp_path: Path) -> N
     assert publish(folder, folder).read_text() == "as it was"
     drawn = {path.stem for path in folder.glob("*.png")}
     assert {"figure_6_downstream", "figure_7_14_types", "figure_8_15_17_total_correlation"} <= drawn
-    # What shows single models needs their runs.
+    # Figures of single models need their runs.
     assert not any("histograms" in name or "correlations" in name for name in drawn)
     again = tmp_path / "again"
     publish(folder, again)

@@ -1,4 +1,4 @@
-"""Training on the page of a study: small, and true to the timeline."""
+"""Training on the page of a study: compact, and equal to the timeline."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ def pairs(run: dict[str, object]) -> np.ndarray:
     return numbers.reshape(len(run["steps"]), -1)  # type: ignore[arg-type]
 
 
-def test_what_is_stored_is_what_was_seen() -> None:
+def test_the_stored_timeline_equals_the_recorded_one() -> None:
     timeline = made_up(moments=100)
     (run,) = learning({"a": timeline})["runs"]
     assert run["steps"] == timeline.steps
@@ -40,7 +40,7 @@ def test_300_moments_of_ten_variables_are_kept_whole_in_a_few_kilobytes() -> Non
 
 
 @pytest.mark.parametrize(("runs", "types"), [(200, TYPES), (1, TYPES * 25), (8, TYPES * 4)])
-def test_many_runs_or_variables_stay_small_and_say_what_is_left_out(runs: int, types: tuple[str, ...]) -> None:
+def test_many_runs_or_variables_stay_small_and_count_the_omitted_ones(runs: int, types: tuple[str, ...]) -> None:
     timeline = made_up(moments=301 if runs < 100 else 40, types=types)
     found = learning({str(i): timeline for i in range(runs)})
     assert len(json.dumps(found)) < 1_000_000
@@ -54,7 +54,7 @@ def test_many_runs_or_variables_stay_small_and_say_what_is_left_out(runs: int, t
         assert (run["steps"][0], run["steps"][-1]) == (timeline.steps[0], timeline.steps[-1])
 
 
-def test_a_run_seen_once_has_nothing_over_time() -> None:
+def test_a_run_with_one_snapshot_has_no_curves() -> None:
     timeline = Timeline()
     timeline.update(0, [[0.3, 0.0], [-1.1, 0.01]], variance=[[0.02, 1.0], [0.01, 0.98]])
     assert learning({"a": timeline})["runs"] == []

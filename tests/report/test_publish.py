@@ -1,4 +1,4 @@
-"""A study that was done in parts on machines without a common disk is published as one."""
+"""A study run in parts on machines without a shared disk is published as one."""
 
 import json
 import shutil
@@ -51,7 +51,9 @@ def with_code(folder: Path, to: Path, code: str) -> Path:
     return to
 
 
-def test_parts_published_one_after_the_other_are_the_whole(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+def test_parts_published_one_after_the_other_equal_the_whole_study(
+    parts: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
     first, second, both = parts
     out = tmp_path / "out"
     publish(first, out)
@@ -60,12 +62,12 @@ def test_parts_published_one_after_the_other_are_the_whole(parts: tuple[Path, Pa
     assert_frame_equal(table(out), table(tmp_path / "whole"), check_exact=True)
     found, whole = (json.loads((folder / "verdict.json").read_text()) for folder in (out, tmp_path / "whole"))
     assert found["made"] == whole["made"]
-    # Claims about types are decided by one rule where runs are kept, by two where there are the runs themselves.
+    # Claims about types are decided by one rule if runs are kept, and by two if the runs themselves are available.
     decided = [[one for one in each["verdicts"] if one["name"] == "OWN-sources"] for each in (found, whole)]
     assert decided[0] == decided[1] != []
     assert "4 of 12 runs, 800 training steps" in page
     assert "2 of these runs came from the table published here before, made by the same code as the others" in page
-    # Again, with nothing new: what the first part brought is still there.
+    # Again, with nothing new: the runs of the first part are still there.
     assert "2 of these runs" in publish(second, out, keep=True).read_text()
     assert_frame_equal(table(out), table(tmp_path / "whole"), check_exact=True)
 
@@ -92,7 +94,7 @@ def test_a_run_that_was_done_again_replaces_the_published_one(parts: tuple[Path,
     assert_frame_equal(table(tmp_path).filter(~of_first), doubled.filter(~of_first))
 
 
-def test_runs_that_are_none_of_the_study_are_not_kept(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+def test_runs_of_another_study_are_not_kept(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
     first, second, _ = parts
     publish(first, tmp_path)
     stranger = table(tmp_path).with_columns(polars.lit("VAE-mine-seed1-0123456789").alias("run"))
@@ -101,7 +103,7 @@ def test_runs_that_are_none_of_the_study_are_not_kept(parts: tuple[Path, Path, P
     assert "VAE-mine-seed1-0123456789" not in table(tmp_path)["run"]
 
 
-def test_other_code_is_refused_unless_told(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+def test_other_code_is_refused_unless_allowed(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
     first, second, _ = parts
     out = tmp_path / "out"
     publish(with_code(first, tmp_path / "old", "0123456789ab"), out)
@@ -120,7 +122,7 @@ def test_other_code_is_refused_unless_told(parts: tuple[Path, Path, Path], tmp_p
     assert table(out)["run"].n_unique() == 4
 
 
-def test_a_table_that_does_not_say_its_code_needs_to_be_told(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+def test_a_table_of_unknown_code_is_refused_unless_allowed(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
     first, second, _ = parts
     publish(first, tmp_path)
     known = json.loads((tmp_path / "verdict.json").read_text())
@@ -132,7 +134,7 @@ def test_a_table_that_does_not_say_its_code_needs_to_be_told(parts: tuple[Path, 
     assert "(wall clock of every run of which it is known, added up)" in page
 
 
-def test_nothing_to_keep_is_said(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+def test_nothing_to_keep_is_an_error(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"expected a table that was published before in .*, but there is none"):
         publish(parts[0], tmp_path / "out", keep=True)
     assert not (tmp_path / "out").exists()

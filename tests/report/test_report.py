@@ -46,7 +46,9 @@ def test_a_study_has_a_page(table: polars.DataFrame, tmp_path: Path) -> None:
     assert "refuted" in path.read_text(encoding="utf-8")
 
 
-def test_what_cannot_be_reported_is_said(diagnosis: Diagnosis, table: polars.DataFrame, tmp_path: Path) -> None:
+def test_subjects_that_cannot_be_reported_are_an_error(
+    diagnosis: Diagnosis, table: polars.DataFrame, tmp_path: Path
+) -> None:
     with pytest.raises(DataError, match="at least one diagnosis"):
         write_report([], tmp_path / "page.html")
     with pytest.raises(DataError, match="strength missing"):

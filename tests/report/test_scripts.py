@@ -48,7 +48,9 @@ def test_the_scripts_pass_the_linter() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_page_types_as_the_library_does_at_every_place_of_the_slider(diagnosis: Diagnosis, tmp_path: Path) -> None:
+def test_the_page_has_the_types_of_the_library_at_every_position_of_the_slider(
+    diagnosis: Diagnosis, tmp_path: Path
+) -> None:
     page = write_report(diagnosis, tmp_path / "page.html")
     alphas = [round((place + 1) * ALPHA["step"], 3) for place in range(ALPHA["places"])]
     for rule in RULES:
@@ -87,7 +89,7 @@ def test_a_study_names_the_metric_of_another_package(table: polars.DataFrame, tm
     assert "My own score, bits" in run(page, "null")["shown"]["#metric"]
 
 
-def test_infinity_and_nothing_known_reach_the_page(diagnosis: Diagnosis, tmp_path: Path) -> None:
+def test_infinite_and_unknown_values_reach_the_page(diagnosis: Diagnosis, tmp_path: Path) -> None:
     page = write_report(diagnosis, tmp_path / "page.html")
     asked = """JSON.parse('{"a": "inf", "b": "nan", "c": "infinite"}', revive)"""
     assert run(page, f"Object.values({asked}).map(String)")["answer"] == ["Infinity", "null", "infinite"]

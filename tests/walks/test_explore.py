@@ -1,4 +1,4 @@
-"""`polarised explore` as a user has it: a process, a browser, sliders that draw, Ctrl-C."""
+"""`polarised explore` as a user runs it: a process, a browser, live sliders, Ctrl-C."""
 
 import os
 import re
@@ -62,7 +62,7 @@ def test_sliders_decode_and_points_encode() -> None:
             thread.join()
 
 
-def test_it_ends_cleanly_with_control_c(tmp_path: Path) -> None:
+def test_it_stops_cleanly_on_control_c(tmp_path: Path) -> None:
     from polarised.models import build_vae, save_vae
 
     config = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 3}
@@ -94,7 +94,7 @@ def wait_for_drawing(page: Any, count: int) -> None:
 
 
 def until(page: Any, condition: str) -> None:
-    """Ask again and again; the page's policy forbids what playwright's own waiting evaluates."""
+    """Poll, because the content security policy forbids the wait function of playwright."""
     for _ in range(400):
         if page.evaluate(condition):
             return

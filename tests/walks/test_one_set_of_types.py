@@ -1,4 +1,4 @@
-"""Whatever speaks of a model's variables speaks of the same types: run, table, headline, page, prune, snapshots."""
+"""All outputs have the same types of a model's variables: run, table, headline, page, prune, snapshots."""
 
 import json
 import re
@@ -56,7 +56,7 @@ def test_the_run_and_its_diagnosis(run, diagnosis):
     }
 
 
-def test_the_published_rule_stands_beside_and_parts(diagnosis):
+def test_the_published_rule_is_reported_and_differs(diagnosis):
     standard = diagnosis.regime.types_at(0.1, rule="standard")
     parted = [j for j, kind in enumerate(diagnosis.regime.types) if kind != standard[j]]
     assert [j for j in diagnosis.regime.passive if standard[j] == "active"]
@@ -76,7 +76,7 @@ def test_the_page_and_the_record(diagnosis, tmp_path):
     assert [row["type"] for row in record["variables"]] == list(diagnosis.regime.types)
 
 
-def test_snapshots_ask_the_decoder_too(run, diagnosis):
+def test_snapshots_use_the_decoder(run, diagnosis):
     timeline = load_timeline(run / "snapshots.npz")
     settled = [j for j in range(LATENTS) if j not in (*diagnosis.regime.doubtful, *diagnosis.regime.fragile)]
     assert len(settled) >= 4
@@ -91,7 +91,7 @@ def test_prune_takes_out_what_the_diagnosis_calls_passive_beyond_doubt(run, diag
     assert pruned.model.latents == len(kept)
 
 
-def test_a_transformer_takes_the_decided_types(diagnosis):
+def test_a_transformer_uses_the_types_of_the_diagnosis(diagnosis):
     chosen = po.ActiveVariables().fit(diagnosis.regime)
     assert chosen.get_support(indices=True).tolist() == diagnosis.regime.alive
     np.testing.assert_array_equal(

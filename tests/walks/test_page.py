@@ -1,4 +1,4 @@
-"""The page in a real browser: nothing asked of the network, no error, and every control does what it says."""
+"""The page in a real browser: no network request, no error, and every control works."""
 
 import csv
 import io
@@ -51,7 +51,7 @@ def move(page: Any, selector: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 360, "height": 740}}])
-def test_page_loads_quietly_and_fits_its_window(
+def test_the_page_loads_without_errors_and_fits_its_window(
     visit: Callable[..., Visit], page_file: Path, look: dict[str, Any]
 ) -> None:
     with visit(page_file, **look) as page:
