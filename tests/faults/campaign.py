@@ -1,4 +1,4 @@
-"""Runs killed again and again at moments drawn at random, anywhere in training, snapshots and measuring.
+"""Runs killed repeatedly at random moments, during training, snapshots and measuring.
 
 python -m faults.campaign FOLDER KILLS SEED kills so often and prints as JSON how many runs that took, in which stages
 it struck, and which files differ from those of a calm run. The libraries are loaded once: every attempt is a fork,
@@ -33,7 +33,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def stage(directory: Path) -> str:
-    """How far a run was when it was struck."""
+    """The progress of a run when it was killed."""
     if (directory / "model.safetensors").exists():
         return "measuring"
     return "training" if (directory / "checkpoint.safetensors").exists() else "beginning"
@@ -69,7 +69,7 @@ def main(root: Path, kills: int, seed: int) -> None:
             child = begun(config, root / "killed")
             # After some more steps, or while it is measured; then at any moment.
             steps = len(notes.read_text().splitlines()) + int(rng.integers(0, 15))
-            # Once it is trained, it is let go half of the time: most kills are to strike training.
+            # After training it is spared half of the time, so that most kills are during training.
             spared = (directory / "model.safetensors").exists() and rng.random() < 0.5
             while not (ended := os.waitpid(child, os.WNOHANG)[0] == child):
                 reached = len(notes.read_text().splitlines()) >= steps

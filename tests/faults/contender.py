@@ -1,4 +1,4 @@
-"""One of several processes that want the same run, over and over, and write down when they had it.
+"""One of several processes that repeatedly try to own the same run, and log when they own it.
 
 Arguments: the place, the log, a seed, and settings as JSON: seconds, hold, turns, and constants of
 `polarised.study.leases`.
@@ -31,7 +31,7 @@ def main(place: str, log: str, seed: str, settings: str) -> None:
     chance, deadline = random.Random(int(seed)), time.monotonic() + seconds
 
     def note(turn: int, kind: str, moment: float) -> None:
-        # One write of few bytes to a file opened for appending is whole.
+        # A short write to a file opened for appending is atomic.
         os.write(told, f"{os.getpid()} {turn} {kind} {moment:.9f}\n".encode())
 
     turn = 0
@@ -42,13 +42,13 @@ def main(place: str, log: str, seed: str, settings: str) -> None:
                 note(turn, "begun", time.monotonic())
                 until = time.monotonic() + chance.uniform(0, hold)
                 while time.monotonic() < until:
-                    # Seen to be the owner after this moment, so nobody else can have been it before.
+                    # The owner is checked after this moment, so nobody else can have owned it before.
                     moment = time.monotonic()
                     tenure.check()
                     note(turn, "owner", moment)
                     time.sleep(chance.uniform(0, 0.01))
                 note(turn, "left", time.monotonic())
-            # Whoever leaves would be the first to come back: the others get their turn.
+            # Wait after leaving, so that the others get a turn.
             written, until = os.fstat(told).st_size, time.monotonic() + 1.0
             while os.fstat(told).st_size == written and time.monotonic() < until:
                 time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Commands tried where writing is not possible: a full disk, a read-only mount, a folder of another user.
+"""Commands in places where writing fails: a full disk, a read-only mount, a folder of another user.
 
 python -m faults.hardship KIND FOLDER prints for each command its exit code and what it said, as a line of JSON. It is a
 process of its own, since limits and users are those of a whole process.
@@ -58,7 +58,7 @@ def writers(home: Path, run: Path, out: Path) -> list[list[str]]:
 
 
 def readers(home: Path, run: Path) -> list[list[str]]:
-    """Commands that only look."""
+    """Commands that only read."""
     return [
         ["study", "status", str(home / "study")],
         ["study", "status", str(home / "study"), "--json"],
@@ -71,7 +71,7 @@ def readers(home: Path, run: Path) -> list[list[str]]:
 
 @contextlib.contextmanager
 def full(_home: Path) -> Iterator[None]:
-    """No file may have more than a kilobyte."""
+    """Limit files to a kilobyte."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
     try:
         yield
@@ -81,7 +81,7 @@ def full(_home: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def readonly(home: Path) -> Iterator[None]:
-    """The folder is mounted for reading alone."""
+    """Mount the folder read-only."""
     subprocess.run(["mount", "--bind", str(home), str(home)], check=True, capture_output=True)
     subprocess.run(["mount", "-o", "remount,ro,bind", str(home)], check=True, capture_output=True)
     try:
@@ -113,7 +113,7 @@ def main(kind: str, home: Path) -> None:
     runner = CliRunner()
     unforeseen: list[str] = []
     failures._write_report = lambda error: unforeseen.append(repr(error))  # type: ignore[assignment, func-returns-value]
-    # Once where it is possible, so that every library is loaded before another user would have to.
+    # Run once with write access, so that every library is loaded before the user changes.
     (home / "out").mkdir()
     looked = {" ".join(command): runner.invoke(app, command).exit_code for command in readers(home, run)}
     for command in writers(home, run, home / "out"):

@@ -1,4 +1,4 @@
-"""The address of a cluster is what a user says now; what a folder of somebody else says is never dialled."""
+"""The address of a cluster is given by the user; an address in an untrusted folder is never used."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def study() -> Study:
 
 @pytest.fixture
 def dialled(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """The addresses that were connected to; nothing really is."""
+    """The addresses of attempted connections; no connection is made."""
     called: list[str | None] = []
 
     @contextmanager
@@ -44,7 +44,7 @@ def handed_over(study: Study, folder: Path) -> Path:
     return folder
 
 
-def test_retry_starts_a_cluster_here_and_says_so(tmp_path: Path, study: Study, dialled: list[str | None]) -> None:
+def test_retry_starts_a_local_cluster_and_reports_it(tmp_path: Path, study: Study, dialled: list[str | None]) -> None:
     folder = handed_over(study, tmp_path / "theirs")
     assert read_executor(folder) == {"name": "ray", "num_cpus": 2.0}
     said = CliRunner().invoke(app, ["study", "retry", str(folder), "--quiet"])
@@ -52,14 +52,14 @@ def test_retry_starts_a_cluster_here_and_says_so(tmp_path: Path, study: Study, d
     assert "never read from a folder; to use another cluster, give its --address again" in said.stderr
 
 
-def test_retry_works_where_the_user_says(tmp_path: Path, study: Study, dialled: list[str | None]) -> None:
+def test_retry_uses_the_address_given_by_the_user(tmp_path: Path, study: Study, dialled: list[str | None]) -> None:
     folder = handed_over(study, tmp_path / "theirs")
     said = CliRunner().invoke(app, ["study", "retry", str(folder), "--quiet", "--address", "mine.example:6379"])
     assert dialled == ["mine.example:6379"]
     assert "never read" not in said.stderr
 
 
-def test_an_address_is_not_written_down(tmp_path: Path, study: Study, dialled: list[str | None]) -> None:
+def test_an_address_is_not_recorded(tmp_path: Path, study: Study, dialled: list[str | None]) -> None:
     executor = {"name": "ray", "address": "mine.example:6379", "num_cpus": 2.0}
     with pytest.raises(RuntimeError, match="no cluster"):
         list(conduct(study, tmp_path / "mine", executor=executor))

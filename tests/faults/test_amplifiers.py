@@ -1,4 +1,4 @@
-"""Small files that stand for a great deal: each is refused in a sentence before the memory for it is taken."""
+"""Small files that unpack to much memory: each is refused with one sentence before the memory is allocated."""
 
 import io
 import json
@@ -43,14 +43,14 @@ def holding_at_most(mebibytes: int) -> Iterator[None]:
         tracemalloc.stop()
 
 
-def test_the_header_of_an_array_is_as_long_as_one_can_be(tmp_path: Path) -> None:
+def test_the_header_of_an_array_has_a_limited_length(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "codes.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("mean.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", 64 * MEBI) + b" " * (64 * MEBI))
     with holding_at_most(8), pytest.raises(DataError, match="header of at most 10000 bytes"):
         npz_member(tmp_path / "codes.npz", "mean")
 
 
-def test_a_list_of_truth_values_does_not_grow_beyond_a_row(tmp_path: Path) -> None:
+def test_a_list_of_booleans_does_not_unpack_beyond_a_row(tmp_path: Path) -> None:
     count = 9_000_000
     bits = polars.repeat(value=False, n=count, dtype=polars.Boolean, eager=True)
     polars.DataFrame({"mean": [bits], "variance": [bits]}).write_parquet(tmp_path / "codes.parquet")
@@ -68,20 +68,20 @@ def test_lists_that_are_no_table_are_refused(tmp_path: Path, column: list[object
         next(open_arrays(tmp_path / "codes.parquet").chunks(["mean"], 2, 2))
 
 
-def test_lists_of_lists_are_read_as_they_are(tmp_path: Path) -> None:
+def test_nested_lists_are_read(tmp_path: Path) -> None:
     values = np.arange(24.0).reshape(2, 3, 4)
     polars.DataFrame({"mean": values.tolist()}).write_parquet(tmp_path / "codes.parquet")
     np.testing.assert_array_equal(open_arrays(tmp_path / "codes.parquet").whole("mean"), values)
 
 
 def sparse(path: Path, count: int) -> None:
-    """Write an array that takes no room on the disk."""
+    """Write an array that takes no space on disk."""
     with path.open("wb") as file:
         np.lib.format.write_array_header_2_0(file, {"descr": "<f8", "fortran_order": False, "shape": (count,)})
         file.truncate(file.tell() + 8 * count)
 
 
-def test_a_prior_is_no_larger_than_what_it_is_of(tmp_path: Path) -> None:
+def test_a_prior_has_at_most_the_size_of_the_posterior(tmp_path: Path) -> None:
     np.save(tmp_path / "mean.npy", np.random.default_rng(0).normal(size=(20, 4)))
     np.save(tmp_path / "variance.npy", np.full((20, 4), 0.1))
     sparse(tmp_path / "prior_mean.npy", 1 << 24)
@@ -89,7 +89,7 @@ def test_a_prior_is_no_larger_than_what_it_is_of(tmp_path: Path) -> None:
         po.diagnose(tmp_path)
 
 
-def test_arrays_held_whole_come_out_of_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_held_in_memory_are_charged_to_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sparse(tmp_path / "kl.npy", 1 << 20)
     monkeypatch.setattr("polarised._io.limits.available_memory", lambda: 4 * MEBI)
     with pytest.raises(DataError, match="unpack to at most 2 MiB"):
@@ -99,12 +99,12 @@ def test_arrays_held_whole_come_out_of_a_budget(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     "text", ["[" * 300_000, "{" * 300_000, "- " * 300_000, "? " * 300_000, "a: [" + "b," * 300_000]
 )
-def test_a_config_nested_or_listed_without_end_is_refused(text: str) -> None:
+def test_a_config_with_too_many_levels_or_values_is_refused(text: str) -> None:
     with pytest.raises(DataError, match=r"nested more deeply|at most 200,000 values"):
         parse_yaml(text, where="config.yaml")
 
 
-def test_names_that_share_their_beginning_do_not_multiply() -> None:
+def test_names_that_share_a_prefix_do_not_grow_without_limit() -> None:
     length, count = 100_000, 2_000
     entries = [varint_of(0) + varint_of(length) + varint_of(0) + b"k" * length]
     entries += [varint_of(length) + varint_of(4) + varint_of(0) + struct.pack(">I", number) for number in range(count)]
@@ -144,7 +144,7 @@ def long_record(archive: tarfile.TarFile) -> None:
 
 
 @pytest.mark.parametrize("add", [long_name, long_record])
-def test_the_names_in_a_tar_are_as_long_as_names_are(tmp_path: Path, add: Callable[[tarfile.TarFile], None]) -> None:
+def test_the_names_in_a_tar_have_a_limited_length(tmp_path: Path, add: Callable[[tarfile.TarFile], None]) -> None:
     with tarfile.open(tmp_path / "cars.tar.gz", "w:gz", format=tarfile.GNU_FORMAT) as archive:
         add(archive)
         archive.addfile(tarfile.TarInfo("cars/a.mat"), io.BytesIO())
@@ -156,19 +156,19 @@ def test_the_names_in_a_tar_are_as_long_as_names_are(tmp_path: Path, add: Callab
 @pytest.mark.parametrize(
     "pickled", [b"\x80\x02" + b"}" * (4 * MEBI), b"\x80\x02}r" + struct.pack("<I", 1 << 24) + b"."]
 )
-def test_a_pickle_that_asks_for_much_is_not_given_it(tmp_path: Path, pickled: bytes) -> None:
+def test_a_pickle_that_requests_much_memory_is_refused(tmp_path: Path, pickled: bytes) -> None:
     with zipfile.ZipFile(tmp_path / "model.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", pickled)
     with holding_at_most(8):
         assert keys_of_pickle(tmp_path / "model.pt") == set()
 
 
-def test_a_filter_of_others_is_not_loaded(tmp_path: Path) -> None:
+def test_a_third_party_hdf5_filter_is_not_loaded(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "codes.h5", "w") as file:
         made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         made.set_chunk((4,))
-        # The number of a plug-in that is not there; where it may fail, the file can be written without it.
+        # The number of a missing plug-in; as an optional filter, the file can be written without it.
         made.set_filter(32015, h5py.h5z.FLAG_OPTIONAL, ())
         space = h5py.h5s.create_simple((4,))
         array = h5py.h5d.create(file.id, b"images", h5py.h5t.NATIVE_DOUBLE, space, made)
@@ -208,13 +208,13 @@ def sleep(_path: str) -> None:
 def accept(_path: str) -> None: ...
 
 
-def test_what_a_library_of_others_cannot_hold_is_refused_where_it_is_tried(tmp_path: Path) -> None:
+def test_a_model_too_large_for_its_library_is_refused_in_the_child_process(tmp_path: Path) -> None:
     limits.rehearse("a model", accept, tmp_path)
     with pytest.raises(DataError, match=r"a model in .*takes more than"):
         limits.rehearse("a model", allocate, tmp_path)
 
 
-def test_what_takes_a_library_of_others_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_takes_its_library_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits.rehearse("a model", accept, tmp_path)
     monkeypatch.setattr(limits, "SECONDS", 0.5)
     with pytest.raises(DataError, match="longer than 1 s"):
@@ -238,7 +238,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["scores.parquet", "further.parquet"])
-def test_texts_of_a_gigabyte_in_the_tables_of_a_run_are_refused(name: str, finished: Path, tmp_path: Path) -> None:
+def test_strings_of_a_gigabyte_in_the_tables_of_a_run_are_refused(name: str, finished: Path, tmp_path: Path) -> None:
     study = tmp_path / "study"
     shutil.copytree(finished, study)
     (run,) = (path.parent for path in study.glob("*/config.yaml"))
@@ -270,13 +270,13 @@ def wide_factors(folder: Path, factors: np.ndarray) -> Path:
     [np.random.default_rng(1).integers(0, 2, (3000, 2000)), np.stack([np.arange(3000)] * 4, axis=1)],
     ids=["very many factors", "very many classes"],
 )
-def test_more_classes_than_can_be_scored_are_refused_in_a_sentence(tmp_path: Path, factors: np.ndarray) -> None:
+def test_more_classes_than_can_be_scored_are_refused_with_one_sentence(tmp_path: Path, factors: np.ndarray) -> None:
     path = wide_factors(tmp_path, factors)
     told = CliRunner().invoke(app, ["evaluate", str(path)], env={"COLUMNS": "400"})
     assert told.exit_code == 1
     assert told.stderr.startswith("error: expected factors of at most 5,000 classes in total")
     assert told.stderr.count("\n") == 1
-    # What needs no factors is scored all the same.
+    # Metrics without factors are computed nevertheless.
     assert CliRunner().invoke(app, ["evaluate", str(path), "--metrics", "total_correlation"]).exit_code == 0
 
 
@@ -300,7 +300,7 @@ def test_classifiers_of_many_variables_keep_no_products_of_them(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("shape", ["texts", "lists of texts", "lists in structures", "lists of bytes"])
-def test_long_texts_count_wherever_a_table_holds_them(shape: str, tmp_path: Path) -> None:
+def test_long_strings_count_in_every_kind_of_column(shape: str, tmp_path: Path) -> None:
     column: dict[str, polars.Expr] = {
         "texts": polars.col("text"),
         "lists of texts": polars.concat_list("text", "text"),
@@ -315,10 +315,12 @@ def test_long_texts_count_wherever_a_table_holds_them(shape: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("lists", [False, True])
-def test_texts_in_place_of_arrays_are_not_decoded(lists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strings_instead_of_arrays_are_not_decoded(
+    lists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = polars.DataFrame({"mean": ["x" * MEBI]}).select(polars.col("mean").repeat_by(1024).explode())
     (long.select(polars.concat_list("mean")) if lists else long).write_parquet(tmp_path / "codes.parquet")
-    # In this process, so that nothing but the schema can save it.
+    # In this process, so that only the check of the schema prevents it.
     monkeypatch.setattr(polars.LazyFrame, "collect", lambda *_, **__: pytest.fail("decoded"))
     with pytest.raises(DataError, match=r"numbers.* in the column mean of .*, got (List|String)"):
         tables._slice(str(tmp_path / "codes.parquet"), 0, 1024, ["mean"])
@@ -370,7 +372,7 @@ def test_a_sparse_checkpoint_is_refused_before_it_is_read(tmp_path: Path) -> Non
         load_checkpoint(tmp_path, {}, {"vae": network}, torch.optim.SGD(network.parameters()))
 
 
-def test_sparse_arrays_are_not_read_for_days(tmp_path: Path) -> None:
+def test_sparse_arrays_are_not_read_without_limit(tmp_path: Path) -> None:
     sparse(tmp_path / "mean.npy", 1 << 30)
     tensors_of_holes(tmp_path / "codes.safetensors", 8 << 30)
     for path in (tmp_path, tmp_path / "codes.safetensors"):
@@ -378,7 +380,7 @@ def test_sparse_arrays_are_not_read_for_days(tmp_path: Path) -> None:
             next(open_arrays(path).chunks(["mean"], 2, 2))
 
 
-def test_a_sparse_tensor_stands_for_nothing_that_is_not_stored(tmp_path: Path) -> None:
+def test_a_sparse_tensor_is_refused(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="weights are tensors; install polarised[train]")
     from polarised.adapters.published import read_state
 

@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged or somebody else's: refused in one sentence, before anything of them is put to use."""
+"""Checkpoints that are damaged or belong to another run are refused with one sentence, before they are used."""
 
 import json
 import shutil
@@ -51,7 +51,7 @@ def parts_of(path: Path) -> tuple[Header, Arrays]:
 
 
 def forged(sound: Path, folder: Path, change: Callable[[Header, Arrays], object], *, checksum: bool) -> Path:
-    """Write a checkpoint with some change; without its checksum it is what earlier versions wrote."""
+    """Write a modified checkpoint; without its checksum it has the format of earlier versions."""
     header, arrays = parts_of(sound)
     if not checksum:
         header.pop("checksum", None)
@@ -102,7 +102,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_does_not_fit_the_run_is_refused(name: str, sound: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_that_does_not_match_the_run_is_refused(name: str, sound: Path, tmp_path: Path) -> None:
     change, sentence = CHANGES[name]
     with pytest.raises(TrainingError, match=rf"{CHECKPOINT}: .*({sentence}).*; delete it to start afresh"):
         fit(forged(sound, tmp_path, change, checksum=False))
@@ -115,7 +115,7 @@ def test_the_checksum_detects_lost_and_changed_arrays(name: str, sound: Path, tm
 
 
 @pytest.mark.parametrize("change", [lambda *_: None, lambda header, _: header.pop("checksum")])
-def test_a_sound_checkpoint_is_taken_up_with_a_checksum_or_without(
+def test_a_valid_checkpoint_is_resumed_with_and_without_a_checksum(
     change: Callable[[Header, Arrays], object], sound: Path, tmp_path: Path
 ) -> None:
     expected = fit(sound.parent)
@@ -138,7 +138,7 @@ def test_a_model_or_optimiser_of_another_kind_is_refused(sound: Path) -> None:
         fit(sound.parent, amsgrad=True)
 
 
-def test_every_flipped_bit_is_found(sound: Path, tmp_path: Path) -> None:
+def test_every_flipped_bit_is_detected(sound: Path, tmp_path: Path) -> None:
     whole = sound.read_bytes()
     begin = 8 + int.from_bytes(whole[:8], "little")
     for place in np.random.default_rng(0).integers(begin, len(whole), 20):
@@ -196,7 +196,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_command_line_says_it_in_one_sentence(
+def test_the_command_line_reports_it_in_one_sentence(
     damage: Callable[[Path], None], stopped: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)

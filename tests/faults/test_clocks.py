@@ -1,4 +1,4 @@
-"""Clocks that jump, and machines whose clocks disagree: no run is done twice, and none is left for ever."""
+"""Clocks that jump, and machines whose clocks disagree: no run is done twice, and none waits forever."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def put(folder: Path, lease: Lease) -> None:
 
 
 @pytest.mark.parametrize("ahead", [-A_YEAR, -AN_HOUR, AN_HOUR, A_YEAR])
-def test_a_living_owner_keeps_its_run_whatever_its_clock_says(
+def test_a_live_owner_keeps_its_run_whatever_its_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float
 ) -> None:
     monkeypatch.setattr(leases, "WATCH", 5.0)
@@ -39,7 +39,7 @@ def test_a_living_owner_keeps_its_run_whatever_its_clock_says(
 
 
 @pytest.mark.parametrize("ahead", [-A_YEAR, -AN_HOUR, AN_HOUR, A_YEAR])
-def test_a_dead_owner_keeps_no_run_whatever_its_clock_said(
+def test_a_dead_owner_loses_its_run_whatever_its_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float
 ) -> None:
     monkeypatch.setattr(leases, "WATCH", 0.1)
@@ -68,7 +68,7 @@ def test_the_clock_may_jump_while_a_run_is_held(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("jump", [-A_YEAR, A_YEAR])
-def test_a_study_can_be_looked_at_after_a_jump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+def test_the_status_of_a_study_works_after_a_jump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
     config = study_config(runs=1, steps=4)
     config["base"]["objective"] = {"name": "BetaVAE"}
     config["axes"] = {"seed": 2}
@@ -84,6 +84,6 @@ def test_a_study_can_be_looked_at_after_a_jump(tmp_path: Path, monkeypatch: pyte
     assert states == ["waiting", "waiting"]
 
 
-def test_runs_finished_in_the_future_tell_nothing_of_the_pace() -> None:
+def test_runs_finished_in_the_future_are_ignored_for_the_pace() -> None:
     assert pace([5000.0, 9000.0], 3, now=1000.0) == ""
     assert pace([400.0, 9000.0], 1, now=1000.0) == "1 in the last 10 min: about 10 min left"

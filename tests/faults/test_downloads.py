@@ -1,4 +1,4 @@
-"""What comes from a network is what was published, or what came the first time; everything else is refused."""
+"""Downloads must match the published digest or that of the first download; everything else is refused."""
 
 import gzip
 import hashlib
@@ -45,7 +45,7 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def test_the_first_copy_is_recorded_and_said(folder: Path, network: Network) -> None:  # noqa: F811
+def test_the_first_copy_is_recorded_and_reported(folder: Path, network: Network) -> None:  # noqa: F811
     with pytest.warns(UserWarning, match=f"first copy is trusted; its SHA-256 {sha256(GOOD)} is recorded in"):
         path = obtain(Source("d/file.bin", (ADDRESS,)))
     assert path.read_bytes() == GOOD
@@ -62,13 +62,13 @@ def test_a_second_copy_that_differs_is_refused(folder: Path, network: Network) -
     assert "\n" not in str(caught.value)
     assert find(source.file) is None
     assert [file.name for file in (folder / "d").iterdir()] == ["file.bin.sha256"]
-    # The same bytes are welcome again, and there is nothing new to say of them.
+    # The same bytes are accepted again, without another message.
     network.content = GOOD
     assert obtain(source).read_bytes() == GOOD
 
 
 @pytest.mark.parametrize("address", ["http://publisher.example/file.bin", "ftp://publisher.example/file.bin"])
-def test_without_a_digest_only_https_is_asked(folder: Path, network: Network, address: str) -> None:  # noqa: F811
+def test_without_a_digest_only_https_is_used(folder: Path, network: Network, address: str) -> None:  # noqa: F811
     with pytest.raises(DownloadError, match="expected an https address"):
         obtain(Source("d/file.bin", (address,)))
     assert network.asked == []
@@ -83,7 +83,7 @@ def test_an_https_address_that_sends_on_to_http_is_refused(folder: Path, network
     assert find("d/file.bin") is None
 
 
-def test_a_mirror_may_compress_otherwise_but_not_send_other_content(
+def test_a_mirror_may_compress_differently_but_not_send_other_content(
     folder: Path,  # noqa: F811
     network: Network,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Workers killed, ended and starved: a run goes on at its checkpoint, byte for byte, and what happened is named."""
+"""Workers that are killed, stopped or out of memory: a run resumes at its checkpoint, and the cause is named."""
 
 import json
 import os
@@ -30,17 +30,17 @@ def campaign(root: Path, kills: int, seed: int) -> None:
     assert told["differing"] == {}, told
 
 
-def test_a_run_killed_inside_training_comes_out_the_same(tmp_path: Path) -> None:
+def test_a_run_killed_during_training_gives_the_same_result(tmp_path: Path) -> None:
     campaign(tmp_path, 8, seed=1)
 
 
 @pytest.mark.slow
-def test_a_hundred_kills_inside_training_lose_nothing(tmp_path: Path) -> None:
+def test_a_hundred_kills_during_training_lose_nothing(tmp_path: Path) -> None:
     campaign(tmp_path, 100, seed=2)
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_asked_to_end_saves_first(tmp_path: Path) -> None:
+def test_a_worker_that_gets_a_signal_saves_first(tmp_path: Path) -> None:
     log = tmp_path / "notes.txt"
     file = write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=300, notes=str(log), sleep=0.02))
     job = start(file, tmp_path / "study", "--jobs", "1")
@@ -49,7 +49,7 @@ def test_a_worker_that_is_asked_to_end_saves_first(tmp_path: Path) -> None:
     os.kill(worker, signal.SIGTERM)
     said = finish(job, file)
     steps = [step for _, step in notes(log)]
-    # It saved at the step it was at: not one was taken twice.
+    # It saved at the current step, so no step was done twice.
     assert steps == list(range(300)), said
     assert "Traceback" not in said
 
@@ -78,7 +78,7 @@ def test_a_worker_that_ran_out_of_memory_is_named_as_such(tmp_path: Path) -> Non
     finally:
         until(lambda: not (cell / "cgroup.procs").read_text())
         cell.rmdir()
-    # Its checkpoint is kept, and with memory enough it is done.
+    # Its checkpoint is kept, and with enough memory it finishes.
     assert checkpoint_step(failed.parent) >= 10
     code = "from polarised.cli import main; main()"
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])

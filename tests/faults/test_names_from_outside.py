@@ -1,4 +1,4 @@
-"""Names that come from files, archives, addresses and tables of others never lead out of their folder."""
+"""Names from untrusted files, archives, addresses and tables never lead out of their folder."""
 
 import io
 import json
@@ -38,13 +38,13 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_name_that_leads_out_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
+def test_a_name_that_leads_out_is_refused_with_one_sentence(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match="expected names of files inside the folder in the list") as caught:
         contained(tmp_path, name, source="the list")
     assert str(caught.value).isprintable()
 
 
-def test_a_link_inside_the_folder_leads_nowhere_else(tmp_path: Path) -> None:
+def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "out").symlink_to(tmp_path)
     (tmp_path / "folder" / "within").symlink_to(tmp_path / "folder")
@@ -53,7 +53,7 @@ def test_a_link_inside_the_folder_leads_nowhere_else(tmp_path: Path) -> None:
     assert contained(tmp_path / "folder", "within/a", source="the list") == tmp_path / "folder" / "within" / "a"
 
 
-def test_an_endless_name_is_shown_in_part(tmp_path: Path) -> None:
+def test_a_very_long_name_is_shortened_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         contained(tmp_path, "../" * 100_000, source="the list")
     assert len(str(caught.value)) < 400
@@ -78,9 +78,7 @@ def test_the_list_of_an_address_writes_nothing_outside(tmp_path: Path, name: str
     assert sorted(file.name for file in tmp_path.rglob("*") if file.is_file()) == ["results.zip"]
 
 
-def test_the_command_that_collects_an_archive_ends_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_collecting_a_hostile_archive_fails_with_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "temporary").mkdir()
@@ -97,7 +95,7 @@ def test_the_command_that_collects_an_archive_ends_in_a_sentence(
     assert not list(tmp_path.rglob("planted.txt"))
 
 
-def test_what_is_at_hand_of_a_good_address_is_all_of_it(tmp_path: Path) -> None:
+def test_a_valid_address_is_copied_completely(tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
     path = archive(tmp_path / "results.zip", ["study.json", "run/done.json"])
     with at_hand(f"zip://::file://{path}") as folder:
@@ -183,7 +181,7 @@ def spoil(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["bytes", "method", "password", "list"])
-def test_a_damaged_archive_at_an_address_is_refused_in_a_sentence(tmp_path: Path, how: str) -> None:
+def test_a_damaged_archive_at_an_address_is_refused_with_one_sentence(tmp_path: Path, how: str) -> None:
     pytest.importorskip("fsspec")
     with zipfile.ZipFile(tmp_path / "study.zip", "w") as archive:
         archive.writestr("study.json", bytes(range(256)))
@@ -195,7 +193,7 @@ def test_a_damaged_archive_at_an_address_is_refused_in_a_sentence(tmp_path: Path
         assert "could not" in said.stderr or "fsspec can open" in said.stderr, said.stderr
 
 
-def test_a_store_that_does_not_say_its_sizes_is_watched_while_it_is_copied(
+def test_the_bytes_of_a_store_without_sizes_are_counted_while_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fsspec = pytest.importorskip("fsspec")

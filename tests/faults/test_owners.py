@@ -1,4 +1,4 @@
-"""A run has one owner at a time: many processes want it at once, some are killed, some sleep through their lease.
+"""A run has one owner at a time: many processes compete for it, some are killed, some are suspended beyond their lease.
 
 Every process writes down when it had the run, by the one clock of this machine; two at the same moment are a failure.
 """
@@ -19,7 +19,7 @@ import pytest
 from polarised.study import leases
 
 CONTENDER = Path(__file__).with_name("contender.py")
-# How a place is told apart from one machine with locks: every process says that it is of another one.
+# To disable locks of one machine, every process claims to be on another machine.
 PLACES = {
     "a folder": ("{}", {}),
     "an address": ("file://{}", {}),
@@ -28,7 +28,7 @@ PLACES = {
 
 
 class Hold(NamedTuple):
-    """A stretch of time in which a process was the owner, as far as it knew: until it left, or was last seen to be."""
+    """An interval in which a process believed to be the owner: until it left, or was last checked."""
 
     begun: float
     ended: float
@@ -72,7 +72,7 @@ def ended(processes: "list[subprocess.Popen[bytes]]") -> list[int]:
             process.wait()
 
 
-def test_an_overlap_would_be_seen(tmp_path: Path) -> None:
+def test_an_overlap_would_be_detected(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("1 1 begun 0.0\n1 1 owner 2.0\n2 1 begun 3.0\n1 1 left 4.0\n2 1 left 5.0\n1 2 begun 5.0\n")
     assert len(overlaps(holds(log, certain=False))) == 1
@@ -82,7 +82,7 @@ def test_an_overlap_would_be_seen(tmp_path: Path) -> None:
 
 
 def fight(tmp_path: Path, place: str, *, seconds: float, processes: int, seed: int, turns: int, **more: Any) -> None:
-    """Let processes that are neither killed nor stopped want one run; nobody may ever have it beside another.
+    """Let processes that are neither killed nor stopped compete for one run; no two may own it at once.
 
     They go on, however slow the machine is, until there were so many turns and not all of one process.
     """
@@ -113,11 +113,11 @@ def test_nobody_has_a_run_beside_another_for_long(tmp_path: Path, name: str, see
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLACES)
 @pytest.mark.parametrize("seed", range(3))
-def test_whoever_is_killed_or_sleeps_is_followed_by_one(tmp_path: Path, name: str, seed: int) -> None:
+def test_a_killed_or_suspended_owner_has_one_successor(tmp_path: Path, name: str, seed: int) -> None:
     form, more = PLACES[name]
     place, log = form.format(tmp_path / "store"), tmp_path / "log"
     chance = random.Random(seed)
-    # Leases run out within a second, so that there are many to take over, several at once.
+    # Leases expire within a second, so that there are many to take over, several at once.
     settings = {"seconds": 40.0, "hold": 0.5, "HEARTBEAT": 0.1, "WINDOW": 0.6, "WATCH": 0.5, **more}
     everybody = [contend(place, log, seed * 100 + number, **settings) for number in range(6)]
     began, asleep, killed, slept = time.monotonic(), dict[int, float](), 0, 0
@@ -153,8 +153,10 @@ def test_whoever_is_killed_or_sleeps_is_followed_by_one(tmp_path: Path, name: st
     assert len(found) >= 10
 
 
-def test_of_two_who_take_over_one_dead_owner_one_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have seen the same last term; what one of them does in between must not help the other."""
+def test_only_one_of_two_processes_takes_over_from_a_dead_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have seen the same last term; actions of one in between must not help the other."""
     (tmp_path / "run").mkdir()
     monkeypatch.setattr(leases, "WATCH", 0.05)
     monkeypatch.setattr(leases, "_machine", lambda: "here")
@@ -166,7 +168,7 @@ def test_of_two_who_take_over_one_dead_owner_one_succeeds(tmp_path: Path, monkey
     second: list[Any] = []
 
     def create(root: Any, name: str, mine: leases.Lease) -> str | None:
-        # Another one goes all the way while this one stands just before its last step.
+        # Another process finishes while this one is just before its last step.
         if not second:
             second.append(None)
             second[0] = leases._take(root, name, leases._own(0))
@@ -181,10 +183,10 @@ def test_of_two_who_take_over_one_dead_owner_one_succeeds(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("ends", ["leave", "forget"])
-def test_whoever_slept_between_look_and_take_does_not_get_an_old_term(
+def test_a_process_suspended_before_taking_a_term_does_not_get_an_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    """The number it is after was taken, ended and cleared away while it slept."""
+    """The term it wants was taken, released and deleted while it was suspended."""
     (tmp_path / "run").mkdir()
     whole, slept = leases._create, []
 
@@ -207,7 +209,7 @@ def test_whoever_slept_between_look_and_take_does_not_get_an_old_term(
 
 
 def test_a_lease_that_is_no_json_is_watched_before_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be half of what a living owner writes."""
+    """It may be a partial write of a live owner."""
     monkeypatch.setattr(leases, "WATCH", 0.3)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / leases.LEASE).write_text("")

@@ -1,4 +1,4 @@
-"""The child that parses a stranger's file may be taken over: what it answers must not run anything here."""
+"""An untrusted file may take control of the child that parses it: its answers must not run code here."""
 
 import io
 import pickle
@@ -24,7 +24,7 @@ def test_an_answer_that_names_code_is_refused(answer, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_tables_arrays_and_schemas_come_back():
+def test_tables_arrays_and_schemas_are_returned():
     table = polars.DataFrame({"a": [1, None], "b": ["x", "y"], "c": [[1.0], []], "d": [None, None]})
     array = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     answer = ("done", [table, table.schema, array, np.arange(3)[::2], np.float32(2.5), ("u1", (2, 3))])
@@ -35,7 +35,7 @@ def test_tables_arrays_and_schemas_come_back():
     np.testing.assert_array_equal(back, array)
 
 
-def test_relative_paths_are_meant_from_where_the_asking_process_is_now(tmp_path, monkeypatch):
+def test_relative_paths_refer_to_the_current_folder_of_the_caller(tmp_path, monkeypatch):
     from polarised._io.tables import read_table
 
     for name in ("first", "second"):

@@ -1,4 +1,4 @@
-"""Models saved as pickles: what reads them knows arrays and tables, and nothing they name is called."""
+"""Models saved as pickles: only arrays and tables are read, and no name in them is called."""
 
 import os
 import pickle
@@ -38,11 +38,11 @@ def test_arrays_and_plain_containers_are_read(tmp_path: Path) -> None:
     assert list(found["var_names"]) == ["a"]
 
 
-def test_code_beside_a_harmless_description_is_not_run(tmp_path: Path) -> None:
+def test_code_next_to_a_harmless_description_is_not_run(tmp_path: Path) -> None:
     torch.save(SAVED, tmp_path / "sound.pt")
     with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
         for name, content in members(tmp_path / "sound.pt").items():
-            # Whoever looks for a name that ends so finds the harmless one first, torch the other.
+            # A search for a name with this ending finds the harmless one first, torch finds the other.
             if name.endswith("/data.pkl"):
                 archive.writestr(name.replace("data.pkl", "x_data.pkl"), content)
                 content = pickle.dumps({"model_state_dict": Acting(tmp_path / "was_here")}, 2)
@@ -54,7 +54,7 @@ def test_code_beside_a_harmless_description_is_not_run(tmp_path: Path) -> None:
 
 def test_a_file_of_two_formats_is_not_run(tmp_path: Path) -> None:
     torch.save(SAVED, tmp_path / "sound.pt")
-    # What torch wrote before it wrote archives: a few pickles one after another.
+    # The old format of torch, before archives: a few pickles one after another.
     about = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
     old = [pickle.dumps(each, 2) for each in (0x1950A86A20F9469CFC6C, 1001, about, Acting(tmp_path / "was_here"))]
     (tmp_path / "model.pt").write_bytes(b"".join(old) + (tmp_path / "sound.pt").read_bytes())
@@ -72,7 +72,7 @@ def test_a_file_of_two_formats_is_not_run(tmp_path: Path) -> None:
         ("builtins", "getattr"),
     ],
 )
-def test_what_a_module_of_tables_imports_is_not_reached(tmp_path: Path, module: str, name: str) -> None:
+def test_imports_of_allowed_modules_are_not_reachable(tmp_path: Path, module: str, name: str) -> None:
     texts = b"".join(b"\x8c" + bytes([len(text)]) + text.encode() for text in (module, name))
     torch.save(SAVED, tmp_path / "sound.pt")
     with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:

@@ -1,4 +1,4 @@
-"""Pictures of others: only formats of pictures are read, told by content, and none larger than memory allows."""
+"""Untrusted images: only image formats are read, recognised by content, and none larger than memory allows."""
 
 import io
 import os
@@ -35,12 +35,12 @@ def chunk(name: bytes, content: bytes) -> bytes:
 
 
 def announced(width: int, height: int) -> bytes:
-    """A PNG of a hundred bytes that announces many pixels."""
+    """A PNG of a hundred bytes that claims many pixels."""
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
-def test_postscript_named_png_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postscript_with_the_suffix_png_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, started = tmp_path / "bin" / "gs", tmp_path / "started"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ntouch {started}\nexit 1\n")
@@ -56,7 +56,7 @@ def test_postscript_named_png_starts_no_program(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("kind", ["GIF", "ICO", "PPM", "TGA", "PCX", "SGI", "DDS", "SPIDER", "PDF"])
-def test_other_formats_are_refused_whatever_they_are_called(tmp_path: Path, kind: str) -> None:
+def test_other_formats_are_refused_whatever_their_names(tmp_path: Path, kind: str) -> None:
     if kind == "SPIDER":
         buffer = io.BytesIO()
         Image.new("F", (16, 16)).save(buffer, format=kind)
@@ -70,23 +70,21 @@ def test_other_formats_are_refused_whatever_they_are_called(tmp_path: Path, kind
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP", "TIFF"])
-def test_formats_of_pictures_are_told_by_content(kind: str) -> None:
+def test_image_formats_are_recognised_by_content(kind: str) -> None:
     image = open_picture(saved(kind), Path("cat.eps"), mode="RGB")
     assert image.size == (16, 16)
     assert max(abs(a - b) for a, b in zip(image.getpixel((8, 8)), (255, 165, 0), strict=True)) < 8
 
 
 @pytest.mark.parametrize("limit", [None, 1 << 40])
-def test_a_bomb_is_refused_also_where_pillow_was_told_not_to_care(
-    monkeypatch: pytest.MonkeyPatch, limit: int | None
-) -> None:
+def test_a_bomb_is_refused_even_without_the_limit_of_pillow(monkeypatch: pytest.MonkeyPatch, limit: int | None) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
     with pytest.raises(DataError, match=rf"at most {MOST_PIXELS:,} pixels in cat\.png, got a larger one"):
         open_picture(announced(40_000, 40_000), Path("cat.png"), mode="L")
 
 
 @pytest.mark.parametrize("side", [10_000, 40_000])
-def test_a_bomb_is_one_sentence(side: int) -> None:
+def test_a_bomb_is_refused_with_one_sentence(side: int) -> None:
     with pytest.raises(DataError, match="got a larger one"):
         open_picture(announced(side, side), Path("cat.png"), mode="L")
 

@@ -1,4 +1,4 @@
-"""Files of a run that are pipes: refused, never waited for."""
+"""Files of a run that are pipes are refused and never block."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _bell() -> Iterator[None]:
-    # Ends the whole process where a library waits in the dark: better than a suite that hangs.
+    # End the whole process if a library blocks, so that the test suite does not hang.
     before = signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(240)
     yield
@@ -29,7 +29,7 @@ def _bell() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "encodings.npz", "regime.parquet", "config.yaml", "done.json"])
-def test_a_pipe_in_a_run_is_not_waited_for(name: str, run: Path, tmp_path: Path) -> None:
+def test_a_pipe_in_a_run_does_not_block(name: str, run: Path, tmp_path: Path) -> None:
     study = tmp_path / "study"
     shutil.copytree(run.parent, study)
     own = study / run.name

@@ -1,4 +1,4 @@
-"""Where writing is not possible: a full disk, a read-only mount, another user's folder; and two writers of one file."""
+"""Places where writing fails: a full disk, a read-only mount, another user's folder; and two writers of one file."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def check(told: list[dict[str, Any]], last: dict[str, Any], words: str, *, named
         assert words in errors[0], one
         assert ".tmp" not in errors[0], one
         assert not named or any(part in errors[0] for part in ("/out", "/study", "/data")), one
-    # Files of before are as they were, and nothing half written is left.
+    # Existing files are unchanged, and no partial file is left.
     assert last["changed"] == []
     assert [name for name in last["new"] if ".tmp" in name] == []
 
@@ -54,7 +54,7 @@ def test_a_full_disk_is_one_sentence_and_spoils_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="mounts and other users need root")
 @pytest.mark.slow
-def test_a_read_only_mount_can_be_looked_at(tmp_path: Path) -> None:
+def test_a_study_on_a_read_only_mount_can_be_read(tmp_path: Path) -> None:
     if subprocess.run(["mount", "--bind", str(tmp_path), str(tmp_path)], capture_output=True, check=False).returncode:
         pytest.skip("this container may not mount")
     subprocess.run(["umount", str(tmp_path)], check=True)
@@ -64,7 +64,7 @@ def test_a_read_only_mount_can_be_looked_at(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="mounts and other users need root")
 @pytest.mark.slow
-def test_the_folder_of_another_user_can_be_looked_at(tmp_path: Path) -> None:
+def test_the_folder_of_another_user_can_be_read(tmp_path: Path) -> None:
     told, last = tried("stranger", tmp_path)
     check(told, last, "Permission denied")
 
@@ -95,7 +95,7 @@ def test_two_writers_of_one_file_leave_a_whole_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", ["I/O error: No space left on device (os error 28)", "x (os error 30)"])
-def test_what_a_library_says_of_the_system_is_the_systems_error(tmp_path: Path, words: str) -> None:
+def test_a_system_error_reported_by_a_library_is_an_os_error(tmp_path: Path, words: str) -> None:
     with pytest.raises(OSError, match=r"device|Read-only") as refused, replacing(tmp_path / "a.parquet"):
         raise RuntimeError(words)
     assert refused.value.filename == str(tmp_path / "a.parquet")

@@ -1,4 +1,4 @@
-"""Jobs of a queue: shares of a study, ends that were asked for, owners that vanished: nothing lost or done twice."""
+"""Jobs of a queue: shares of a study, signals, lost owners: nothing is lost or done twice."""
 
 import errno
 import json
@@ -44,7 +44,7 @@ def made(tmp_path: Path, **settings: Any) -> Path:
     return write_study(tmp_path / "tiny.yaml", study_config(notes=str(tmp_path / "notes.txt"), **settings))
 
 
-def test_shares_are_all_runs_and_each_once() -> None:
+def test_shares_contain_every_run_once() -> None:
     runs = list(range(23))
     shares = [Shard(number, 5).of(runs) for number in range(1, 6)]
     assert sorted(run for share in shares for run in share) == runs
@@ -52,12 +52,12 @@ def test_shares_are_all_runs_and_each_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "3", "0/3", "4/3", "a/b", "1/", "-1/2", "1/2/3", "1/" + "9" * 20])
-def test_a_share_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_share_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected a share"):
         Shard.parse(text)
 
 
-def test_two_jobs_of_which_one_is_killed_do_a_study_as_one_does(tmp_path: Path) -> None:
+def test_two_jobs_with_one_killed_give_the_same_study_as_one_job(tmp_path: Path) -> None:
     file = made(tmp_path, runs=4, steps=30, sleep=0.05)
     jobs = [start(file, tmp_path / "study", "--shard", f"{i}/2", "--jobs", "1") for i in (1, 2)]
     until(lambda: (tmp_path / "notes.txt").exists() and any(step > 12 for _, step in notes(tmp_path / "notes.txt")))
@@ -68,7 +68,7 @@ def test_two_jobs_of_which_one_is_killed_do_a_study_as_one_does(tmp_path: Path) 
     assert [jobs[1].wait(timeout=300), again.wait(timeout=300)] == [0, 0], said()
     assert all(is_done(run, tmp_path / "study") for run in load_study(file).runs), said()
     assert not list((tmp_path / "study").glob(f"*/{LEASE}"))
-    # Of every run every step was taken; only those since the last checkpoint of the killed one twice.
+    # Every step of every run was done; only those since the last checkpoint of the killed job were done twice.
     taken = notes(tmp_path / "notes.txt")
     assert {tag for tag, _ in taken} == {0, 1, 2, 3}
     assert len(taken) - 4 * 30 <= 2 * 30
@@ -78,7 +78,7 @@ def test_two_jobs_of_which_one_is_killed_do_a_study_as_one_does(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
-def test_a_job_that_is_asked_to_end_saves_and_says_so_by_its_code(tmp_path: Path, number: int, code: int) -> None:
+def test_a_job_that_gets_a_signal_saves_and_exits_with_its_code(tmp_path: Path, number: int, code: int) -> None:
     file = made(tmp_path, runs=1, steps=400, sleep=0.02)
     job = start(file, tmp_path / "study", "--jobs", "1")
     until(lambda: (tmp_path / "notes.txt").exists() and any(step > 20 for _, step in notes(tmp_path / "notes.txt")))
@@ -103,7 +103,7 @@ def children_of(parent: int) -> list[int]:
 
 @contextmanager
 def in_the_background() -> Iterator[None]:
-    """Let this process, and those it starts, ignore Ctrl-C, as a script does with what it starts beside itself."""
+    """Let this process, and those it starts, ignore Ctrl-C, like background processes of a script."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -113,8 +113,8 @@ def in_the_background() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_at_the_driver_alone_is_heard_within_two_seconds(tmp_path: Path, number: int, code: int) -> None:
-    """Each of the two runs would take a minute more; a terminal would also tell the workers, a queue does not."""
+def test_a_signal_only_to_the_driver_stops_it_within_two_seconds(tmp_path: Path, number: int, code: int) -> None:
+    """Each of the two runs would take another minute; a terminal also signals the workers, a queue does not."""
     log, root = tmp_path / "notes.txt", tmp_path / "study"
     job = start(made(tmp_path, runs=2, steps=1200, sleep=0.05), root, "--jobs", "2")
     until(lambda: log.exists() and all(any(tag == run and step > 12 for tag, step in notes(log)) for run in (0, 1)))
@@ -131,8 +131,8 @@ def test_a_signal_at_the_driver_alone_is_heard_within_two_seconds(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_signal_to_every_process_of_a_job_is_heard_as_one(tmp_path: Path) -> None:
-    """SLURM sends it to all that a job started, the helpers of Python among them."""
+def test_a_signal_to_every_process_of_a_job_counts_once(tmp_path: Path) -> None:
+    """SLURM sends it to all processes of a job, including helper processes of Python."""
     log, root = tmp_path / "notes.txt", tmp_path / "study"
     job = start(made(tmp_path, runs=2, steps=1200, sleep=0.05), root, "--jobs", "2")
     until(lambda: log.exists() and all(any(tag == run and step > 12 for tag, step in notes(log)) for run in (0, 1)))
@@ -150,7 +150,7 @@ def test_a_signal_to_every_process_of_a_job_is_heard_as_one(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_in_the_background_of_a_script_a_study_ends_with_sigterm_alone(tmp_path: Path) -> None:
+def test_in_the_background_of_a_script_only_sigterm_stops_a_study(tmp_path: Path) -> None:
     """A shell lets such a command ignore Ctrl-C, which the terminal sends to every process of the script."""
     log, root = tmp_path / "notes.txt", tmp_path / "study"
     with in_the_background():
@@ -163,7 +163,7 @@ def test_in_the_background_of_a_script_a_study_ends_with_sigterm_alone(tmp_path:
     assert job.poll() is None
     job.send_signal(signal.SIGTERM)
     assert job.wait(timeout=60) == 143, (tmp_path / "said.txt").read_text()
-    # Workers saved at the first signal and went on from there: no step was taken twice.
+    # Workers saved at the first signal and resumed from there: no step was done twice.
     taken = Counter(notes(log))
     assert set(taken.values()) == {1}
     saved = sorted(checkpoint_step(path) for path in root.iterdir() if path.is_dir())
@@ -171,7 +171,7 @@ def test_in_the_background_of_a_script_a_study_ends_with_sigterm_alone(tmp_path:
     assert not list(root.glob("*/failed.txt"))
 
 
-def test_looking_at_a_study_writes_nothing(tmp_path: Path) -> None:
+def test_the_status_of_a_study_writes_nothing(tmp_path: Path) -> None:
     config = study_config(runs=1, steps=4)
     config["base"]["objective"] = {"name": "BetaVAE"}
     config["axes"] = {"seed": 2}
@@ -222,7 +222,7 @@ def test_the_owner_of_a_run_is_shown_while_it_works(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"owner": 1}', '{"owner": "a", "host": NaN}', "9" * 5000])
-def test_a_lease_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_lease_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / LEASE).write_text(text)
     assert read_lease(tmp_path, "run") is None
@@ -257,7 +257,7 @@ def test_at_an_address_a_run_has_one_owner(tmp_path: Path, monkeypatch: pytest.M
         try:
             with leased(address, "race", step=lambda: 0):
                 owners.append(number)
-                # Held until all others were refused, however slow this machine is today.
+                # Held until all others were refused, however slow the machine is.
                 for _ in range(7):
                     refused.acquire(timeout=20)
         except BusyError:
@@ -271,7 +271,7 @@ def test_at_an_address_a_run_has_one_owner(tmp_path: Path, monkeypatch: pytest.M
     assert len(owners) == 1
 
 
-def test_another_node_goes_on_where_one_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_node_resumes_where_one_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
     file = made(tmp_path, runs=1, steps=60, sleep=0.02)
     run = load_study(file).runs[0]
@@ -297,7 +297,7 @@ def test_another_node_goes_on_where_one_was_stopped(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("place", [nullcontext, in_the_background])
-def test_whoever_lost_its_run_puts_nothing_where_others_see_it(
+def test_a_process_that_lost_its_run_uploads_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Callable[[], AbstractContextManager[None]]
 ) -> None:
     pytest.importorskip("fsspec")
@@ -319,7 +319,7 @@ def test_whoever_lost_its_run_puts_nothing_where_others_see_it(
     assert not (left / "failed.txt").exists()
     assert (left / ".term-2").read_text() == "another"
     assert not (left / ".free-2").exists()
-    # What it uploaded is of before; on its own desk it saved where it stopped.
+    # Its uploads are older; in its private folder it saved where it stopped.
     assert checkpoint_step(left) < max(step for _, step in notes(log)) + 1
 
 
@@ -348,7 +348,7 @@ def test_the_script_for_slurm_names_the_command_and_its_share(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_shares_killed_at_random_end_as_one_machine_does(tmp_path: Path) -> None:
+def test_shares_killed_at_random_give_the_result_of_one_machine(tmp_path: Path) -> None:
     chance, runs, steps = random.Random(0), 6, 30
     file = made(tmp_path, runs=runs, steps=steps, sleep=0.05)
     root, log = tmp_path / "study", tmp_path / "notes.txt"
@@ -360,7 +360,7 @@ def test_shares_killed_at_random_end_as_one_machine_does(tmp_path: Path) -> None
     kills = 0
     while kills < 6:
         wanted = (len(notes(log)) if log.exists() else 0) + chance.randint(5, 25)
-        # So that every kill meets a job at work, however slow the machine is.
+        # So that every kill hits a working job, however slow the machine is.
         if not any(job.poll() is None for job in jobs.values()):
             break
         until(lambda: _has_taken(log, wanted) or all(job.poll() is not None for job in jobs.values()), seconds=300)  # noqa: B023
@@ -378,7 +378,7 @@ def test_shares_killed_at_random_end_as_one_machine_does(tmp_path: Path) -> None
     assert not list(root.glob(f"*/{LEASE}"))
     study = load_study(file)
     assert all(is_done(run, root) for run in study.runs)
-    # Every step of every run; again only what was trained since the last checkpoint of one that was killed.
+    # Every step of every run was done; only steps since the last checkpoint of a killed job were repeated.
     taken = Counter(notes(log))
     assert set(taken) == {(tag, step) for tag in range(runs) for step in range(steps)}
     assert sum(taken.values()) - runs * steps <= 6 * kills
@@ -395,7 +395,7 @@ def _has_taken(log: Path, steps: int) -> bool:
 
 @pytest.fixture
 def queue(tmp_path: Path) -> dict[str, str]:
-    """The commands of a queue as programs of this machine: a job is a process, what is put back is written down."""
+    """Local programs with the commands of a queue: a job is a process, requeued jobs are logged."""
     programs = {
         "srun": 'echo $$ > "$JOB_PID"; while [ "${1#--}" != "$1" ]; do shift; done; exec "$@"',
         "scontrol": 'echo "$@" >> "$REQUEUED"',
@@ -416,7 +416,7 @@ def queue(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_script_for_slurm_does_a_study_and_puts_itself_back(tmp_path: Path, queue: dict[str, str]) -> None:
+def test_the_script_for_slurm_runs_a_study_and_requeues_itself(tmp_path: Path, queue: dict[str, str]) -> None:
     file = made(tmp_path, runs=2, steps=60, sleep=0.05)
     arguments = ["study", "script", str(file), "--slurm", "--shards", "2", "--out", str(tmp_path / "study")]
     text = subprocess.run(
@@ -431,7 +431,7 @@ def test_the_script_for_slurm_does_a_study_and_puts_itself_back(tmp_path: Path, 
     log = tmp_path / "notes.txt"
     job = submit(1)
     until(lambda: log.exists() and any(step > 12 for _, step in notes(log)), seconds=300)
-    # As SLURM does two minutes before the end: the signal goes to the step, the script looks at its code.
+    # As in SLURM two minutes before the end: the signal goes to the step, the script checks its exit code.
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGUSR1)
     assert job.wait(timeout=120) == 138
     assert (tmp_path / "requeued").read_text() == "requeue 7_1\n"
@@ -442,7 +442,7 @@ def test_the_script_for_slurm_does_a_study_and_puts_itself_back(tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_the_job_for_kubernetes_does_its_share_and_moves(tmp_path: Path, queue: dict[str, str]) -> None:
+def test_the_job_for_kubernetes_runs_its_share_and_resumes_elsewhere(tmp_path: Path, queue: dict[str, str]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "howto" / "queues.md").read_text()
     (text,) = (block for block in page.split("```") if block.startswith("yaml\napiVersion"))
     job = yaml.safe_load(text.removeprefix("yaml\n"))

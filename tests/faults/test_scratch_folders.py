@@ -1,4 +1,4 @@
-"""Intermediate files lie in a folder of this user alone; what others have put there is never taken for ours."""
+"""Intermediate files are in a private folder of the user; files of other users are never mistaken for ours."""
 
 import hashlib
 import os
@@ -34,7 +34,7 @@ def own(shared: Path) -> Path:
     return shared / f"polarised-{os.getuid()}"
 
 
-def test_it_is_closed_to_others_and_found_again(shared: Path) -> None:
+def test_a_private_folder_is_closed_to_others_and_reused(shared: Path) -> None:
     before = os.umask(0)
     try:
         made = private_folder("work")
@@ -60,7 +60,7 @@ def open_to_all(place: Path) -> None:
 @pytest.mark.parametrize(
     ("planted", "says"), [(link, "is a link"), (Path.touch, "is a link or another"), (open_to_all, "it has 777")]
 )
-def test_what_was_put_in_its_place_is_refused(
+def test_a_planted_folder_or_link_is_refused(
     shared: Path, planted: Callable[[Path], None], says: str, below: bool
 ) -> None:
     if below:
@@ -80,8 +80,8 @@ def test_the_folder_of_another_user_is_refused(shared: Path, monkeypatch: pytest
         private_folder("work")
 
 
-def test_files_planted_for_a_run_are_not_uploaded(tmp_path: Path, shared: Path) -> None:
-    """Somebody who guesses the folder of an address cannot have a model of theirs taken for the run's."""
+def test_planted_files_are_not_uploaded_with_a_run(tmp_path: Path, shared: Path) -> None:
+    """An attacker who guesses the folder of an address cannot replace the model of a run."""
     pytest.importorskip("fsspec")
     study = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=3)))
     address = f"file://{tmp_path}/bucket"
@@ -94,7 +94,7 @@ def test_files_planted_for_a_run_are_not_uploaded(tmp_path: Path, shared: Path) 
     last = list(conduct(study, address, executor=HERE))[-1]
     assert last.failed == 1
     assert not list((tmp_path / "bucket").rglob("planted.txt"))
-    # In a place nobody has touched the same run is done, and nothing but its own files arrives.
+    # In a clean folder the same run is executed, and only its own files are uploaded.
     shutil.rmtree(own(shared))
     last = list(conduct(study, address, executor=HERE, retry=True))[-1]
     assert last.done == 1

@@ -1,4 +1,4 @@
-"""Names and notes of strangers on pages, in notebooks and on the terminal: shown as text, obeyed by nothing."""
+"""Untrusted names and notes on pages, in notebooks and on the terminal are shown as plain text."""
 
 import re
 from dataclasses import replace
@@ -25,7 +25,7 @@ ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Elements(HTMLParser):
-    """The elements of a page with their attributes, and what stands between them."""
+    """The elements of a page with their attributes, and the text between them."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Elements(HTMLParser):
 
 
 def assert_inert(hostile: str, harmless: str) -> None:
-    """Of two pages that differ in the words of others, both have the same elements and nothing acts."""
+    """Check that two pages that differ in untrusted text have the same elements, and that no text is executed."""
     spoilt, plain = Elements(hostile), Elements(harmless)
     assert spoilt.shape() == plain.shape()
     assert spoilt.comments == plain.comments
@@ -111,7 +111,7 @@ def test_an_interpreter() -> None:
     assert not ACTING.search(str(diagnosis) + repr(diagnosis))
 
 
-def test_pages_hold_nothing_that_is_replaced_of_their_own(tmp_path: Path) -> None:
+def test_pages_without_hostile_text_have_no_replacement_character(tmp_path: Path) -> None:
     page = write_report(diagnosis_saying("words"), tmp_path / "page.html").read_text(encoding="utf-8")
     assert "\N{REPLACEMENT CHARACTER}" not in page
 
@@ -120,7 +120,7 @@ def test_a_diagnosis_and_its_scores_on_the_terminal(capsys: pytest.CaptureFixtur
     diagnosis, screen = diagnosis_saying(HOSTILE), console()
     show_diagnosis(diagnosis, screen)
     _show_scores([{"metric": HOSTILE, "representation": "mean", "value": 0.5, "reading": HOSTILE}], 100, screen)
-    # Also where somebody forgot to say that a text is one of others.
+    # Also if a caller forgot to escape an untrusted text.
     screen.print(HOSTILE, table(HOSTILE, (HOSTILE,), [(HOSTILE,)], note=HOSTILE))
     said = capsys.readouterr().out
     assert said.count("owned") == 10
@@ -144,7 +144,7 @@ def test_the_reasons_of_a_study_on_the_terminal(tmp_path: Path) -> None:
     assert "harm()" in CliRunner().invoke(app, ["study", "status", str(tmp_path / "runs")]).stdout
 
 
-def test_what_a_worker_says_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_of_a_worker_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
     from polarised.study.executors import Event
@@ -159,7 +159,7 @@ def test_what_a_worker_says_on_the_terminal(tmp_path: Path, capsys: pytest.Captu
     assert not ACTING.search(said)
 
 
-def test_bars_of_progress_on_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bars_on_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     from rich.progress import Progress, TextColumn
     from rich.text import Text
@@ -190,7 +190,7 @@ def test_downloads_and_terms_with_names_of_others(
     with reporting(0, 2, visible=True) as report:
         report(2, {HOSTILE + "[/red]": 1.0})
     said = capsys.readouterr().err
-    # What rich draws moves the cursor; the words of others do not.
+    # Output of rich may move the cursor; untrusted text may not.
     assert "owned" in said
     assert "\x1b]0;owned" not in said
     assert "\x1b[2J" not in said
@@ -212,6 +212,6 @@ def test_a_run_whose_name_is_markup(state: Any, capsys: pytest.CaptureFixture[st
 
 def test_consoles_are_made_in_one_place() -> None:
     package = Path(po.__file__).parent
-    # `_io.terminal` alone has one, of its own class.
+    # Only `_io.terminal` creates one, of its own class.
     made = [path for path in package.rglob("*.py") if re.search(r"\bConsole\(", path.read_text(encoding="utf-8"))]
     assert [path.relative_to(package).as_posix() for path in made] == []

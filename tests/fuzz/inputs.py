@@ -1,4 +1,4 @@
-"""Inputs of every kind of file the program opens: well formed, spoilt in their structure, and spoilt in their bytes.
+"""Inputs of every kind of file that the program opens: well formed, with damaged structure, and with damaged bytes.
 
 A kind is a function of a random generator and an empty folder; it writes an input and returns what to do with it:
 command lines, or calls. The same seed and number give the same input.
@@ -42,7 +42,7 @@ def numbers(rng: Rng, shape: tuple[int, ...]) -> Any:
 
 
 def spoilt(rng: Rng, data: bytes) -> bytes:
-    """Change bytes as damage and malice do: flips, cuts, repeats, zeros, and large numbers in place of sizes."""
+    """Damage bytes: flips, cuts, repeats, zeros, and large numbers in place of sizes."""
     changed = bytearray(data)
     for _ in range(int(rng.integers(1, 4))):
         if not changed:
@@ -88,7 +88,7 @@ def npy_bytes(rng: Rng, shape: tuple[int, ...] = (20, 3), *, lies: bool = True) 
 
 
 def encodings(rng: Rng) -> dict[str, bytes]:
-    """Arrays by name, mostly a mean and a spread that belong together."""
+    """Named arrays, mostly a mean and a matching scale."""
     arrays: dict[str, bytes] = {}
     n, d = int(pick(rng, (20, 20, 1, 2, 200))), int(pick(rng, (3, 3, 1, 8)))
     plain = rng.random() < 0.7
@@ -226,7 +226,7 @@ def annotated(rng: Rng, home: Path) -> list[Action]:
 
 
 def results(rng: Rng, home: Path) -> list[Action]:
-    """A table of results whose columns are of any type, in front of a paper's claims."""
+    """A table of results with columns of any type, for checking the claims of a paper."""
     count = 24
     odd = ([None] * count, ["a"] * count, [1] * count, [float("nan")] * count, [[1]] * count, [True] * count)
     columns: dict[str, Any] = {
@@ -280,7 +280,7 @@ ODD += ({"name": 3}, "os:system", [[[]]], "../x", {"name": "mlp", "widths": [8] 
 
 
 def changed(rng: Rng, value: Any) -> Any:
-    """Put something odd somewhere into plain data, take something out, or leave it."""
+    """Insert an unusual value into plain data, remove one, or leave the data unchanged."""
     value = json.loads(json.dumps(value))
     for _ in range(int(rng.integers(0, 3))):
         place, path = value, []
@@ -344,7 +344,7 @@ def yaml_study(rng: Rng, home: Path) -> list[Action]:
 
 
 def specs(rng: Rng, home: Path, corpus: Path) -> list[Action]:
-    """Somebody's specs.json, or the configuration of another library, beside the weights of a sound model."""
+    """A random specs.json, or the configuration of another library, with the weights of a valid model."""
     texts = (
         '{"a": NaN}',
         '{"a": 1e999}',
@@ -368,7 +368,7 @@ def specs(rng: Rng, home: Path, corpus: Path) -> list[Action]:
 
 
 def weights(rng: Rng) -> dict[str, torch.Tensor]:
-    """The layers around the latents of somebody's network, which mostly fit together."""
+    """The layers around the latents of a custom network, mostly with matching shapes."""
     sound = {"mu.weight": (3, 4), "mu.bias": (3,), "dec.weight": (5, 3), "dec.bias": (5,), "x": (2, 2, 2, 2)}
     kept = {name: torch.ones(shape) for name, shape in sound.items()}
     if rng.random() < 0.6:
@@ -470,7 +470,7 @@ def hdf5(rng: Rng, home: Path) -> list[Action]:
                 shape = pick(rng, ((10**6, *shape[1:]), (0, *shape[1:]), (5,), (5, 1)))
             chunks = pick(rng, (None, True))
             if np.prod(shape) > 10**6 or rng.random() < 0.1:
-                # Claimed, with not a byte of it stored.
+                # Claimed, without a stored byte.
                 file.create_dataset(name, shape=shape, dtype=kind, chunks=(1, *shape[1:]) if shape[0] else None)
             elif rng.random() < 0.1:
                 file[name] = pick(rng, (h5py.SoftLink("/elsewhere"), h5py.ExternalLink("/etc/hostname", "x")))
@@ -511,7 +511,7 @@ def tensor_bundle(rng: Rng, home: Path, corpus: Path) -> list[Action]:
 
 
 def run_folder(rng: Rng, home: Path, corpus: Path) -> list[Action]:
-    """A finished run of which one or two files are spoilt, missing or something else."""
+    """A finished run with one or two files damaged, missing or replaced."""
     base = next((corpus / "run").iterdir())
     run = home / base.name
     shutil.copytree(base, run)
@@ -521,7 +521,7 @@ def run_folder(rng: Rng, home: Path, corpus: Path) -> list[Action]:
         if not file.is_file():
             continue
         kind = rng.random()
-        # One that was spoilt before can only be spoilt further.
+        # A file that is already damaged can only be damaged further.
         if file.read_bytes() != (base / file.name).read_bytes():
             kind = 1.0
         if kind < 0.1:
@@ -576,7 +576,7 @@ def other_arrays(rng: Rng, file: Path) -> None:
 
 
 def study_folder(rng: Rng, home: Path, corpus: Path) -> list[Action]:
-    """A finished study of which the list of runs or files of its runs are spoilt."""
+    """A finished study whose list of runs or files of its runs are damaged."""
     study = home / "study"
     shutil.copytree(corpus / "study", study)
     listed = study / "study.json"

@@ -1,4 +1,4 @@
-"""Shapes, axes, types of numbers and forms of output at random: right, or a question, never a silent misreading."""
+"""Random shapes, axes, number types and forms of output: read correctly or refused, never misread silently."""
 
 from types import SimpleNamespace
 
@@ -53,7 +53,7 @@ FORMS = ["pair", "list", "dict", "object", "groups", "stacked", "three", "one"]
     container=st.sampled_from(["array", "batches", "pairs", "tensor"]),
     live=st.lists(st.booleans(), min_size=2, max_size=6),
 )
-def test_an_encoder_is_read_rightly_or_asked_about(form, kind, said, dtype, positions, last, axis, container, live):
+def test_an_encoder_is_read_correctly_or_refused(form, kind, said, dtype, positions, last, axis, container, live):
     inputs, variables = 80, len(live)
     generator = np.random.default_rng(0)
     alive = np.array(live)
@@ -81,7 +81,7 @@ def test_an_encoder_is_read_rightly_or_asked_about(form, kind, said, dtype, posi
         diagnosis = po.diagnose(encode, data, trust_scale=True, **told)
     except PolarisedError:
         named = form in ("dict", "object")
-        # With everything said and a form that is understood there is nothing left to ask.
+        # With all settings given and a supported form, nothing is ambiguous.
         understood = form in ("pair", "list", "dict", "object", "groups") and (said or named)
         if understood and (axis or not positions):
             raise

@@ -1,4 +1,4 @@
-"""Every input of every kind ends accepted or refused with one sentence, within 1 GiB and 30 seconds."""
+"""Every input of every kind is accepted, or refused with one sentence, within 1 GiB and 30 seconds."""
 
 import json
 import os
@@ -14,9 +14,9 @@ from fuzz.inputs import KINDS, make_corpus
 
 SEED = 20230914
 FEW, MANY = 60, 2000
-# Each of these builds a network and asks it.
+# Each of these builds and runs a network.
 FEWER = dict.fromkeys(("json", "pt", "tensor_bundle", "zip"), 16)
-# A worker is replaced after so many inputs: what one leaves behind is not charged to thousands of others.
+# A worker is replaced after this many inputs, so that leaks of one input do not affect thousands of others.
 BATCH = 250
 TESTS = Path(__file__).parents[1]
 FINE = {"accepted", "refused"}
@@ -61,7 +61,7 @@ def check(kind: str, found: list[dict[str, Any]]) -> None:
     assert not wrong, f"{len(wrong)} of {len(found)}\n" + "\n\n".join(words[:5])
     long = [one for one in found if len(one["words"]) > 2200]
     assert not long, long[0]
-    # A fuzzer whose every input is refused at the door tests nothing but the door.
+    # If every input is refused at the first check, the fuzzer tests nothing else.
     counts = Counter(one["outcome"] for one in found)
     assert counts["refused"], counts
     assert counts["accepted"], counts

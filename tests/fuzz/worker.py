@@ -20,7 +20,7 @@ SECONDS = 30
 
 
 class TooLong(BaseException):
-    """The time of an input is up."""
+    """The time limit of an input was exceeded."""
 
 
 def main(kind: str, seed: int, first: int, count: int, corpus: Path) -> None:
@@ -33,7 +33,7 @@ def main(kind: str, seed: int, first: int, count: int, corpus: Path) -> None:
     from polarised.errors import PolarisedError
 
     make, unforeseen = KINDS[kind], []
-    # Where the command line would write a report, something was not foreseen: that is a failure here.
+    # If the command line would write a report, the error is unexpected: that is a failure here.
     failures._write_report = lambda error: unforeseen.append("".join(traceback.format_exception(error)))  # type: ignore
     import polarised.models
     import polarised.report.page  # noqa: F401
@@ -50,11 +50,11 @@ def main(kind: str, seed: int, first: int, count: int, corpus: Path) -> None:
         print(json.dumps({"number": number, "outcome": "begun"}), flush=True)
         try:
             more = (corpus,) if make.__code__.co_argcount == 3 else ()
-            # What is limited is reading an input, not making it.
+            # Only reading an input is limited, not creating it.
             resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             actions = make(rng, home / "in", *more) if (home / "in").mkdir() is None else []
             resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, resource.RLIM_INFINITY))
-            # Of its own time, so that a busy machine is not the input's fault; and at the latest some time.
+            # CPU time, so that other load does not count; and a limit of wall-clock time.
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             signal.alarm(20 * SECONDS)
             with warnings.catch_warnings():

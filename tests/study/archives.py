@@ -1,4 +1,4 @@
-"""Archives as disentanglement_lib publishes them, made here, and a server on this machine that hands them out."""
+"""Archives in the format of disentanglement_lib, created here, and a local server for them."""
 
 import json
 import threading
@@ -41,7 +41,7 @@ SHAPES = {
 
 
 def write_archive(path: Path, *, beta: float = 8.0, seed: int = 0, weights: int = 0) -> Path:
-    """Write the zip of an untrained run of the published study, with scores of its own."""
+    """Write the zip of an untrained run of the published study, with its own scores."""
     generator = np.random.default_rng(weights)
     arrays: dict[str, Any] = {}
     for name, shape in SHAPES.items():

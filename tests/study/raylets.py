@@ -1,4 +1,4 @@
-"""Real Ray clusters of several nodes on this machine, each node a process with an environment of its own."""
+"""Real Ray clusters of several nodes on this machine, each node a process with its own environment."""
 
 import json
 import os
@@ -55,7 +55,7 @@ class Raylets:
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
-            # Workers give way to everybody else by default, and starve on a busy machine.
+            # Workers have a low priority by default, and hardly run on a busy machine.
             "RAY_worker_niceness": "0",
             "MARK": self.mark,
         }
@@ -88,7 +88,7 @@ class Raylets:
         return self._nodes[-1]
 
     def adopt(self, process: "subprocess.Popen[bytes]") -> "Node":
-        """Take over a session of processes that was started otherwise."""
+        """Register a session of processes that was started in another way."""
         self._nodes.append(Node(process, self.mark))
         return self._nodes[-1]
 
@@ -97,7 +97,7 @@ class Raylets:
         for node in self._nodes:
             node.kill()
         for _ in range(50):
-            # Of a process that ended only its number is left until its parent has asked for it.
+            # A process that has ended remains as a zombie until its parent waits for it.
             left = {pid for pid in self.processes() if Path(f"/proc/{pid}/exe").exists()}
             if not left:
                 return
@@ -115,7 +115,7 @@ class Node:
         self._process, self._mark = process, mark
 
     def processes(self) -> set[int]:
-        """Return the processes of this node alone: raylet, agents and workers."""
+        """Return the processes of this node: raylet, agents and workers."""
         return _marked(self._mark) | of_session(self._process.pid)
 
     def is_alive(self) -> bool:
@@ -128,7 +128,7 @@ class Node:
         return self._process.wait(timeout=400)
 
     def kill(self) -> None:
-        """Lose the node at once, as a machine whose power fails."""
+        """Kill the node at once, like a power failure."""
         for pid in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -137,7 +137,7 @@ class Node:
 
 @contextmanager
 def raylets() -> Iterator[Raylets]:
-    """Give an empty cluster; afterwards every process of it is gone."""
+    """Yield an empty cluster, whose processes are all ended afterwards."""
     # Ray's sockets live below its folder, and their paths may be no longer than 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="ray"))
     cluster = Raylets(folder)

@@ -1,4 +1,4 @@
-"""The first paper's own protocol: archives of a list fetched, measured and deleted one by one, whatever goes wrong."""
+"""The protocol of the first paper: archives of a list are downloaded, measured and deleted, also after errors."""
 
 import functools
 import hashlib
@@ -38,7 +38,7 @@ def study() -> Study:
 
 @pytest.fixture(autouse=True)
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Downloads of these tests in a place of their own, which is looked at afterwards."""
+    """A separate folder for downloads, which is checked afterwards."""
     folder = tmp_path / "desk"
     folder.mkdir()
 
@@ -47,7 +47,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return folder / name
 
     monkeypatch.setattr("polarised.study.trained.private_folder", own)
-    # A convolutional decoder asked about thousands of inputs takes half a minute, and has tests of its own.
+    # Measuring a convolutional decoder on thousands of inputs takes half a minute, and has its own tests.
     few = functools.partial(decoder_use, examples=20, most=20)
     monkeypatch.setattr("polarised.adapters.decoder_use", few)
     return folder
@@ -75,7 +75,7 @@ def test_a_list_is_measured_and_its_downloads_deleted(
         assert [why == "" for why in outcomes.values()] == [True, True, False]
         assert "there is nothing" in outcomes[str(tmp_path / "missing.zip")]
         assert asked == ["200.zip 0"]
-        # A second call measures nothing again, and fetches nothing.
+        # A second call measures and downloads nothing.
         again = dict(measure_models(study, models, tmp_path / "out"))
         assert asked == ["200.zip 0"]
     assert [why == "" for why in again.values()] == [True, True, False]
@@ -95,7 +95,7 @@ def test_a_list_is_measured_and_its_downloads_deleted(
     assert (first["sha256"], first["settings"]["vae.beta"]) == (digest, "8.0")
 
 
-def test_scores_of_the_archive_stand_beside_ours(tmp_path: Path, published: Path, study: Study) -> None:
+def test_scores_of_the_archive_are_compared_with_ours(tmp_path: Path, published: Path, study: Study) -> None:
     list(measure_models(study, published / "200.zip", tmp_path / "out"))
     table = stored_scores(tmp_path / "out")
     rows = {(row["metric"], row["representation"]): row for row in table.iter_rows(named=True)}
@@ -115,7 +115,7 @@ def test_scores_of_the_archive_stand_beside_ours(tmp_path: Path, published: Path
     assert 0 <= rows["mig", "mean"]["ours"] <= 1
 
 
-def test_a_download_cut_off_in_the_middle_goes_on(tmp_path: Path, desk: Path, published: Path, study: Study) -> None:
+def test_an_interrupted_download_is_resumed(tmp_path: Path, desk: Path, published: Path, study: Study) -> None:
     with serving(published, cut={"200.zip": 500_000}) as (address, asked):
         models = listing(tmp_path / "list.txt", f"{address}/200.zip", f"{address}/201.zip")
         first = dict(measure_models(study, models, tmp_path / "out"))
@@ -127,7 +127,7 @@ def test_a_download_cut_off_in_the_middle_goes_on(tmp_path: Path, desk: Path, pu
     assert [path for path in desk.rglob("*") if path.is_file()] == []
 
 
-def test_a_corrupted_archive_fails_alone_and_is_fetched_anew(tmp_path: Path, desk: Path, study: Study) -> None:
+def test_a_corrupted_archive_fails_alone_and_is_downloaded_again(tmp_path: Path, desk: Path, study: Study) -> None:
     served = tmp_path / "served"
     served.mkdir()
     whole = write_archive(served / "200.zip").read_bytes()
@@ -148,7 +148,7 @@ def test_a_corrupted_archive_fails_alone_and_is_fetched_anew(tmp_path: Path, des
         assert [line for line in asked if line.startswith("200")] == ["200.zip 0", "200.zip 0"]
 
 
-def test_digests_are_held_to(tmp_path: Path, published: Path, study: Study) -> None:
+def test_digests_are_checked(tmp_path: Path, published: Path, study: Study) -> None:
     right = hashlib.sha256((published / "200.zip").read_bytes()).hexdigest()
     with serving(published) as (address, _):
         models = listing(tmp_path / "list.txt", f"{address}/200.zip sha256:{right}", f"{address}/201.zip {'0' * 64}")
@@ -157,7 +157,7 @@ def test_digests_are_held_to(tmp_path: Path, published: Path, study: Study) -> N
     assert "to have the SHA-256" in outcomes[f"{address}/201.zip"]
 
 
-def test_what_is_no_safe_address_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsafe_addresses_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for line in ("ftp://example.org/1.zip", "file:///etc/passwd", "s3://bucket/1.zip"):
         with pytest.raises(DataError, match="expected paths and https addresses"):
             read_archives(listing(tmp_path / "list.txt", line), EVALUATION)
@@ -207,7 +207,7 @@ def test_archives_survive_as_plain_settings() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["local", "ray"])
-def test_executors_take_archives_as_they_take_runs(
+def test_executors_accept_archives_like_runs(
     tmp_path: Path, published: Path, study: Study, executor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if executor == "ray":

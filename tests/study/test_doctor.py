@@ -1,4 +1,4 @@
-"""A folder that was damaged is told apart from one that was not, and mended to the last byte."""
+"""Damaged folders are detected, intact ones are not reported, and repairs restore every byte."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_a_sound_folder_has_no_findings(study: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["scores.parquet", "encodings.npz", "regime.parquet", "histograms.npz"])
-def test_what_follows_from_the_model_is_measured_again(study: Path, name: str) -> None:
+def test_files_that_depend_on_the_model_are_measured_again(study: Path, name: str) -> None:
     before = contents(study)
     first = sorted(path for path in study.iterdir() if path.is_dir())[0]
     data = bytearray((first / name).read_bytes())
@@ -62,7 +62,7 @@ def test_what_follows_from_the_model_is_measured_again(study: Path, name: str) -
     assert (first / f"{name}.damaged").read_bytes() == bytes(data)
 
 
-def test_a_damaged_model_makes_the_run_wait_to_be_trained_again(study: Path) -> None:
+def test_a_run_with_a_damaged_model_waits_to_be_trained_again(study: Path) -> None:
     before = contents(study)
     run = read_study(study).runs[0]
     model = study / run.name / "model.safetensors"
@@ -73,7 +73,7 @@ def test_a_damaged_model_makes_the_run_wait_to_be_trained_again(study: Path) -> 
     assert contents(study) == before
 
 
-def test_the_list_of_runs_is_put_aside_and_leftovers_are_removed(study: Path) -> None:
+def test_a_damaged_list_of_runs_is_moved_aside_and_temporary_files_are_removed(study: Path) -> None:
     (study / "study.json").write_text('{"runs": ')
     first = sorted(path for path in study.iterdir() if path.is_dir())[0]
     (first / ".tmpA1b2C3").write_bytes(b"half")
@@ -104,20 +104,20 @@ def test_a_folder_of_version_one_opens_and_is_checked_by_reading(study: Path) ->
     assert [finding.file for finding in examine_folder(study)] == ["scores.parquet"]
 
 
-def test_a_folder_of_a_later_version_is_refused_in_a_sentence(study: Path) -> None:
+def test_a_folder_of_a_later_version_is_refused_with_one_sentence(study: Path) -> None:
     known = json.loads((study / "study.json").read_text()) | {"version": 9}
     (study / "study.json").write_text(json.dumps(known))
     with pytest.raises(DataError, match="upgrade polarised"):
         read_study(study)
 
 
-def test_an_address_is_not_looked_at() -> None:
+def test_an_address_is_refused_by_the_doctor() -> None:
     with pytest.raises(ConfigError, match="folder on this machine"):
         list(examine_folder("s3://bucket/study"))
 
 
 @pytest.mark.parametrize("name", ["../../mine.txt", "{}/mine.txt", "..", "notes.txt"])
-def test_a_folder_cannot_have_files_elsewhere_put_aside(study: Path, name: str) -> None:
+def test_files_outside_the_folder_are_not_moved_aside(study: Path, name: str) -> None:
     mine = study.parent / "mine.txt"
     mine.write_text("mine")
     first = sorted(path for path in study.iterdir() if path.is_dir())[0]

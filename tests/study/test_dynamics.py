@@ -1,4 +1,4 @@
-"""What was seen of a run while it trained, in the table and in the claims about learning."""
+"""The timeline of a run in the table and in the claims about learning."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_the_numbers_of_a_variable(tmp_path: Path) -> None:
     assert values["strongest_correlation_with_alive"] == pytest.approx(np.abs(own[-1, [2, 3, 5, 7]]).max())
 
 
-def test_types_are_those_of_the_trained_model_by_the_rule_asked_for(tmp_path: Path) -> None:
+def test_types_are_those_of_the_trained_model_by_the_given_rule(tmp_path: Path) -> None:
     directory = made_up_run(tmp_path / "run")
     standard, relative = (timeline_of(directory, rule=rule) for rule in RULES)
     assert standard is not None

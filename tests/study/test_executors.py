@@ -32,7 +32,7 @@ ONE = {"name": "local", "jobs": 1}
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
-    """A study of two runs that nobody disturbed."""
+    """A study of two runs without interruptions."""
     folder = tmp_path_factory.mktemp("calm")
     study = load_study(write_study(folder / "tiny.yaml", study_config(runs=2, steps=30)))
     last = list(conduct(study, folder / "runs", executor=ONE))[-1]
@@ -69,15 +69,15 @@ def test_kills_and_divergence_stop_nothing(tmp_path: Path, calm: tuple[Study, Pa
     assert states == [(0, "started"), (0, "lost"), (1, "started"), (1, "failed"), (0, "started"), (0, "done")]
     assert "broken became nan at step 8" in events[3].reason
     assert not workers_of(os.getpid())
-    # What a checkpoint held was not done again.
+    # Steps before a checkpoint were not repeated.
     steps = [step for tag, step in notes(log) if tag == 0]
     assert steps.count(0) == 1
     assert set(steps) == set(range(30))
     assert [state.state for state in run_states(study.points, root)] == ["done", "failed"]
-    # The numbers are those of a run nobody disturbed.
+    # The numbers are those of a run without interruptions.
     undisturbed = results_of(calm[0].points[:1], calm[1]).drop("run")
     assert_frame_equal(results_of(study.points, root).drop("run"), undisturbed, check_exact=True)
-    # A failure is tried again on demand only.
+    # A failed run is repeated only on request.
     (again,) = conduct(study, root, executor=ONE)
     assert (again.earlier, again.failed) == (1, 1)
     retried = [p.latest.state for p in conduct(study, root, executor=ONE, retry=True) if p.latest]
@@ -98,7 +98,7 @@ def test_stopping_early_saves_what_is_running(tmp_path: Path) -> None:
 
 
 class Cluster:
-    """What the executor asks of Ray, doing nothing: it counts the tasks in flight."""
+    """A stand-in for Ray that executes nothing and counts the tasks in flight."""
 
     exceptions = SimpleNamespace(RayError=RuntimeError)
 
@@ -138,7 +138,7 @@ class Cluster:
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluster]:
-    """Has the executor work on a made-up cluster with made-up nodes."""
+    """Let the executor use a fake cluster with fake nodes."""
 
     def give(cluster: Cluster, *nodes: Node) -> Cluster:
         monkeypatch.setattr("polarised.study.executors.ray_cluster", lambda _: nullcontext(cluster))
@@ -150,7 +150,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluster]:
     return give
 
 
-def test_what_ray_says_of_a_failure_is_kept(tmp_path: Path, given: Callable[..., Cluster]) -> None:
+def test_the_reason_of_a_failure_in_ray_is_recorded(tmp_path: Path, given: Callable[..., Cluster]) -> None:
     exceptions = pytest.importorskip("ray.exceptions")
     errors = [exceptions.TaskUnschedulableError("no node has the label"), *[exceptions.WorkerCrashedError()] * 3]
 
@@ -179,7 +179,7 @@ def test_what_ray_says_of_a_failure_is_kept(tmp_path: Path, given: Callable[...,
     assert "no node has the label" in (tmp_path / runs[1].name / "failed.txt").read_text()
 
 
-def test_memory_that_ran_out_is_named_and_counted(tmp_path: Path, given: Callable[..., Cluster]) -> None:
+def test_running_out_of_memory_is_named_and_counted(tmp_path: Path, given: Callable[..., Cluster]) -> None:
     exceptions = pytest.importorskip("ray.exceptions")
 
     class Full(Cluster):
@@ -192,7 +192,7 @@ def test_memory_that_ran_out_is_named_and_counted(tmp_path: Path, given: Callabl
     assert failed.reason.startswith("it exceeded the memory of its node and was killed by Ray, 2 times")
 
 
-def test_an_environment_that_cannot_be_set_up_is_nobodys_failure(tmp_path: Path, given: Callable[..., Cluster]) -> None:
+def test_an_environment_that_cannot_be_set_up_fails_no_run(tmp_path: Path, given: Callable[..., Cluster]) -> None:
     exceptions = pytest.importorskip("ray.exceptions")
 
     class Bare(Cluster):
@@ -223,7 +223,7 @@ def test_a_node_that_joins_without_the_code_gets_no_more_runs(tmp_path: Path, gi
 
 
 @pytest.mark.parametrize(("jobs", "most"), [(0, 5), (2, 2)])
-def test_ray_is_asked_for_what_was_asked_of_us(
+def test_the_requested_resources_are_passed_to_ray(
     tmp_path: Path, given: Callable[..., Cluster], jobs: int, most: int
 ) -> None:
     cluster = given(Cluster())
@@ -259,7 +259,7 @@ def test_nodes_with_other_code_get_no_runs_and_are_named(tmp_path: Path, given: 
         ({}, "cuda", "expected GPUs for runs that train on cuda"),
     ],
 )
-def test_what_no_node_can_do_is_refused_at_once(
+def test_tasks_too_large_for_every_node_are_refused_at_once(
     given: Callable[..., Cluster], asked: dict[str, float], device: str, words: str
 ) -> None:
     given(Cluster())
@@ -267,7 +267,7 @@ def test_what_no_node_can_do_is_refused_at_once(
         list(ray([Run.from_config({"training": {"device": device}})], "nowhere", **asked))
 
 
-def test_runs_made_by_different_code_are_no_table_unless_told(tmp_path: Path, calm: tuple[Study, Path]) -> None:
+def test_runs_made_by_different_code_are_not_tabulated_unless_allowed(tmp_path: Path, calm: tuple[Study, Path]) -> None:
     root = shutil.copytree(calm[1], tmp_path / "runs")
     path = root / calm[0].runs[0].name / "done.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "code": "0123456789ab"}))
@@ -281,9 +281,7 @@ def test_runs_made_by_different_code_are_no_table_unless_told(tmp_path: Path, ca
     assert words.exit_code == 0
 
 
-def test_a_share_leaves_a_run_to_an_owner_who_is_alive_and_takes_it_from_one_who_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_share_takes_a_run_only_from_a_dead_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polarised.study.executors.PAUSE", 0.2)
     study = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=6)))
     (run,) = study.runs
@@ -299,10 +297,10 @@ def test_a_share_leaves_a_run_to_an_owner_who_is_alive_and_takes_it_from_one_who
     for event in local(study.runs, str(tmp_path), jobs=1, patient=False):
         states.append(event.state)
         if states.count("busy") == 2:
-            # It shows that it is alive.
+            # The owner renews its lease.
             write(replace(lease, heartbeat=time.time()))
     assert states.count("busy") >= 3
     assert "done" not in states
-    # It runs out soon.
+    # The lease expires soon.
     write(replace(lease, heartbeat=time.time() - 115))
     assert [event.state for event in local(study.runs, str(tmp_path), jobs=1, patient=False)][-1] == "done"

@@ -1,4 +1,4 @@
-"""Whole studies from the command line that are killed, doubled or starved of disk: nothing lost, nothing twice."""
+"""Studies that are killed, started twice or out of disk space: nothing is lost or done twice."""
 
 import signal
 import subprocess
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> polars.DataFrame:
-    """The table of a study that nobody disturbed."""
+    """The table of a study without interruptions."""
     folder = tmp_path_factory.mktemp("calm")
     file = write_study(folder / "tiny.yaml", study_config(runs=4, steps=60))
     finish(start(file, folder / "runs", "--jobs", "2"), file)
@@ -40,13 +40,13 @@ def test_parent_killed_then_started_again(tmp_path: Path, calm: polars.DataFrame
     assert orphans
     first.kill()
     first.wait()
-    # Nobody has to clean up after it: the workers see that their parent is gone.
+    # No clean-up is needed: the workers end when their parent is gone.
     until(lambda: not any(Path(f"/proc/{pid}/stat").exists() for pid in orphans), seconds=20)
     finish(start(file, root, "--jobs", "2"), file)
     assert_frame_equal(table(file, root), calm, check_exact=True)
     repeated = Counter(notes(log))
     assert set(repeated) == {(tag, step) for tag in range(4) for step in range(60)}
-    # At most what lay between the last checkpoint (every 5 steps) and the kill, for the two runs at work.
+    # At most the steps between the last checkpoint (every 5 steps) and the kill, for the two running runs.
     assert sum(count - 1 for count in repeated.values()) <= 2 * 6
 
 
@@ -60,7 +60,7 @@ def test_two_studies_on_one_folder_share_the_work(tmp_path: Path, calm: polars.D
     assert max(Counter(notes(log)).values()) == 1
 
 
-def test_interrupt_saves_and_says_so(tmp_path: Path, calm: polars.DataFrame) -> None:
+def test_an_interrupt_saves_checkpoints_and_is_reported(tmp_path: Path, calm: polars.DataFrame) -> None:
     file = write_study(tmp_path / "tiny.yaml", study_config(runs=4, steps=60, sleep=0.02))
     root = tmp_path / "runs"
     process = start(file, root, "--jobs", "2")

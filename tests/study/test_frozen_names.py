@@ -19,7 +19,7 @@ def test_runs_keep_their_names(study: str, scale: str) -> None:
     assert {"runs": len(names), "first": names[0], "last": names[-1], "sha256": digest} == NAMES[study][scale]
 
 
-def test_every_frozen_study_is_looked_at() -> None:
+def test_every_frozen_study_is_tested() -> None:
     assert {file.stem: set(study_scales(file)) for file in FROZEN.glob("*.yaml")} == {
         study: set(scales) for study, scales in NAMES.items()
     }

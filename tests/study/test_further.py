@@ -102,7 +102,7 @@ def test_factors_that_are_the_codes_score_one() -> None:
     assert found["disintegrated_r2/mean/full"] == 0
 
 
-def test_transport_is_monotone_and_leaves_a_nearly_normal_law_alone() -> None:
+def test_transport_is_monotone_and_keeps_a_nearly_normal_distribution() -> None:
     z = np.linspace(-6, 6, 101)
     assert (np.diff(transported(z, 3.0)) > 0).all()
     assert np.abs(transported(z, 1e6) - z).max() < 1e-4
@@ -136,7 +136,7 @@ def test_a_passive_variable_with_a_narrow_prior_is_retyped() -> None:
 
 
 @pytest.mark.parametrize("name", ["axis_alignment", "factor_information", "source_recovery"])
-def test_what_the_data_lack_is_said(name: str) -> None:
+def test_data_without_the_required_factors_are_an_error(name: str) -> None:
     images = np.zeros((20, 2), dtype=np.float32)
     dataset = Dataset("plain", (2,), 20, images.__getitem__)
     with pytest.raises(DataError, match=f"{name} needs a dataset with"):
@@ -149,7 +149,7 @@ def test_a_prior_that_depends_on_u_has_no_single_match() -> None:
         measured("prior_match", small_vae(dataset, 2, "Conditional"), dataset, gaussian_codes(np.zeros((9, 2)), 1.0))
 
 
-def test_a_config_names_measures_and_is_told_of_slips() -> None:
+def test_a_config_names_measures_and_typos_are_errors() -> None:
     with pytest.raises(ConfigError, match=r"did you mean 'sparsity'"):
         read_evaluation({"further": ["sparcity"]})
     assert read_evaluation({"further": ["sparsity"]}).further == ({"name": "sparsity"},)

@@ -35,7 +35,7 @@ def test_linked_values_and_order(tmp_path: Path) -> None:
     assert len({run.name for run in study.runs}) == 10
 
 
-def test_scale_lies_over_base_and_axes(tmp_path: Path) -> None:
+def test_a_scale_overrides_base_and_axes(tmp_path: Path) -> None:
     scales = {
         "big": {"base": {"training": {"steps": 99}}, "axes": {"seed": 3, "method": {"A": {"model": {"latents": 4}}}}}
     }
@@ -49,7 +49,7 @@ def test_scale_lies_over_base_and_axes(tmp_path: Path) -> None:
         load_study(file, scale="bgi")
 
 
-def test_settings_by_hand_win(tmp_path: Path) -> None:
+def test_additional_settings_take_precedence(tmp_path: Path) -> None:
     file = study_file(tmp_path, axes={"seed": 5, "method": METHODS})
     study = load_study(
         file, settings=["axes.seed=1", "training.steps=3", "axes.method.A.axes.strength={objective.beta: [7]}"]
@@ -59,7 +59,7 @@ def test_settings_by_hand_win(tmp_path: Path) -> None:
     assert study.points[0].run.objective["beta"] == 7.0
 
 
-def test_a_new_name_starts_its_spec_afresh(tmp_path: Path) -> None:
+def test_a_new_name_replaces_the_whole_spec(tmp_path: Path) -> None:
     config = study_config()
     config["base"]["objective"] = {"name": "BetaVAE", "beta": 3}
     config["axes"] = {"method": {"tc": {"objective": {"name": "FactorVAE"}}}}
@@ -77,7 +77,7 @@ def test_a_new_name_starts_its_spec_afresh(tmp_path: Path) -> None:
         ({"rule": "other", "axes": {"seed": 1}}, "relative or standard"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, parts: dict[str, Any], words: str) -> None:
+def test_errors_in_a_study_are_named(tmp_path: Path, parts: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_study(study_file(tmp_path, **parts))
 
@@ -88,7 +88,7 @@ def test_unknown_study_suggests_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("name", study_names())
-def test_every_study_that_ships_expands_at_every_scale(name: str) -> None:
+def test_every_study_of_the_library_expands_at_every_scale(name: str) -> None:
     import yaml
 
     from polarised.study import grid
@@ -119,8 +119,8 @@ def test_the_documentation_counts_the_models() -> None:
         assert len(load_study(name, scale="small").points) == int(models), name
 
 
-def test_paper_and_released_code_are_kept_apart() -> None:
-    """The label of the axis joins the dataset's, which is what tables, figures and verdicts go by."""
+def test_paper_and_released_code_are_distinguished() -> None:
+    """The label of the axis is part of that of the dataset, by which tables, figures and verdicts are grouped."""
     study = load_study("decomposition_clustering", scale="smoke")
     ways = {
         (p.labels["compatibility"], p.labels["dataset"]): p.run.model["prior"]["compatibility"] for p in study.points
@@ -176,7 +176,7 @@ def test_the_fashion_mnist_scale_is_the_released_code_shortened() -> None:
         ),
     ],
 )
-def test_released_code_is_an_axis_beside_the_paper(
+def test_released_code_and_paper_are_values_of_an_axis(
     study: str, methods: set[str], settings: dict[str, tuple[str, int, float]]
 ) -> None:
     points = load_study(study, scale="released").points

@@ -46,7 +46,7 @@ def test_the_grid_of_a_paper_is_labelled_the_same_without_its_study() -> None:
 
 
 @pytest.mark.parametrize("name", study_names())
-def test_names_tell_the_runs_of_a_study_apart_before_their_hash(name: str) -> None:
+def test_names_distinguish_the_runs_of_a_study_without_their_hash(name: str) -> None:
     names = [run.name.rpartition("-")[0] for run in load_study(name, scale="smoke").runs]
     assert len(set(names)) == len(names)
 
@@ -59,6 +59,6 @@ def test_names_read_well() -> None:
     assert shape.name.startswith("iVAE-Conditional-mean_learned-u_shape-dsprites-seed0-")
 
 
-def test_the_hash_is_of_the_settings_alone() -> None:
-    # Directories of finished runs are found by it: a change here means that nothing trained so far is found again.
+def test_the_hash_depends_only_on_the_settings() -> None:
+    # Finished runs are found by it: if it changes, no existing run is found.
     assert run_of({"name": "BetaVAE", "beta": 8}).name == "beta-VAE-beta8-dsprites-seed0-8f1c85779f"

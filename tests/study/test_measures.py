@@ -1,4 +1,4 @@
-"""What is measured of a trained model is what the model was trained by."""
+"""Measurements of a trained model use its own likelihood and prior."""
 
 from dataclasses import replace
 

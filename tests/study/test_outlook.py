@@ -19,7 +19,7 @@ def test_a_run_is_read_from_its_config():
 @pytest.mark.parametrize(
     ("objective", "likelihood"), [("SigmaVAE", "Gaussian"), ("ELBO", {"name": "Gaussian", "scale": "shared"})]
 )
-def test_a_learned_variance_is_taken_at_its_optimum(objective, likelihood):
+def test_a_learned_variance_is_set_to_its_optimum(objective, likelihood):
     found = forecast_run(run(objective, likelihood, latents=4), examples=4000)
     assert found.variance == pytest.approx(0.15, rel=1e-3)
 
@@ -46,7 +46,7 @@ def test_the_weight_of_a_bernoulli_divides_beta():
         ({"objective": "SigmaVAE", "likelihood": "Bernoulli"}, "objective SigmaVAE"),
     ],
 )
-def test_what_has_no_forecast_says_why(settings, words):
+def test_runs_without_a_forecast_give_the_reason(settings, words):
     with pytest.raises(ConfigError, match=words):
         forecast_run(run(**settings))
     line = outlook(run(**settings))

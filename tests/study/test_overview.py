@@ -12,7 +12,7 @@ from polarised.study.runner import Progress, _line, _tell_failure
 from study.workshop import study_config, write_study
 
 
-def test_brackets_in_a_reason_are_told_as_they_are(tmp_path: Path) -> None:
+def test_brackets_in_a_reason_are_printed_verbatim(tmp_path: Path) -> None:
     run = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1))).runs[0]
     said = io.StringIO()
     for reason in ("OSError: cannot open [/data/x]", "ValueError: E[r] is [red]", "a folder named :cat:"):
@@ -25,7 +25,7 @@ def progress(**numbers: Any) -> Progress:
     return Progress(**{"total": 1500, "done": 700, "seconds": 9100.0, "steps": 2_100_000, **numbers})
 
 
-def test_the_line_says_what_is_left() -> None:
+def test_the_line_of_progress_has_the_remaining_time() -> None:
     said = _line(progress(steps_wanted=4_500_000, failed=2, running={Path("a"): 0, Path("b"): 0}), 4200.0, 200)
     assert Text.from_markup(said).plain == (
         "700 of 1500 done · 2 running · 2 failed · 13 s per run · 600 runs per hour · 500 steps/s · 1 h 20 min left · "
@@ -40,7 +40,7 @@ def test_nothing_is_left_when_the_rest_failed() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
-def test_the_line_is_one_line(width: int) -> None:
+def test_the_line_of_progress_fits_the_width(width: int) -> None:
     said = Text.from_markup(_line(progress(steps_wanted=4_500_000, failed=2, running={Path("a"): 0}), 4200.0, width))
     assert said.cell_len <= width
     assert said.plain.startswith("700 of 1500 done")

@@ -23,7 +23,7 @@ def test_more_workers_than_runs_do_not_help() -> None:
     assert both.days(2) * 86_400 == both.days(100) * 86_400 == pytest.approx(1080)
 
 
-def test_looks_while_training_are_counted(tmp_path: Path) -> None:
+def test_snapshots_are_included_in_the_cost(tmp_path: Path) -> None:
     config = study_config(runs=1, steps=1000)
     rare = plan(load_study(write_study(tmp_path / "a.yaml", config)), calibration_steps=20)
     config["base"]["snapshots"] = {"every": 1, "examples": 2000}
@@ -39,7 +39,7 @@ def test_networks_of_different_sizes_are_different_kinds(tmp_path: Path) -> None
     assert [("widths=[8]" in cost.kind, "widths=[16]" in cost.kind) for cost in found.costs] == [(1, 0), (0, 1)]
 
 
-def test_inputs_that_predicted_factors_are_tested_on_are_counted(
+def test_test_inputs_of_predicted_factors_are_included_in_the_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encode, encoded = measures.encode_unseen, []
@@ -68,7 +68,7 @@ def test_inputs_that_predicted_factors_are_tested_on_are_counted(
         ({"evaluation": {"examples": 0}}, "evaluation.examples of at least 2, got 0"),
     ],
 )
-def test_a_number_without_sense_is_refused_before_a_run_starts(settings: Any, words: str) -> None:
+def test_an_invalid_number_is_refused_before_a_run_starts(settings: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Run.from_config(settings)
 
@@ -82,7 +82,7 @@ def test_hours_of_a_gpu_are_not_hours_of_a_core() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_a_device_that_is_not_here_fails_once_and_with_a_sentence(tmp_path: Path) -> None:
+def test_a_missing_device_fails_once_with_one_sentence(tmp_path: Path) -> None:
     config = study_config(runs=3, steps=10)
     config["base"]["training"]["device"] = "cuda"
     file = write_study(tmp_path / "a.yaml", config)
@@ -98,7 +98,7 @@ def test_a_device_that_is_not_here_fails_once_and_with_a_sentence(tmp_path: Path
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:zero"])
-def test_devices_are_named_as_torch_names_them(device: str) -> None:
+def test_devices_have_the_names_of_torch(device: str) -> None:
     with pytest.raises(ConfigError, match=r"training\.device"):
         check_devices([device])
 

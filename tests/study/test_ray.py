@@ -44,7 +44,7 @@ def test_a_killed_worker_is_retried(tmp_path: Path, calm: polars.DataFrame) -> N
     assert_frame_equal(table(file, root), calm, check_exact=True)
 
 
-def test_the_driver_killed_and_started_again_redoes_nothing(tmp_path: Path, calm: polars.DataFrame) -> None:
+def test_a_restarted_driver_repeats_no_finished_run(tmp_path: Path, calm: polars.DataFrame) -> None:
     log = tmp_path / "notes"
     file = write_study(tmp_path / "tiny.yaml", study_config(runs=3, steps=60, notes=str(log), sleep=0.05))
     root = tmp_path / "runs"

@@ -1,4 +1,4 @@
-"""Real Ray on several nodes: bare, skewed, lost and too small ones, and drivers that are asked to end."""
+"""Real Ray on several nodes: without the package, with other code, lost or too small; and drivers that get signals."""
 
 import os
 import shlex
@@ -35,7 +35,7 @@ def alone(file: Path, root: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Raylets]:
-    """A cluster of one good node of one processor."""
+    """A cluster of one fit node with one CPU."""
     with raylets() as found:
         found.add(head=True)
         yield found
@@ -46,7 +46,7 @@ def on(cluster: Raylets, file: Path, root: Path, *more: str, **settings: str) ->
     return start(file, root, *options, **{**cluster.environment, "MARK": "", **settings})
 
 
-def test_nodes_that_cannot_do_the_runs_get_none_and_are_named(tmp_path: Path, cluster: Raylets) -> None:
+def test_unfit_nodes_get_no_runs_and_are_named(tmp_path: Path, cluster: Raylets) -> None:
     bare, skewed = tmp_path / "bare", tmp_path / "skewed"
     (bare / "polarised").mkdir(parents=True)
     (bare / "polarised" / "__init__.py").write_text(
@@ -73,7 +73,7 @@ def test_nodes_that_cannot_do_the_runs_get_none_and_are_named(tmp_path: Path, cl
     assert weights(root) == alone(file, tmp_path / "alone")
 
 
-def test_a_node_lost_at_work_costs_only_steps_since_a_checkpoint(tmp_path: Path, cluster: Raylets) -> None:
+def test_a_lost_node_costs_only_the_steps_since_a_checkpoint(tmp_path: Path, cluster: Raylets) -> None:
     log, root = tmp_path / "notes", tmp_path / "runs"
     file = write_study(tmp_path / "tiny.yaml", study_config(runs=4, steps=40, notes=str(log), sleep=0.1))
     node = cluster.add()
@@ -95,7 +95,7 @@ def test_a_node_lost_at_work_costs_only_steps_since_a_checkpoint(tmp_path: Path,
     assert not list(root.glob("*/failed.txt"))
     taken = Counter(notes(log))
     assert set(taken) == {(tag, step) for tag in range(4) for step in range(40)}
-    # Checkpoints are five steps apart: that much was done again, and of one run only.
+    # Checkpoints are five steps apart: at most these steps were repeated, for one run only.
     again = [key for key, count in taken.items() if count > 1]
     assert len(again) <= 6
     assert len({tag for tag, _ in again}) <= 1
@@ -111,7 +111,7 @@ def test_a_node_lost_at_work_costs_only_steps_since_a_checkpoint(tmp_path: Path,
         (("--memory", "5000"), "5000 GB of memory"),
     ],
 )
-def test_what_no_node_can_do_is_said_at_once(
+def test_tasks_too_large_for_every_node_are_an_error_at_once(
     tmp_path: Path, cluster: Raylets, asked: tuple[str, ...], words: str
 ) -> None:
     file = write_study(tmp_path / "tiny.yaml", study_config(runs=2, steps=4))
@@ -122,7 +122,7 @@ def test_what_no_node_can_do_is_said_at_once(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_driver_that_is_asked_to_end_saves_and_leaves_quietly(
+def test_a_driver_that_gets_a_signal_saves_and_exits_without_a_traceback(
     tmp_path: Path, cluster: Raylets, number: int, code: int
 ) -> None:
     log, root = tmp_path / "notes", tmp_path / "runs"
@@ -141,7 +141,7 @@ def test_a_driver_that_is_asked_to_end_saves_and_leaves_quietly(
         assert noise not in said
 
 
-def test_memory_that_runs_out_is_named_counted_and_kept_apart(tmp_path: Path) -> None:
+def test_running_out_of_memory_is_named_counted_and_isolated(tmp_path: Path) -> None:
     from ray._common.utils import get_system_memory
     from ray._private.utils import get_used_memory
 
@@ -156,7 +156,7 @@ def test_memory_that_runs_out_is_named_counted_and_kept_apart(tmp_path: Path) ->
     failed = load_study(file).runs[0].name
     kept = (tmp_path / "runs" / failed / "failed.txt").read_text()
     assert kept.startswith("TrainingError: it ran over the memory of its node and was killed by Ray, 2 times")
-    # An attempt may be killed before it says a word; the one that was not is kept.
+    # An attempt may be killed before it prints anything; the output of the other one is kept.
     assert "begun at step 0 of 8 by process" in kept
     assert len(said) < 4000
 
@@ -168,7 +168,7 @@ def test_a_runtime_environment_reaches_the_workers(tmp_path: Path, cluster: Rayl
     config["base"]["objective"]["name"] = "elsewhere.workshop:Watched"
     file = write_study(tmp_path / "tiny.yaml", config)
     environment = tmp_path / "environment.yaml"
-    # Only with these variables does a worker find the objective.
+    # A worker finds the objective only with these variables.
     places = os.pathsep.join(map(str, (SOURCE, TESTS, tmp_path / "there")))
     environment.write_text(f"env_vars: {{PYTHONPATH: '{places}'}}\n")
     process = on(cluster, file, tmp_path / "runs", "--runtime-env", str(environment), PYTHONPATH=places)
@@ -199,7 +199,7 @@ exec {python} -c {node} "$kind" {address} {port} "$cpus" {store} {folder}""",
 }
 
 
-def test_the_script_for_ray_on_slurm_does_a_study_and_puts_itself_back(tmp_path: Path) -> None:
+def test_the_script_for_ray_on_slurm_runs_a_study_and_requeues_itself(tmp_path: Path) -> None:
     page = (TESTS.parent / "docs" / "howto" / "queues.md").read_text()
     (script,) = (block for block in page.split("```") if block.startswith("bash\n#!/bin/bash\n#SBATCH --nodes"))
     log, root = tmp_path / "notes", tmp_path / "study"
@@ -241,7 +241,7 @@ def test_the_script_for_ray_on_slurm_does_a_study_and_puts_itself_back(tmp_path:
     said = (tmp_path / "said.txt").read_text
     with raylets() as cluster:
         job = submit(cluster)
-        # Both nodes are at work, each on a run of its own.
+        # Both nodes are working, each on its own run.
         until(lambda: len(at_work(log)) == 2 or not job.is_alive(), seconds=400)
         assert listening(cluster.processes()) <= LOOPBACK
         job.send_signal(signal.SIGUSR1)
@@ -250,7 +250,7 @@ def test_the_script_for_ray_on_slurm_does_a_study_and_puts_itself_back(tmp_path:
     assert not list(root.glob("*/failed.txt"))
     with raylets() as cluster:
         assert submit(cluster).wait() == 0, said()
-    # Saved when it was asked to end, and gone on there: no step was taken twice.
+    # It saved at the signal and resumed there: no step was done twice.
     assert Counter(notes(log)) == Counter((tag, step) for tag in range(4) for step in range(60))
     assert weights(root) == alone(file, tmp_path / "alone")
 
@@ -261,10 +261,10 @@ def at_work(log: Path) -> set[str]:
     return {line.split()[2] for line in lines if int(line.split()[1]) > 7}
 
 
-def test_clusters_listen_on_loopback_alone(tmp_path: Path, cluster: Raylets) -> None:
+def test_clusters_listen_only_on_loopback(tmp_path: Path, cluster: Raylets) -> None:
     assert listening(cluster.processes())
     assert listening(cluster.processes()) <= LOOPBACK
-    # One that the library starts itself, too: whoever reached it could run anything.
+    # This also holds for a cluster started by the library: anyone who reaches it could run code.
     code = (
         "from polarised.cluster import ray_cluster\n"
         "import time\n"

@@ -1,4 +1,4 @@
-"""What the papers say of several variables at once, on codes made so that the answer is known."""
+"""Statements about several variables, on synthetic codes with a known answer."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def test_cos_and_sin_of_one_angle_are_dependent_carriers() -> None:
     assert found["small_gaps_nmi"] == 1
     assert found["largest_r2_gap"] > 0.9
     assert "disintegrated_gap" not in found
-    # The change of a sine is the same in every half of the circle: nothing beyond chance.
+    # The change of a sine is the same in every half of the circle, so it does not exceed chance.
     assert found["carrier_parts_excess"] < 0.05
     modes = table.filter(metric="modes").sort("variable")
     assert modes["variable"].to_list() == [0, 1, 2]
@@ -67,12 +67,12 @@ def test_cos_and_sin_of_one_angle_are_dependent_carriers() -> None:
     assert modes["value"].min() >= 2  # type: ignore[operator]
 
 
-def test_carriers_of_parts_of_a_factor_are_seen() -> None:
+def test_carriers_of_parts_of_a_factor_are_detected() -> None:
     found = rows(measured(parts=True))
     assert found["carrier_parts_excess"] > 0.2
 
 
-def test_gaps_are_told_for_disintegrated_factors_and_for_whole_ones() -> None:
+def test_gaps_are_measured_for_disintegrated_and_whole_factors() -> None:
     generator = np.random.default_rng(1)
     pair = generator.normal(size=(INPUTS, 2))
     whole = generator.integers(0, 5, INPUTS)
@@ -94,7 +94,7 @@ def test_modes_are_counted(peaks: int) -> None:
     assert count_modes(np.zeros(10)) == 1
 
 
-def test_a_critic_says_more_of_the_rows_it_learnt() -> None:
+def test_a_critic_estimates_more_on_its_training_rows() -> None:
     generator = np.random.default_rng(0)
     mean = generator.normal(size=(100, 6))
     vae: Any = None
@@ -155,7 +155,7 @@ def aggregate(std: float, latents: int) -> dict[str, float]:
     return {name: value for name, _, _, value in found}
 
 
-def test_encoders_apart_are_dominated_by_their_own_term_and_wide_ones_are_not() -> None:
+def test_separate_encoders_are_dominated_by_their_own_term_and_wide_ones_are_not() -> None:
     apart, wide = aggregate(0.05, 20), aggregate(0.9, 2)
     assert apart["second_term_share"] > 0.95
     assert wide["second_term_share"] == 0
@@ -168,7 +168,7 @@ def test_negative_estimates_are_counted() -> None:
     assert 0 < aggregate(0.99, 4)["negative_estimate_share"] <= 1
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_unsupported_models_are_refused() -> None:
     vae = build_vae({"architecture": {"name": "mlp", "widths": [4]}, "latents": 2}, (1, 4, 4), seed=0)
     encodings = Encodings(np.zeros((10, 2)), variance=np.ones((10, 2)))
     data = pinwheel()

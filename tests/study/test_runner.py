@@ -1,4 +1,4 @@
-"""What becomes of a study's list of runs and of its count of steps; runs are done in this process, or pretended."""
+"""A study's list of runs and its count of steps; runs are executed in this process, or simulated."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ PRETENDED = "study.test_runner:pretended"
 
 
 def here(runs: Sequence[Run], root: str, command: str = "") -> Iterator[Event]:
-    """An executor that does the runs in this process."""
+    """An executor that runs in this process."""
     for run in runs:
         yield Event("started", run)
         outcome = work(run.to_config(), root, command)
@@ -30,7 +30,7 @@ def here(runs: Sequence[Run], root: str, command: str = "") -> Iterator[Event]:
 
 
 def pretended(runs: Sequence[Run], root: str, command: str = "", *, other: str = "") -> Iterator[Event]:
-    """An executor that does nothing: the second run fails, and another study is begun in between."""
+    """An executor that does nothing: the second run fails, and another study is started in between."""
     if other:
         enrol(load_study(other), root)
     for i, run in enumerate(runs):
@@ -46,7 +46,7 @@ def names_in(root: Path | str) -> set[str]:
     return {run.name for run in read_study(root).runs}
 
 
-def test_a_changed_study_forgets_what_was_never_begun(tmp_path: Path) -> None:
+def test_a_changed_study_drops_runs_that_never_started(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     before = study_of(tmp_path, "before.yaml", runs=4, steps=12)
     enrol(before, root)
@@ -85,7 +85,7 @@ def test_a_run_that_another_command_saw_fail_is_not_done_again(tmp_path: Path) -
     assert {tag for tag, _ in notes(log)} == {0, 1}
 
 
-def test_another_command_on_the_folder_loses_nothing(tmp_path: Path) -> None:
+def test_another_command_on_the_same_folder_loses_no_runs(tmp_path: Path) -> None:
     study = study_of(tmp_path, "mine.yaml", runs=3, steps=12)
     theirs = study_of(tmp_path, "theirs.yaml", runs=1, steps=99)
     executor = {"name": PRETENDED, "other": str(tmp_path / "theirs.yaml")}
@@ -94,7 +94,7 @@ def test_another_command_on_the_folder_loses_nothing(tmp_path: Path) -> None:
     started = next(stream)
     assert started.latest is not None
     assert names_in(tmp_path / "runs") == {run.name for run in theirs.runs}
-    # What of ours ends is listed at once, not when all has ended.
+    # Our finished runs are listed at once, not only at the end.
     for progress in stream:
         assert progress.latest is not None
         if progress.latest.state == "done":
@@ -126,7 +126,7 @@ def test_the_executor_is_remembered(tmp_path: Path) -> None:
     assert read_executor(tmp_path / "runs") == chosen
 
 
-def test_what_ray_is_to_set_up_is_never_taken_from_a_folder(tmp_path: Path) -> None:
+def test_the_runtime_environment_is_never_read_from_a_folder(tmp_path: Path) -> None:
     study = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1)))
     enrol(study, tmp_path, executor={"name": "ray", "runtime_env": {"pip": ["mine"]}, "memory": 2.0})
     text = (tmp_path / "study.json").read_text()
@@ -137,7 +137,7 @@ def test_what_ray_is_to_set_up_is_never_taken_from_a_folder(tmp_path: Path) -> N
     assert read_executor(tmp_path) == {"name": "ray", "memory": 2.0}
 
 
-def test_an_address_is_a_place_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_works_at_an_address_as_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     log, address = tmp_path / "notes", f"file://{tmp_path}/bucket"
@@ -154,14 +154,14 @@ def test_an_address_is_a_place_like_any_other(tmp_path: Path, monkeypatch: pytes
     states = list(run_states(read_study(address).points, address))
     assert [state.state for state in states] == ["done", "failed"]
     assert "broken became nan at step 8" in states[1].reason
-    # A failure is tried again on demand only, and what is done is not done again.
+    # A failed run is repeated only on request, and finished runs are skipped.
     taken = notes(log)
     (again,) = conduct(study, address, executor=HERE)
     assert (again.earlier, again.failed) == (1, 1)
     assert notes(log) == taken
     retried = [p.latest.state for p in conduct(study, address, executor=HERE, retry=True) if p.latest]
     assert retried == ["started", "failed"]
-    # What was begun by other calls stays in the list and in the table.
+    # Runs started by other calls stay in the list and in the table.
     more = study_of(tmp_path, "more.yaml", runs=1, steps=3)
     assert list(conduct(more, address, executor=HERE))[-1].done == 1
     # One of them is what `more` now has with other settings.
@@ -170,7 +170,7 @@ def test_an_address_is_a_place_like_any_other(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "file:").exists()
 
 
-def test_a_run_that_succeeds_at_last_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_finally_succeeds_is_not_marked_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     study, address = study_of(tmp_path, "tiny.yaml", runs=1, steps=3), f"file://{tmp_path}/bucket"
     directory = tmp_path / "bucket" / study.runs[0].name
@@ -182,7 +182,7 @@ def test_a_run_that_succeeds_at_last_has_not_failed(tmp_path: Path, monkeypatch:
     assert not (directory / "failed.txt").exists()
 
 
-def test_what_is_no_study_is_said_so(tmp_path: Path) -> None:
+def test_a_folder_without_a_study_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere does not exist"):
         verify(tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"runs does not exist; start one"):
@@ -202,7 +202,7 @@ def test_what_is_no_study_is_said_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["run", "claim", "executor"])
-def test_a_list_handed_over_cannot_name_code_to_be_run(tmp_path: Path, place: str) -> None:
+def test_an_untrusted_list_of_runs_cannot_name_code(tmp_path: Path, place: str) -> None:
     enrol(study_of(tmp_path, "mine.yaml", runs=1, steps=12), tmp_path)
     known = json.loads((tmp_path / "study.json").read_text())
     if place == "run":

@@ -31,7 +31,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def test_every_stage_leaves_its_file(finished: Path) -> None:
+def test_every_stage_writes_its_file(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
     expected = "config.yaml model.safetensors history.parquet training_time.json snapshots.npz encodings.npz"
     expected += " reconstruction.parquet regime.parquet histograms.npz scores.parquet downstream.parquet done.json"
@@ -76,7 +76,7 @@ def test_accuracy_is_that_on_the_unseen_inputs() -> None:
     assert accuracy(seen, other) == {0.0}
 
 
-def test_the_published_protocol_tests_on_a_draw_of_its_own(tmp_path: Path) -> None:
+def test_the_published_protocol_tests_on_a_separate_sample(tmp_path: Path) -> None:
     paper, laptop = (load_study("be_more_active", scale=scale).runs[0].evaluation for scale in ("paper", "laptop"))
     assert (paper.examples, paper.downstream_test, laptop.downstream_test) == (10_000, 5_000, 0)
     run = replace(tiny(), evaluation=replace(tiny().evaluation, downstream_test=30))
@@ -98,15 +98,13 @@ def test_histograms_count_every_example(finished: Path) -> None:
         assert archive["edges"].shape == (3, 3, 21)
 
 
-def test_a_finished_run_is_not_touched_again(finished: Path) -> None:
+def test_a_finished_run_is_not_changed_again(finished: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in finished.iterdir() if path.name != ".lock"}
     execute(load_run(finished), finished.parent)
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_measuring_opens_model_and_dataset_once_and_not_at_all_where_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measuring_opens_model_and_dataset_at_most_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tiny()
     directory = execute(run, tmp_path)
     (directory / "reconstruction.parquet").unlink()
@@ -122,7 +120,7 @@ def test_measuring_opens_model_and_dataset_once_and_not_at_all_where_nothing_is_
     assert not opened
 
 
-def test_another_evaluation_measures_anew_without_training(tmp_path: Path) -> None:
+def test_another_evaluation_measures_again_without_training(tmp_path: Path) -> None:
     log = tmp_path / "notes"
     run = tiny(notes=str(log))
     directory = execute(run, tmp_path)
@@ -136,7 +134,7 @@ def test_another_evaluation_measures_anew_without_training(tmp_path: Path) -> No
     assert load_run(directory).evaluation.examples == 40
 
 
-def test_a_kill_while_old_measurements_are_cleared_leaves_work_to_do(
+def test_a_kill_while_old_measurements_are_deleted_leaves_the_run_unfinished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tiny()
@@ -163,7 +161,7 @@ def test_a_kill_while_old_measurements_are_cleared_leaves_work_to_do(
     assert len(Encodings.load(directory / "encodings.npz")) == 40
 
 
-def test_run_time_has_no_pauses_in_it_and_outlives_a_new_measurement(tmp_path: Path) -> None:
+def test_run_time_excludes_pauses_and_survives_a_new_measurement(tmp_path: Path) -> None:
     run = tiny(sleep=0.02)
     directory = tmp_path / run.name
     directory.mkdir()
@@ -177,7 +175,9 @@ def test_run_time_has_no_pauses_in_it_and_outlives_a_new_measurement(tmp_path: P
     assert again["seconds"] < 3600
 
 
-def test_no_room_for_the_directory_of_a_run_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_while_creating_a_run_directory_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -186,7 +186,7 @@ def test_no_room_for_the_directory_of_a_run_is_a_full_disk(tmp_path: Path, monke
         execute(tiny(), tmp_path)
 
 
-def test_name_holds_when_defaults_are_written_out() -> None:
+def test_the_name_is_the_same_with_explicit_defaults() -> None:
     short = Run.from_config({"objective": {"name": "BetaVAE", "beta": 8}})
     assert Run.from_config(short.to_config()).name == short.name
     assert replace(short, evaluation=Evaluation(examples=7)).name == short.name
@@ -195,7 +195,7 @@ def test_name_holds_when_defaults_are_written_out() -> None:
     assert Run.from_config({"objective": {"name": "BetaVAE", "beta": 6}}).name != short.name
 
 
-def test_divergence_is_written_down_and_forgotten_on_success(tmp_path: Path) -> None:
+def test_divergence_is_recorded_and_deleted_on_success(tmp_path: Path) -> None:
     run = tiny(diverge_at=7)
     with pytest.raises(TrainingError, match="broken became nan at step 8"):
         execute(run, tmp_path)
@@ -203,7 +203,7 @@ def test_divergence_is_written_down_and_forgotten_on_success(tmp_path: Path) -> 
     assert not is_done(run, tmp_path)
 
 
-def test_a_busy_directory_is_left_alone(tmp_path: Path) -> None:
+def test_a_busy_directory_is_not_changed(tmp_path: Path) -> None:
     run = tiny()
     (tmp_path / run.name).mkdir()
     with locked(tmp_path / run.name):
@@ -221,7 +221,7 @@ def test_a_full_disk_is_no_failure_of_the_run(tmp_path: Path, error: Exception) 
     assert reason(tmp_path) is None
 
 
-def test_the_unexpected_keeps_its_traceback(tmp_path: Path) -> None:
+def test_an_unexpected_error_keeps_its_traceback(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), recording_failure(tmp_path):
         json.dumps(1 / 0)
     assert reason(tmp_path) == "ZeroDivisionError: division by zero"

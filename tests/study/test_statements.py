@@ -1,4 +1,4 @@
-"""Numbers of single variables that the papers speak of, on encodings whose types are known."""
+"""Statements about single variables, on encodings with known types."""
 
 import math
 from pathlib import Path
@@ -63,7 +63,7 @@ def values(table: polars.DataFrame, metric: str, representation: str | None, var
     return [float(value) for value in rows["value"]]
 
 
-def test_types_are_as_they_were_made_by_every_rule(measured: polars.DataFrame) -> None:
+def test_every_rule_finds_the_constructed_types(measured: polars.DataFrame) -> None:
     for rule in RULES:
         own = measured.filter(rule=rule, metric="variable_offset", representation="mean").sort("variable")
         assert tuple(own["variables"]) == KINDS
@@ -95,7 +95,7 @@ def test_types_are_as_they_were_made_by_every_rule(measured: polars.DataFrame) -
         ("mutual_information_floor", "sampled", "full", [0.038], 0.01),
     ],
 )
-def test_a_number_is_what_its_name_says(
+def test_each_number_matches_its_definition(
     measured: polars.DataFrame,
     metric: str,
     representation: str | None,
@@ -106,12 +106,12 @@ def test_a_number_is_what_its_name_says(
     assert values(measured, metric, representation, kind) == pytest.approx(expected, abs=tolerance)
 
 
-def test_inflation_is_of_the_variable_the_others_tell(measured: polars.DataFrame) -> None:
+def test_inflation_is_large_for_a_variable_determined_by_others(measured: polars.DataFrame) -> None:
     assert values(measured, "variance_inflation", "mean", "full")[0] > 1e6
     assert values(measured, "variance_inflation", "mean", "alive")[0] == pytest.approx(1.0, abs=0.05)
 
 
-def test_a_decoder_is_asked_about_each_variable() -> None:
+def test_the_decoder_is_measured_for_each_variable() -> None:
     vae: Any = build_vae({"architecture": "mlp", "latents": 5}, (1, 32, 32), seed=0)
     found = variable_statements(vae, dsprites(size=32), made(600), 0, decoder_examples=60)
     for metric in ("permuting", "redrawing", "decoder_weight"):

@@ -1,4 +1,4 @@
-"""An S3 store on loopback: two drivers with separate scratch, one that vanishes, and encodings that lie there."""
+"""A local S3 store: two drivers with separate scratch folders, one that is lost, and stored encodings."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def _answers(port: int) -> bool:
 
 
 def scratch(tmp_path: Path, name: str) -> dict[str, str]:
-    """Variables that give a process a scratch folder of its own, as another machine has."""
+    """Environment variables for a separate scratch folder, as on another machine."""
     (tmp_path / name).mkdir()
     return {"TMPDIR": str(tmp_path / name)}
 
@@ -82,7 +82,7 @@ def weights(root: Path) -> dict[str, bytes]:
 
 
 def assert_as_one_machine(address: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights are byte for byte, and the table exactly, what one machine alone makes of the same runs."""
+    """Check that weights and table are exactly those of the same runs on one machine."""
     for run in load_study(file).runs:
         execute(run, tmp_path / "alone")
     (tmp_path / "fetched").mkdir()
@@ -94,7 +94,7 @@ def assert_as_one_machine(address: str, file: Path, tmp_path: Path, monkeypatch:
     assert_frame_equal(found.sort(polars.all()), expected.sort(polars.all()), check_exact=True)
 
 
-def test_two_drivers_with_scratch_of_their_own_share_a_study(
+def test_two_drivers_with_separate_scratch_folders_share_a_study(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, address = tmp_path / "notes", f"{store}/two"
@@ -102,7 +102,7 @@ def test_two_drivers_with_scratch_of_their_own_share_a_study(
     drivers = [start(file, address, "--jobs", "1", **scratch(tmp_path, name)) for name in ("one", "two")]
     for driver in drivers:
         finish(driver, file)
-    # Every step of every run was taken, and none of them twice.
+    # Every step of every run was done once.
     assert Counter(notes(log)) == Counter((tag, step) for tag in range(6) for step in range(20))
     assert [state.state for state in run_states(read_study(address).points, address)] == ["done"] * 6
     pids = {line.split()[2] for line in log.read_text().splitlines()}
@@ -132,7 +132,7 @@ def test_drivers_with_parts_of_a_study_keep_each_others_runs(tmp_path: Path, sto
 
 
 @pytest.mark.slow
-def test_a_driver_lost_at_work_is_followed_where_it_stood(
+def test_another_driver_resumes_the_runs_of_a_lost_one(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, address = tmp_path / "notes", f"{store}/lost"
@@ -147,7 +147,7 @@ def test_a_driver_lost_at_work_is_followed_where_it_stood(
     first.kill()
     first.wait()
     before = [step for _, step in notes(log)]
-    # The second has no scratch of the first: what it has of it came through the store.
+    # The second has no access to the scratch folder of the first, only to the store.
     finish(start(file, address, "--jobs", "1", **scratch(tmp_path, "two")), file)
     after = [step for _, step in notes(log)][len(before) :]
     assert after[0] > 0
@@ -155,7 +155,7 @@ def test_a_driver_lost_at_work_is_followed_where_it_stood(
     assert_as_one_machine(address, file, tmp_path, monkeypatch)
 
 
-def test_of_many_who_want_a_run_one_gets_it(tmp_path: Path, store: str) -> None:
+def test_only_one_of_many_processes_gets_a_run(tmp_path: Path, store: str) -> None:
     address = f"{store}/race"
     assert creates_exclusively(address)
     code = (
@@ -185,7 +185,7 @@ def test_nobody_has_a_run_beside_another(tmp_path: Path, store: str, seed: int) 
     fight(tmp_path, f"{store}/fight{seed}", seconds=25.0, processes=5, seed=seed, turns=5)
 
 
-def test_a_store_that_overwrites_is_noticed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_without_exclusive_creation_is_detected(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import s3fs
 
     whole = s3fs.S3FileSystem._pipe_file
@@ -206,7 +206,9 @@ def test_a_store_that_overwrites_is_noticed(store: str, monkeypatch: pytest.Monk
     s3fs.S3FileSystem.clear_instance_cache()
 
 
-def test_whoever_slept_through_its_lease_stops(tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_suspended_beyond_its_lease_stops(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT", 0.2)
     address = f"{store}/slept"
     other = Lease("0" * 16, "elsewhere", 7, "0", time.time(), time.time())
@@ -224,7 +226,7 @@ def test_whoever_slept_through_its_lease_stops(tmp_path: Path, store: str, monke
     assert found.owner == other.owner
 
 
-def test_encodings_in_a_bucket_are_diagnosed_as_a_folder_is(tmp_path: Path, store: str) -> None:
+def test_encodings_in_a_bucket_are_diagnosed_like_a_folder(tmp_path: Path, store: str) -> None:
     generator = np.random.default_rng(0)
     system, _ = open_filesystem(store)
     for number, rows in enumerate((50, 700, 300)):

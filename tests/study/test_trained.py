@@ -21,7 +21,7 @@ def test_published_models_are_measured_and_skipped_when_done(tmp_path: Path, ref
     study = load_study("be_more_active", scale="smoke", settings=["evaluation.examples=300", "evaluation.further=[]"])
     folder = reference / "models" / "disentanglement_lib"
     outcomes = dict(measure_models(study, folder, tmp_path))
-    # The README beside them is no model and no failure.
+    # The README next to them is neither a model nor a failure.
     assert set(outcomes.values()) == {""}
     table = polars.read_parquet(collect(tmp_path))
     counts = table.filter((polars.col("metric") == "count") & (polars.col("variables") == "passive"))
@@ -32,7 +32,7 @@ def test_published_models_are_measured_and_skipped_when_done(tmp_path: Path, ref
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_runs_of_ours_are_measured_elsewhere(tmp_path: Path) -> None:
+def test_our_runs_are_measured_in_another_folder(tmp_path: Path) -> None:
     study = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=4)))
     execute(study.runs[0], tmp_path / "trained")
     outcomes = list(measure_models(study, tmp_path / "trained", tmp_path / "measured"))
@@ -50,7 +50,7 @@ OBJECTIVES = (
 EXPECTED = {("annealed VAE", 5.0), ("beta-TCVAE", 8.0), ("DIP-VAE-I", 2.0), ("DIP-VAE-II", 2.0)}
 
 
-def test_runs_of_ours_have_the_methods_and_strengths_of_the_study(tmp_path: Path) -> None:
+def test_our_runs_have_the_methods_and_strengths_of_the_study(tmp_path: Path) -> None:
     config = study_config(runs=1, steps=2)
     config["axes"] = {"seed": 1}
     study = load_study(write_study(tmp_path / "tiny.yaml", config))
@@ -84,15 +84,13 @@ def test_an_unknown_method_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["beta_vae", "annealed_vae", "factor_vae", "beta_tc_vae", "dip_vae_i", "dip_vae_ii"])
-def test_a_model_that_does_not_say_its_strength_is_not_given_ours(name: str) -> None:
+def test_a_model_without_its_strength_does_not_get_our_default(name: str) -> None:
     with pytest.raises(DataError, match=f"expected the strength of {name} as"):
         published_point({"model.name": f"'{name}'"}, Evaluation())
 
 
-def test_models_are_measured_as_the_paper_did_and_are_of_no_scale(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Workers are processes of their own, which know no code of ours yet.
+def test_models_are_measured_as_in_the_paper_and_have_no_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Workers are separate processes, which have not imported our code yet.
     monkeypatch.setenv("POLARISED_TRUST", "study")
     config = study_config(runs=1, steps=2) | {
         "scales": {"small": {}, "paper": {"base": {"evaluation": {"examples": 50}}}},

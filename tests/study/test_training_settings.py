@@ -1,4 +1,4 @@
-"""Schedules, settling and the held-out part, as a config names them."""
+"""Schedules, settling and held-out data in a config."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def test_the_default_schedule_is_the_constant_one_written_out() -> None:
     assert registry.complete("schedule", "constant") == CONSTANT == Training().schedule
 
 
-def test_what_is_the_default_anyway_does_not_change_the_name() -> None:
+def test_explicit_defaults_do_not_change_the_name() -> None:
     plain = run_with().name
     assert run_with(schedule="constant").name == plain
     assert (
@@ -44,7 +44,7 @@ def test_what_is_the_default_anyway_does_not_change_the_name() -> None:
         {"compiled": True},
     ],
 )
-def test_what_changes_the_weights_changes_the_name(setting: dict[str, object]) -> None:
+def test_settings_that_change_the_weights_change_the_name(setting: dict[str, object]) -> None:
     assert run_with(**setting).name != run_with().name
 
 
@@ -54,7 +54,7 @@ def test_names_leave_out_the_defaults_within_schedule_and_settling() -> None:
     assert run_with(settling={}).name != run_with(settling={"least": 0.3}).name
 
 
-def test_a_run_written_out_is_the_same_run() -> None:
+def test_a_run_with_explicit_defaults_is_the_same_run() -> None:
     run = run_with(schedule={"name": "step", "at": [0.5, 9]}, split=0.9)
     assert Run.from_config(run.to_config()) == run
     settling = run_with(settling={"least": 6, "every": 2})
@@ -72,7 +72,7 @@ def test_a_run_written_out_is_the_same_run() -> None:
         ({"split": 1.0}, "training.split above 0 and below 1"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused_before_the_first_run(wrong: dict[str, object], words: str) -> None:
+def test_invalid_settings_are_refused_before_the_first_run(wrong: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read_training({"steps": 100, **wrong})
 
@@ -103,12 +103,12 @@ def test_when_a_run_settled_is_in_its_results(tmp_path: Path) -> None:
     assert trained == [30, 27]
 
 
-def test_a_run_that_does_not_wait_to_settle_says_nothing_about_it(tmp_path: Path) -> None:
+def test_a_run_without_settling_has_no_such_results(tmp_path: Path) -> None:
     directory = execute(run_with(), tmp_path)
     assert not (directory / "settling.parquet").exists()
 
 
-def test_a_run_with_a_split_is_measured_on_what_it_was_not_trained_on(tmp_path: Path) -> None:
+def test_a_run_with_a_split_is_measured_on_held_out_data(tmp_path: Path) -> None:
     run = run_with(split=0.9)
     encodings = Encodings.load(execute(run, tmp_path) / "encodings.npz")
     whole = registry.build("dataset", run.dataset)
@@ -145,7 +145,7 @@ def test_auxiliary_variables_are_all_some_or_one() -> None:
         ({"name": "linear_gaussian"}, "has no factors to take them from; use a dataset with factors or labels"),
     ],
 )
-def test_a_prior_that_knows_u_without_any_is_refused_in_words_of_the_command_line(dataset: Any, words: str) -> None:
+def test_a_conditional_prior_without_u_is_refused_with_the_setting_to_change(dataset: Any, words: str) -> None:
     mlp = {"name": "mlp", "widths": [8]}
     run = Run.from_config(
         {"dataset": dataset, "model": {"architecture": mlp, "prior": "Conditional"}, "objective": "ELBO"}

@@ -1,4 +1,4 @@
-"""Runs that were watched while they trained, made up: directories with snapshots and types, but no model."""
+"""Synthetic runs with snapshots: directories with snapshots and types, but no model."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def made_up(*, seed: int = 0, moments: int = 60, types: tuple[str, ...] = TYPES,
 
 
 def made_up_run(directory: Path, *, standard: tuple[str, ...] = TYPES, **settings: object) -> Path:
-    """Write what `timeline_of` reads of a run; the relative rule calls every variable mixed."""
+    """Write the files that `timeline_of` reads; by the relative rule every variable is mixed."""
     directory.mkdir(parents=True)
     made_up(types=standard, **settings).save(directory / "snapshots.npz")  # type: ignore[arg-type]
     table = {"variable": range(len(standard)), "type": ["mixed"] * len(standard), "standard_type": standard}

@@ -1,4 +1,4 @@
-"""A small study for the tests, with an objective that counts its steps, takes its time and fails on demand."""
+"""A small study for the tests, with an objective that logs its steps, can be slow and can fail."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from polarised.objectives.terms import distortion, rate
 
 @dataclass(frozen=True, kw_only=True)
 class Watched(Objective):
-    """A plain VAE that notes every step it takes in a file, sleeps, and diverges or grows at a step if told so."""
+    """A plain VAE that logs every step to a file, sleeps, and can diverge or use much memory at a step."""
 
     tag: int = 0
     notes: str = ""
@@ -61,12 +61,12 @@ def write_study(path: Path, config: dict[str, Any]) -> Path:
 
 
 def notes(path: Path) -> list[tuple[int, int]]:
-    """Return (tag, step) of every step that was taken."""
+    """Return (tag, step) of every step done."""
     return [(int(tag), int(step)) for tag, step, _ in map(str.split, path.read_text().splitlines())]
 
 
 def until(condition: Callable[[], object], *, seconds: float = 300) -> None:
-    """Wait for something to become true; fail when it does not."""
+    """Wait until a condition is true; fail if it does not become true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -102,7 +102,7 @@ def start(file: Path, root: Path | str, *more: str, **settings: str) -> "subproc
 
 
 def finish(process: "subprocess.Popen[bytes]", file: Path, *, code: int = 0) -> str:
-    """Wait for a study to end, as it should; return what it said."""
+    """Wait for a study to finish successfully; return its output."""
     process.wait(timeout=400)
     said = (file.parent / "said.txt").read_text()
     assert process.returncode == code, said
