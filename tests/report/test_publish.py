@@ -130,8 +130,8 @@ def test_a_table_of_unknown_code_is_refused_unless_allowed(parts: tuple[Path, Pa
     with pytest.raises(DataError, match=r"2 by unknown code .* written before it was recorded; repeat them"):
         publish(second, tmp_path, keep=True)
     page = publish(second, tmp_path, keep=True, mixed=True).read_text()
-    assert "2 of these runs came from the table published here before, made by code that it does not name" in page
-    assert "(wall clock of every run of which it is known, added up)" in page
+    assert "2 of these runs came from the table published here before, made by unknown code" in page
+    assert "(sum of the wall-clock times of all runs for which it is known)" in page
 
 
 def test_nothing_to_keep_is_an_error(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:

@@ -80,6 +80,6 @@ def test_a_study_becomes_a_page(name: str, tmp_path: Path) -> None:
     assert all(verdict["name"] in page for verdict in told)
     assert publish(root, out).read_text() == page
     # A run from before the decoder was asked puts a banner above the page.
-    assert "Typed by the earlier rule" not in page
+    assert "Types by an earlier rule" not in page
     (root / study.runs[0].name / "decoder_use.parquet").unlink()
-    assert "Typed by the earlier rule" in publish(root, out).read_text()
+    assert "Types by an earlier rule" in publish(root, out).read_text()

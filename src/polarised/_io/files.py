@@ -295,7 +295,7 @@ class Folder:
                 check_room(self.path / name)
                 data = file.read(limit + 1)
         else:
-            # The size a zip announces may be a lie: what counts is how much comes out.
+            # The size that a zip claims may be false, so the unpacked bytes are counted.
             with (
                 refusing(self.path, "a zip archive"),
                 zipfile.ZipFile(self.path) as archive,

@@ -55,7 +55,7 @@ def batches_of(
 
     Args:
         data: An array or tensor (n, ...), a loader or any iterable of batches of x, (x, y) or a dictionary, a dataset
-            with items, one of ours or its name, a folder of images, an .npz of images, a mapping of arrays, AnnData.
+            with items, our own or its name, a folder of images, an .npz of images, a mapping of arrays, AnnData.
         batch_size: Inputs per batch, if the data are split here.
         examples: The largest number of inputs; from one of our datasets, 10,000 are drawn by default.
         size: Side length of images from a folder, in pixels.

@@ -92,8 +92,8 @@ def numbers(text: str | None, what: str) -> tuple[int, ...] | None:
 def as_flags(sentence: str) -> str:
     """Rewrite the Python arguments in a message of the library as command-line options.
 
-    >>> as_flags("say scale_kind='std', or axis=(1, 2)")
-    'say --scale-kind std, or --axis 1,2'
+    >>> as_flags("give scale_kind='std', or axis=(1, 2)")
+    'give --scale-kind std, or --axis 1,2'
     """
 
     def flag(found: "re.Match[str]") -> str:

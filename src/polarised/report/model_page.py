@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["model", "packed", "shown_correlations", "table"]
 
 BINS = 32
-# Of so many variables everything is on the page to the last digit; of more, columns are packed and some are left out.
+# Up to this many variables are shown with all digits; of more, columns are packed and some are left out.
 MOST_WHOLE = 256
 # What a page can show at a glance; the table always holds every variable.
 MOST_HISTOGRAMS, MOST_VARIABLES, MOST_LANES, MOST_STEPS, MOST_PAIRS = 256, 64, 64, 600, 12

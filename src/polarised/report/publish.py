@@ -162,8 +162,8 @@ class Material:
         if not self.mixed and (len(codes | before) > 1 or "" in before):
             unknown = "; where it is unknown, the table was written before it was recorded" if before[""] else ""
             raise DataError(
-                f"expected runs of one version of the code, got {_told_codes(codes)} in {self.root} and "
-                f"{_told_codes(before)} in the table published in {self.earlier}{unknown}; repeat them with one "
+                f"expected runs of one version of the code, got {_count_codes(codes)} in {self.root} and "
+                f"{_count_codes(before)} in the table published in {self.earlier}{unknown}; repeat them with one "
                 "version, or allow a mixed table (mixed)"
             )
         return kept
@@ -487,14 +487,14 @@ def _published(folder: Path) -> Mapping[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
-def _told_codes(codes: Mapping[str, int]) -> str:
+def _count_codes(codes: Mapping[str, int]) -> str:
     return ", ".join(f"{count} by {code or 'unknown code'}" for code, count in codes.items()) or "none"
 
 
 # A note on top of a page while some of its runs were classified before the decoder's use was measured.
 EARLIER = (
-    "> **Typed by the earlier rule.** The types on this page compare the posterior with the prior alone; since then an "
-    "unused variable is told by the decoder and by where the objective lets it rest (docs/explanation/types.md). "
+    "> **Types by an earlier rule.** The types on this page only compare the posterior with the prior; by now, an "
+    "unused variable is identified by the decoder and by its rest under the objective (docs/explanation/types.md). "
     'Counts of active, mixed and passive variables and scores "without passive variables" will change when the study '
     "is run again; scores of the whole code will not."
 )
@@ -564,7 +564,7 @@ def _archives(material: Material) -> list[str]:
     ]
     parts = ["## Archives", "\n".join([_line(head), "|" + "---|" * len(head), *rows])]
     if shared:
-        parts.append("All of them say: " + ", ".join(f"`{key} = {value}`" for key, value in shared.items()) + ".")
+        parts.append("Common settings: " + ", ".join(f"`{key} = {value}`" for key, value in shared.items()) + ".")
     stored = stored_scores(material.root)
     if stored.is_empty():
         return parts
@@ -576,7 +576,7 @@ def _archives(material: Material) -> list[str]:
         for metric, of, count, *numbers in compared.iter_rows()
     ]
     head = ["score", "representation", "archives", "theirs", "ours", "largest difference"]
-    words = "The scores that the archives brought along beside ours, averages over archives; ours are of another draw."
+    words = "Scores in the archives compared with ours, averaged over archives; ours are from another sample."
     return [*parts, words, "\n".join([_line(head), "|" + "---|" * len(head), *lines])]
 
 
@@ -584,8 +584,8 @@ def _provenance(material: Material) -> str:
     if known := archive_settings(material.root):
         seconds = sum(about.seconds for point in material.done if (about := read_done(material.root / point.run.name)))
         return (
-            f"{len(known)} models, measured, not trained here: their archives say how they were trained. "
-            f"{duration(seconds)} of measuring in all (wall clock, added up)."
+            f"{len(known)} models, measured but not trained here; their archives describe the training. "
+            f"{duration(seconds)} of measuring in total (sum of wall-clock times)."
         )
     own = {point.run.name for point in material.done}
     kept = material.kept["run"].unique().to_list()
@@ -598,27 +598,26 @@ def _provenance(material: Material) -> str:
     seconds = sum(one["seconds"] for one in made)
     return (
         f"{len(own) + len(kept)} of {len(material.grid)} runs, {most}{steps:,} training steps, "
-        f"{duration(seconds)} of run time in all (wall clock of every run{_where_known(made, own, kept)}, added up) on "
-        f"a machine with {os.cpu_count()} cores ({_processor()}), {platform.system()}, Python "
-        f"{platform.python_version()}.{_told_kept(material, kept)}\n\n"
-        f"Command: {'; '.join(said) or 'unknown'}"
+        f"{duration(seconds)} of total run time (sum of the wall-clock times of all runs{_if_known(made, own, kept)}) "
+        f"on a machine with {os.cpu_count()} cores ({_processor()}), {platform.system()}, Python "
+        f"{platform.python_version()}.{_about_kept(material, kept)}\n\nCommand: {'; '.join(said) or 'unknown'}"
     )
 
 
-def _where_known(made: Sequence[Any], own: Collection[str], kept: Collection[str]) -> str:
-    return "" if len(made) == len(own) + len(kept) else " of which it is known"
+def _if_known(made: Sequence[Any], own: Collection[str], kept: Collection[str]) -> str:
+    return "" if len(made) == len(own) + len(kept) else " for which it is known"
 
 
-def _told_kept(material: Material, kept: Sequence[str]) -> str:
+def _about_kept(material: Material, kept: Sequence[str]) -> str:
     """Return how many runs came from the table published before, and by which code; empty if none did."""
     if not kept:
         return ""
     codes = Counter(material.made.get(run, {}).get("code", "") for run in kept)
     here = {material.made[point.run.name]["code"] for point in material.done}
     same = (
-        " the same code as the others" if set(codes) == here else f" other code than the others: {_told_codes(codes)}"
+        " the same code as the others" if set(codes) == here else f" other code than the others: {_count_codes(codes)}"
     )
-    by = " code that it does not name" if set(codes) == {""} else same
+    by = " unknown code" if set(codes) == {""} else same
     return (
         f" {len(kept)} of these runs came from the table published here before, made by{by}; figures of single models "
         f"show the other {len(material.done)}, and claims about types are decided by the rule of the study alone."

@@ -322,7 +322,7 @@ def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
 
 def write_config(run: Run, directory: Path, command: str | None = None) -> None:
     """Write the config of a directory, and delete files of an earlier attempt or another evaluation."""
-    # Temporary files of ours, and of the library that writes weights.
+    # Our temporary files, and those of the library that writes weights.
     for leftover in (path for pattern in (".*.tmp*", ".tmp*") for path in directory.glob(pattern)):
         leftover.unlink(missing_ok=True)
     config = directory / "config.yaml"

@@ -465,7 +465,7 @@ def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> V
         **where: Values that columns must have.
 
     Returns:
-        An array of values for each strength, empty where there is none.
+        An array of values for each strength, empty if there are none.
     """
     import polars
 
