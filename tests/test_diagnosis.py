@@ -252,7 +252,7 @@ def test_passive_means_are_kept_to_predict_factors_and_all_means_recommended():
     encodings = encodings_of(ACTIVE, PASSIVE)
     labels = np.arange(len(encodings)) % 2
     labelled = Encodings(encodings.mean, variance=encodings.variance, factors=labels)
-    kept = "To predict the factors keep the mean of 1 too"
+    kept = "If you predict the factors from the code, keep the mean of 1 too"
     assert any(sentence.startswith(kept) for sentence in diagnose(labelled).advice)
     assert not any(sentence.startswith(kept) for sentence in diagnose(encodings).advice)
     assert diagnose(labelled).recommended == ("mean", (0, 1))

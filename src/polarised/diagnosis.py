@@ -450,8 +450,9 @@ def build_diagnosis(
 def _advise_on_prediction(regime: Regime) -> str:
     one = len(regime.droppable) == 1
     return (
-        f"To predict the factors keep the {'mean' if one else 'means'} of {listed(regime.droppable)} too: the mean of "
-        "a passive variable can be a faint copy of a property of the input, and accuracy often falls without it."
+        f"If you predict the factors from the code, keep the {'mean' if one else 'means'} of "
+        f"{listed(regime.droppable)} too: the mean of a passive variable can be a faint copy of a property of the "
+        "input, and accuracy often falls without it."
     )
 
 

@@ -20,6 +20,7 @@ from polarised.data import linear_gaussian
 from polarised.diagnosis import Diagnosis
 from polarised.errors import DataError
 from polarised.regime import Encodings, classify
+from polarised.regime.advice import COLOURS
 from polarised.regime.dimensions import one_shot_count
 from polarised.regime.forecast import forecast
 from polarised.regime.timeline import Timeline
@@ -399,6 +400,10 @@ def test_every_figure_and_gallery_has_a_title_a_reference_and_is_exported():
         assert record.title
         assert record.references
         assert set(record.references) <= set(bibliography())
+
+
+def test_a_notebook_shows_types_in_the_colours_of_page_and_figures():
+    assert {kind: look.light for kind, look in TYPES.items()} == COLOURS
 
 
 def test_no_legend_or_caption_covers_another_part_of_the_figure():

@@ -150,11 +150,11 @@ def _show_details(diagnosis: "Diagnosis", screen: "Console") -> None:
             table("Active variables by the rules of other papers", ("rule", "variables", "count"), counted, left=2)
         )
     if diagnosis.sensitivity is not None:
-        letters = {"active": "A", "mixed": "M", "passive": "p"}
+        letters = {"active": "A", "mixed": "M", "passive": "P"}
         # Variables whose type changes come first, because long tables are cut off.
         rows = sorted(diagnosis.sensitivity.iter_rows(), key=lambda row: len(set(row[1:])), reverse=True)
         changing = [(str(variable), *(letters[kind] for kind in kinds)) for variable, *kinds in rows]
-        title = "Type at other values of alpha (A active, M mixed, p passive)"
+        title = "Type at other values of alpha (A active, M mixed, P passive)"
         columns = tuple(column.removeprefix("alpha ") for column in diagnosis.sensitivity.columns)
         screen.print(table(title, columns, changing))
     certain = [

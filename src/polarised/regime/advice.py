@@ -30,7 +30,7 @@ PARKED = 1.0
 SAME = 1e-12
 # Shares of inputs between which a state is called rare; above them, Otsu's split finds it.
 RAREST, RARE = 0.01, 0.1
-COLOURS = {"active": "#1b7837", "mixed": "#b8860b", "passive": "#888888"}
+COLOURS = {"active": "#0b62a8", "mixed": "#b84f00", "passive": "#646d7a"}
 MARKS = {"active": "●", "mixed": "◆", "passive": "○"}
 # Further rows are counted but not shown.
 MOST = 512
