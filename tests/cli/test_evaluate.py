@@ -64,3 +64,10 @@ def test_scores_that_hold_a_factor_fixed_draw_the_images_of_a_model(tmp_path, mo
 
 def test_the_error_for_a_missing_target_is_one_sentence(tmp_path):
     assert run("evaluate", tmp_path / "nowhere.npz", code=1).stderr.startswith("error: expected a run directory")
+
+
+def test_metrics_that_need_factors_are_named_where_there_are_none(codes, tmp_path):
+    np.savez(tmp_path / "bare.npz", mean=MEAN, variance=np.full((300, 3), 0.02))
+    said = " ".join(run("evaluate", tmp_path / "bare.npz").output.split())
+    assert "because these encodings have no factors: mig, sap" in said
+    assert "Not computed" not in run("evaluate", tmp_path / "bare.npz", "--metrics", "total_correlation").output

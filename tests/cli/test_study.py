@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,17 @@ def test_verify_prints_claims_verbatim(tmp_path: Path, monkeypatch: pytest.Monke
     found = json.loads(said_by("verify", tmp_path, "--json"))
     assert list(found)[:3] == ["schema", "headline", "summary"]
     assert found["verdicts"][0]["evidence"] == verdict.evidence
+
+
+def test_verify_shows_a_column_of_papers_only_for_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Verdict("calibrated", "a claim", "undecided", "a reason", "own", "iVAE")
+    monkeypatch.setattr("polarised.study.verify", lambda *_, **__: Verification((own, replace(own, method=""))))
+    one = said_by("verify", tmp_path)
+    assert "paper" not in one
+    assert "other" in one
+    other = replace(own, paper="Cheng2021")
+    monkeypatch.setattr("polarised.study.verify", lambda *_, **__: Verification((own, other)))
+    assert "paper" in said_by("verify", tmp_path)
 
 
 HERE = ("--executor", "study.test_runner:here")

@@ -198,6 +198,7 @@ def evaluate(
     """
     from polarised.adapters.targets import open_target
     from polarised.metrics.evaluation import evaluate as score
+    from polarised.registry import names as known_names
     from polarised.registry import record
 
     opened = open_target(target)
@@ -214,7 +215,11 @@ def evaluate(
     if json:
         print_json(stamp("evaluation", {"target": str(target), "seed": seed, "scores": scores.to_dicts()}))
         return
-    _show_scores(scores.to_dicts(), len(encodings), console(quiet=quiet))
+    screen = console(quiet=quiet)
+    _show_scores(scores.to_dicts(), len(encodings), screen)
+    if everything and encodings.factors is None:
+        without = [name for name in known_names("metric") if "factors" in record("metric", name).needs]
+        screen.print(f"\nNot computed, because these encodings have no factors: {', '.join(without)}.")
 
 
 def _encoded(opened: "Target", data: str | None, scale_kind: Any, examples: int, seed: int) -> "Encodings":

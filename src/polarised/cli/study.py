@@ -414,10 +414,13 @@ def verify(
     screen = console()
     screen.print(found.headline, soft_wrap=True)
     rows = [
-        (as_it_is(titled(row["paper"])), as_it_is(row["method"]), *(str(row[word] or "") for word in WORDS))
+        (as_it_is(titled(row["paper"])), as_it_is(row["method"] or "other"), *(str(row[word] or "") for word in WORDS))
         for row in found.summary
     ]
-    screen.print(table("By paper and method", ("paper", "method", *WORDS), rows, left=2))
+    if len({paper for paper, *_ in rows}) == 1:
+        screen.print(table(f"{rows[0][0]} by method", ("method", *WORDS), [row[1:] for row in rows]))
+    else:
+        screen.print(table("By paper and method", ("paper", "method", *WORDS), rows, left=2))
     if not every:
         screen.print("For every verdict with its numbers, add [bold]--all[/bold]; docs/ledger.md lists the claims.")
         return
