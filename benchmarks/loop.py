@@ -1,9 +1,9 @@
-"""What `train` costs a small network beyond the shortest loop that does the same, objective by objective.
+"""The cost of `train` for a small network, compared with the shortest equivalent loop, objective by objective.
 
 The network is the MLP of the laptop studies (1024-128-128-10, batch 64) on 32x32 sprites. The shortest loop has its
-pictures in memory and is written out by hand: one head for mean and log-variance, no terms, no records, no checks.
-CPU time of one thread in short interleaved rounds; the quick tenth of the rounds is compared, as other work on the
-machine only ever adds time.
+images in memory and is written by hand: one head for mean and log-variance, no terms, no records, no checks.
+CPU time of one thread in short interleaved rounds; the 10th percentile of the rounds is compared, since other load on
+the machine only adds time.
 
     python benchmarks/loop.py [--rounds 60] [--steps 48] [--only BetaVAE FactorVAE] [--parts]
 """
@@ -45,7 +45,7 @@ Run = Callable[[int], float]
 
 
 class Clock:
-    """A hook that reads the CPU time between the first and the last step, so that setting up does not count."""
+    """A hook that measures the CPU time between the first and the last step, without the setup."""
 
     every = 10**9
 
@@ -61,7 +61,7 @@ class Clock:
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take nothing back."""
+        """Restore nothing."""
 
     @property
     def seconds(self) -> float:
@@ -219,7 +219,7 @@ def measure(runs: dict[str, Run], rounds: int, steps: int) -> dict[str, list[flo
 
 
 def print_parts() -> None:
-    """Where the time of one step of the beta-VAE goes, each part on its own."""
+    """Print the time of the parts of one step of the beta-VAE, each measured separately."""
     vae = build_vae(MODEL, DATA.shape)
     optimiser = torch.optim.Adam(vae.parameters(), fused=True)
     generator = torch.Generator()
@@ -276,7 +276,7 @@ def main() -> None:
     for name in options.only:
         runs |= {f"{name} shortest": shortest(name, pool, factors), f"{name} train": ours(name)}
     times = measure(runs, options.rounds, options.steps)
-    heading = f"{options.rounds} rounds of {options.steps} steps, ms a step"
+    heading = f"{options.rounds} rounds of {options.steps} steps, ms per step"
     print(f"{heading:36s}  shortest   train   ratio   median of ratios   (goal {GOAL})")
     for name in options.only:
         bare, own = times[f"{name} shortest"], times[f"{name} train"]

@@ -73,7 +73,7 @@ def test_a_list_is_measured_and_its_downloads_deleted(
         models = listing(tmp_path / "list.txt", f"{address}/200.zip", str(published / "201.zip"), "missing.zip")
         outcomes = dict(measure_models(study, models, tmp_path / "out"))
         assert [why == "" for why in outcomes.values()] == [True, True, False]
-        assert "there is nothing" in outcomes[str(tmp_path / "missing.zip")]
+        assert "it does not exist" in outcomes[str(tmp_path / "missing.zip")]
         assert asked == ["200.zip 0"]
         # A second call measures and downloads nothing.
         again = dict(measure_models(study, models, tmp_path / "out"))
@@ -232,7 +232,7 @@ def test_a_published_page_says_that_models_were_measured_and_shows_their_own_set
 
     list(measure_models(replace(study, claims=()), published, tmp_path / "out"))
     page = publish(tmp_path / "out", tmp_path / "page").read_text(encoding="utf-8")
-    assert "2 models, measured, not trained here" in page
+    assert "2 models, measured but not trained here" in page
     assert "training steps" not in page
     assert "| archive | model.random_seed |" in page
     assert "`vae.beta = 8.0`" in page

@@ -144,9 +144,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         # The error already names the file.
         raise
     except Exception as error:
-        if (told := _of_system(error, temporary)) is None:
+        if (number := _of_system(error, temporary)) is None:
             raise
-        raise OSError(told, os.strerror(told), str(path)) from error
+        raise OSError(number, os.strerror(number), str(path)) from error
     finally:
         # On a read-only mount even removing a missing file fails.
         with suppress(OSError):
@@ -186,8 +186,8 @@ def _of_system(error: Exception, temporary: Path) -> int | None:
     """Return the errno of a failed write, which libraries written in Rust only mention in the message."""
     if isinstance(error, OSError):
         return error.errno if error.filename in (None, str(temporary)) else None
-    told = re.search(r"\(os error (\d+)\)", str(error))
-    return int(told[1]) if told else None
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None
 
 
 @contextmanager

@@ -272,7 +272,7 @@ def call_apart(budget: Budget, kind: str, function: Callable[P, T], *args: P.arg
     with _TURN:
         child = _child()
         try:
-            told, result = child.ask((function, args, options, budget.held, _here()), budget.seconds)
+            status, result = child.ask((function, args, options, budget.held, _here()), budget.seconds)
         except TimeoutError:
             child.end()
             raise _refusal(budget, kind, f"but reading it takes longer than {budget.seconds:.0f} s") from None
@@ -283,10 +283,10 @@ def call_apart(budget: Budget, kind: str, function: Callable[P, T], *args: P.arg
             # A partly read answer would be mistaken for the answer to the next question.
             child.end()
             raise
-    if told == "done":
+    if status == "done":
         answer: T = result
         return answer
-    if told == "refused":
+    if status == "refused":
         raise DataError(result)
     raise _refusal(budget, kind, result)
 

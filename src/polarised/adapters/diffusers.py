@@ -282,23 +282,23 @@ def remarks(regime: Regime, config: Any) -> tuple[str, ...]:
     statistics = regime.statistics
     deviations = np.sqrt(statistics.mean_variance + statistics.variance_mean)
     whole = float(np.sqrt(np.mean(deviations**2 + (statistics.mean_mean - statistics.mean_mean.mean()) ** 2)))
-    said = []
+    sentences = []
     if len(regime.types) <= 64:
         numbers = [", ".join(f"{value:.4g}" for value in values) for values in (statistics.mean_mean, deviations)]
-        said.append(f"On these inputs latents_mean = [{numbers[0]}] and latents_std = [{numbers[1]}].")
+        sentences.append(f"On these inputs latents_mean = [{numbers[0]}] and latents_std = [{numbers[1]}].")
     own = config.get("scaling_factor") if hasattr(config, "get") else None
     beside = f" (the config has {own:.5g})" if isinstance(own, int | float) else ""
-    said.append(f"A scaling_factor of {1 / max(whole, 1e-12):.5g} brings the latents to unit variance{beside}.")
+    sentences.append(f"A scaling_factor of {1 / max(whole, 1e-12):.5g} brings the latents to unit variance{beside}.")
     if regime.passive:
         channels = "channel" if len(regime.passive) == 1 else "channels"
-        said.append(f"Dead {channels}: {listed(regime.passive)}; a diffusion model trained on them learns noise.")
+        sentences.append(f"Dead {channels}: {listed(regime.passive)}; a diffusion model trained on them learns noise.")
     alive = statistics.ratio_mean[regime.alive] if regime.alive else np.ones(1)
     if float(np.median(alive)) < POINT:
-        said.append(
+        sentences.append(
             "The posterior is nearly a point (its variance is less than a thousandth of the prior's), as with a KL of "
             "low weight: types then only show which channels are dead; rank the others by what the decoder loses."
         )
-    return tuple(said)
+    return tuple(sentences)
 
 
 def load_diffusers(folder: Path) -> Any:

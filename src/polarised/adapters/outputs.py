@@ -333,8 +333,8 @@ def _of_arrays(parts: list[Any], names: Sequence[str | None] | None) -> Posterio
         scales = [i for i, name in enumerate(names) if kind_of_name(name) or _bare(name) == "sigma"]
         if len(scales) == 1 and len(means) == 1:
             kind = kind_of_name(names[scales[0]])
-            told = f"the name {names[scales[0]]}" if kind else ""
-            return Posterior(*_alike(parts[means[0]], parts[scales[0]]), kind, told)
+            source = f"the name {names[scales[0]]}" if kind else ""
+            return Posterior(*_alike(parts[means[0]], parts[scales[0]]), kind, source)
         if len(parts) == 2 and scales == [1]:
             kind = kind_of_name(names[1])
             return Posterior(*_alike(*parts), kind, f"the name {names[1]}" if kind else "")

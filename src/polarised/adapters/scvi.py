@@ -166,14 +166,14 @@ def _responding_genes(model: Any, adata: Any, regime: Regime, seed: int) -> str:
     with untouched(model.module, seed=seed):
         ((seen, decoder),) = cells_of(model, adata, rows=rows, batch_size=len(rows))
         ends = {(j, end): _counts(decoder.decode(_moved(seen.mean, j, end))) for j in used for end in (-2.0, 2.0)}
-    said = []
+    sentences = []
     for j in used:
         change = np.log2((ends[j, 2.0] + 1) / (ends[j, -2.0] + 1)).mean(axis=0)
         order = [int(g) for g in np.argsort(change)]
         up, down = ([str(names[g]) for g in part] for part in (order[::-1][:3], order[:3]))
-        said.append(f"{j} raises {', '.join(up)} and lowers {', '.join(down)}")
+        sentences.append(f"{j} raises {', '.join(up)} and lowers {', '.join(down)}")
     most = "the most used ones" if len(used) < len(regime.alive) else "the used ones"
-    return f"Genes that change most when a dimension goes from -2 to 2, for {most}: {'; '.join(said)}."
+    return f"Genes that change most when a dimension goes from -2 to 2, for {most}: {'; '.join(sentences)}."
 
 
 def _moved(codes: Any, dimension: int, value: float) -> Any:
@@ -240,8 +240,8 @@ def cells_of(
 
         def nats(counts: Any, likelihood: Any) -> Any:
             with torch.no_grad():
-                told = likelihood.log_prob(torch.as_tensor(counts, device=device))
-            return -told.sum(-1).double().cpu().numpy()
+                log_likelihood = likelihood.log_prob(torch.as_tensor(counts, device=device))
+            return -log_likelihood.sum(-1).double().cpu().numpy()
 
         mean, scale = (part.cpu().numpy() for part in (posterior.loc, posterior.scale))
         seen = Remembered(tensors["X"].cpu().numpy(), mean, np.square(scale), 0.0, 1.0)

@@ -451,11 +451,11 @@ def publish(
         return out / README
     runs = set(material.table["run"].unique())
     made = {run: one for run, one in material.made.items() if run in runs}
-    told = {**found.to_dict(), "study": name, "rule": material.study.rule, "made": made}
+    record = {**found.to_dict(), "study": name, "rule": material.study.rule, "made": made}
     with replacing(out / RESULTS) as temporary:
         material.table.write_parquet(temporary)
     with replacing(out / PUBLISHED) as temporary:
-        temporary.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     with replacing(out / README) as temporary:
         notes = (out / NOTES).read_text(encoding="utf-8").strip() if (out / NOTES).exists() else ""
         temporary.write_text(_page(material, found, drawn, notes), encoding="utf-8")
@@ -511,8 +511,8 @@ def _page(material: Material, found: "Verification", stems: Sequence[str], notes
     if found.verdicts:
         parts.append(f"Verdicts: {found.headline}.")
     parts.append(_provenance(material))
-    if told := _settled(material.table):
-        parts.append(told)
+    if settled := _settled(material.table):
+        parts.append(settled)
     if remarks:
         parts += ["## Notes", remarks]
     parts += _claims(found)
@@ -528,8 +528,8 @@ def _claims(found: "Verification") -> list[str]:
         return []
     counts = [_line([row["method"], *(str(row[word]) for word in WORDS)]) for row in found.summary]
     head = [_line(["method", *WORDS]), "|---" * (1 + len(WORDS)) + "|"]
-    told = [v for v in found.verdicts if v.verdict != "not testable"]
-    lines = [_line([f"**{v.verdict}**", _in_cell(v.statement), _in_cell(v.evidence)]) for v in told]
+    tested = [v for v in found.verdicts if v.verdict != "not testable"]
+    lines = [_line([f"**{v.verdict}**", _in_cell(v.statement), _in_cell(v.evidence)]) for v in tested]
     by_claim = ["| verdict | claim | evidence |", "|---|---|---|", *lines]
     return ["## Claims", "\n".join([*head, *counts]), "\n".join(by_claim)]
 
@@ -590,7 +590,7 @@ def _provenance(material: Material) -> str:
     own = {point.run.name for point in material.done}
     kept = material.kept["run"].unique().to_list()
     made = [one for run, one in material.made.items() if run in own or run in kept]
-    said = [f"`{command}`" for command in dict.fromkeys(one["command"] for one in made) if command]
+    commands = [f"`{command}`" for command in dict.fromkeys(one["command"] for one in made) if command]
     training = [material.grid[run].run.training for run in (*own, *kept)]
     # A run that settles ends before its last step.
     most = "at most " if any(one.settling is not None for one in training) else ""
@@ -600,7 +600,7 @@ def _provenance(material: Material) -> str:
         f"{len(own) + len(kept)} of {len(material.grid)} runs, {most}{steps:,} training steps, "
         f"{duration(seconds)} of total run time (sum of the wall-clock times of all runs{_if_known(made, own, kept)}) "
         f"on a machine with {os.cpu_count()} cores ({_processor()}), {platform.system()}, Python "
-        f"{platform.python_version()}.{_about_kept(material, kept)}\n\nCommand: {'; '.join(said) or 'unknown'}"
+        f"{platform.python_version()}.{_about_kept(material, kept)}\n\nCommand: {'; '.join(commands) or 'unknown'}"
     )
 
 
@@ -682,8 +682,8 @@ def _column(column: tuple[str, str | None, str]) -> str:
     metric, representation, variables = column
     if metric == "count":
         return variables
-    told = [representation, SUBSETS[variables] if metric == "accuracy" else None]
-    words = ", ".join(word for word in told if word)
+    labels = [representation, SUBSETS[variables] if metric == "accuracy" else None]
+    words = ", ".join(word for word in labels if word)
     return metric_name(metric) + (f" ({words})" if words else "")
 
 

@@ -113,8 +113,8 @@ def _headline(verdicts: Sequence[Mapping[str, Any]]) -> str:
     known = [_verdict(record) for record in verdicts]
     if not known:
         return ""
-    told = [Verdict("", "", cast("Any", v["verdict"]), "", method=v["method"]) for v in known]
-    found = Verification(tuple(told))
+    decided = [Verdict("", "", cast("Any", v["verdict"]), "", method=v["method"]) for v in known]
+    found = Verification(tuple(decided))
     claims = sum(v["method"] != LAWS for v in known)
     return f"Of {claims:,} claim{'' if claims == 1 else 's'}: {found.headline}."
 

@@ -230,8 +230,8 @@ def ray(
                     if isinstance(answer, Exception):
                         outcome = _outcome_of_error(cluster, run, root, losses, attempts, answer, lease)
                     else:
-                        *told, node, host = answer
-                        outcome = Outcome(*told)
+                        *answered, node, host = answer
+                        outcome = Outcome(*answered)
                         if outcome.state == "unfit":
                             flight.exclude(Node(node, host, outcome.reason))
                             outcome = Outcome("waiting", outcome.reason)
@@ -373,7 +373,9 @@ def _outcome_of_error(
     """Return the outcome of a run whose task Ray could not finish."""
     raised = cluster.exceptions
     if isinstance(error, raised.RuntimeEnvSetupError):
-        raise ConfigError(f"expected a runtime_env that Ray can set up, but it could not: {_told(error)}") from error
+        raise ConfigError(
+            f"expected a runtime_env that Ray can set up, but it could not: {_message_of(error)}"
+        ) from error
     if isinstance(error, raised.OutOfMemoryError):
         how = "it exceeded the memory of its node and was killed by Ray"
     elif isinstance(error, raised.NodeDiedError):
@@ -381,7 +383,7 @@ def _outcome_of_error(
     elif isinstance(error, raised.WorkerCrashedError):
         how = "its worker process was lost"
     else:
-        return give_up(run, root, f"Ray could not execute it: {_told(error)}")
+        return give_up(run, root, f"Ray could not execute it: {_message_of(error)}")
     # The process is gone for certain, so nobody needs to wait until its lease expires.
     if lease is not None:
         release(root, run.name, lease)
@@ -514,7 +516,7 @@ def _lost(run: Run, root: str, losses: Counter[str], attempts: int, how: str) ->
     return give_up(run, root, f"{how}, {attempts} times; check that there is enough memory")
 
 
-def _told(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     """Return the message of a Ray error in one line: all of it, or the part after the traceback of the worker."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     words = lines[-1:] if hasattr(error, "cause") else lines

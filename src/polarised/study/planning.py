@@ -245,14 +245,14 @@ def _labels(kinds: Sequence[Mapping[str, str]]) -> tuple[str, list[str]]:
     for name, usual, words in (("device", "cpu", "on {}"), ("snapshots.every", "0", "a snapshot every {} steps")):
         if name not in differing and kinds[0].get(name, usual) != usual:
             common.append(words.format(kinds[0][name]))
-    told = []
+    labels = []
     for kind in kinds:
         # The objective comes first; names are shown alone, numbers with the name of their setting.
         parts = [kind["objective"], *(kind[n] for n in ("network", "dataset") if n in differing and n in kind)]
         settings = [n for n in differing if n in kind and n not in ("objective", "network", "dataset")]
         parts += [f"{name.removeprefix('dataset.').removeprefix('network.')}={kind[name][:24]}" for name in settings]
-        told.append(", ".join(parts))
-    return ", ".join(common), told
+        labels.append(", ".join(parts))
+    return ", ".join(common), labels
 
 
 def _calibrated(run: Run, steps: int) -> tuple[float, float]:

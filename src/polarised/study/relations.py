@@ -257,7 +257,7 @@ def disentanglement(
     if dataset.factor_space is None or encodings.factors is None:
         raise DataError(f"disentanglement needs a dataset with factors, but {dataset.name} has none; leave it out")
     trees = dci(encodings.mean[:inputs], encodings.factors[:inputs], seed=seed)
-    told = beta_vae_score(
+    beta_vae = beta_vae_score(
         MeanCodes(vae, dataset),
         dataset.factor_space.sizes,
         train_points=points,
@@ -267,7 +267,7 @@ def disentanglement(
     return [
         ("dci_disentanglement", "mean", "full", trees.disentanglement),
         ("dci_completeness", "mean", "full", trees.completeness),
-        ("beta_vae_score", "mean", "full", told.score),
+        ("beta_vae_score", "mean", "full", beta_vae.score),
     ]
 
 

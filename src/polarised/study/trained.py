@@ -245,14 +245,14 @@ def measure_models(
     earlier = [archive.address for archive in archives if archive.name not in waiting]
     yield from ((address, "") for address in earlier)
     any_measured = bool(earlier)
-    told = time.monotonic()
+    listed_at = time.monotonic()
     for archive, why in _events(left, root, executor, command):
         any_measured |= not why
         if (point := _known(archive, root)) is not None:
             found[archive.name] = point
-            if time.monotonic() - told > SECONDS_BETWEEN_LISTS:
+            if time.monotonic() - listed_at > SECONDS_BETWEEN_LISTS:
                 enrol(replace(measured, points=tuple(found.values())), root, executor=executor, models=models)
-                told = time.monotonic()
+                listed_at = time.monotonic()
         yield archive.address, why
     if found:
         enrol(replace(measured, points=tuple(found.values())), root, executor=executor, models=models)
@@ -600,10 +600,10 @@ def _theirs(path: Path) -> dict[tuple[str, str | None], float]:
             for key, value in _numbers(folder, name).items():
                 found[SAME.get(key, key), place.group(1)] = value
     trained = folder.ending("model/results/json/train_results.json")
-    told = {} if trained is None else _numbers(folder, trained)
+    scores_of_training = {} if trained is None else _numbers(folder, trained)
     for key, ours, representation in (("reconstruction_loss", "reconstruction", "sampled"), ("kl_loss", "rate", None)):
-        if key in told:
-            found[ours, representation] = told[key]
+        if key in scores_of_training:
+            found[ours, representation] = scores_of_training[key]
     return found
 
 

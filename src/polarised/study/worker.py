@@ -94,8 +94,8 @@ def _do(task: "Run | Archive", root: str, command: str) -> Outcome:
             from polarised.study.trained import measure_archive
 
             measure_archive(task, root)
-        elif (told := read_text(root, f"{task.name}/{FAILED}")) is not None:
-            return Outcome("failed", told.partition("\n")[0])
+        elif (failure := read_text(root, f"{task.name}/{FAILED}")) is not None:
+            return Outcome("failed", failure.partition("\n")[0])
         else:
             work_at(task, root, command)
     except KeyboardInterrupt:
@@ -227,11 +227,11 @@ def _logged(run: Run, directory: Path, at: str) -> Iterator[None]:
             yield
         except BaseException as error:
             note(f"ended by {type(error).__name__}: {error}")
-            told_by_run = isinstance(error, Exception) and not isinstance(error, (BusyError, DiskFullError))
-            if told_by_run and (directory / FAILED).exists():
-                told = (directory / FAILED).read_text(encoding="utf-8", errors="replace")
+            failed_by_run = isinstance(error, Exception) and not isinstance(error, (BusyError, DiskFullError))
+            if failed_by_run and (directory / FAILED).exists():
+                reason = (directory / FAILED).read_text(encoding="utf-8", errors="replace")
                 lines = last_lines(str(directory.parent), directory.name)
-                record_failure(directory, f"{told.rstrip()}\n\nThe last lines of its log:\n{lines}\n")
+                record_failure(directory, f"{reason.rstrip()}\n\nThe last lines of its log:\n{lines}\n")
             raise
         note("done")
 
