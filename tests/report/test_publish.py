@@ -82,6 +82,36 @@ def test_the_first_paragraph_of_the_notes_opens_the_page(parts: tuple[Path, Path
     assert page.index("## Notes\n\n- A remark.\n- Another.") > page.index("Command: ")
 
 
+def test_a_published_folder_is_written_again_from_its_table_and_notes(
+    parts: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.md").write_text("What reproduced: one.\n\n- A remark.")
+    page = publish(parts[2], tmp_path).read_text()
+    assert publish(tmp_path, tmp_path).read_text() == page
+    # New notes and a new table are shown; how the runs came about, which only their folder knew, stays.
+    (tmp_path / "notes.md").write_text("What reproduced: another.\n\n- A second remark.")
+    table(tmp_path).with_columns(
+        value=polars.when(polars.col("metric") == "mcc").then(0.25).otherwise("value")
+    ).write_parquet(tmp_path / "results.parquet")
+    again = publish(tmp_path, tmp_path).read_text()
+    assert again.split("\n\n")[1] == "What reproduced: another."
+    assert "A second remark" in again
+    assert "A remark" not in again
+    assert "| 0.25 ± 0 | 0.25 ± 0 |" in again
+    kept = [text for text in page.split("\n\n") if text.startswith(("4 of 12 runs", "Command: ", "!["))]
+    assert len(kept) > 3
+    assert all(text in again.split("\n\n") for text in kept)
+
+
+def test_the_page_says_what_its_seeds_can_decide(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    assert "Power: 2 seeds decide no claim; at least 6 are needed." in publish(parts[2], tmp_path).read_text()
+    few = table(tmp_path)
+    more = [few.with_columns(seed=polars.lit(100 + number, dtype=few.schema["seed"])) for number in range(4)]
+    polars.concat([few, *more]).write_parquet(tmp_path / "results.parquet")
+    words = "Power: 6 seeds decide, in four studies of five, a mean that lies 1.4 standard deviations between seeds"
+    assert words in publish(tmp_path, tmp_path).read_text()
+
+
 def test_a_run_that_was_done_again_replaces_the_published_one(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
     first, _, both = parts
     publish(both, tmp_path)

@@ -3,8 +3,9 @@
 import json
 import os
 import platform
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +24,13 @@ from polarised.regime import Encodings, Regime
 from polarised.regime.timeline import Timeline
 from polarised.report.drawing import save
 from polarised.report.theme import SUBSETS, metric_name
-from polarised.study.claims.check import WORDS, check_claims
-from polarised.study.claims.verify import PUBLISHED, claims_of, verify
+from polarised.study.claims import Claim, chosen_claims
+from polarised.study.claims.check import WORDS, check_claims, titled
+from polarised.study.claims.verify import PUBLISHED, claims_of, published_verdicts, verify
 from polarised.study.config import read_config
-from polarised.study.grid import Point, Study, load_study, study_names
+from polarised.study.grid import Point, Study, load_study, study_claims, study_names
 from polarised.study.measures import images_of_prior, regime_of, timeline_of
+from polarised.study.planning import decidable
 from polarised.study.results import KINDS, results_of
 from polarised.study.runner import duration, read_study
 from polarised.study.stages import dataset_of, is_done, read_done
@@ -84,6 +87,8 @@ TABLES: dict[str, tuple[tuple[str, str | None, str], ...]] = {
         ("factor_vae_score_transported", "mean", "full"),
         ("mcc", "mean", "full"),
         ("mcc", "sampled", "full"),
+        ("random_rotation", None, "full"),
+        ("linear_r2", "mean", "full"),
     ),
     "The aggregate posterior and its prior": (
         ("hoyer", "mean", "full"),
@@ -408,9 +413,9 @@ def publish(
 ) -> Path:
     """Write the figures, ``results.parquet``, ``verdict.json`` and a README of a study's folder to `out`.
 
-    A file ``notes.md`` in `out`, written by hand, is included in the README, its first paragraph at the top. A study
-    without its own figures gets those of any study. For a folder that was published before, without its runs, only the
-    figures that need nothing but the table are drawn again, and nothing else is written.
+    A file ``notes.md`` in `out`, written by hand, is taken into the README, its first paragraph at the top. A study
+    without figures of its own gets those of any study. Of a folder that was published before, without its runs, the
+    figures that need the table alone are drawn again, and the README is written again with the present notes.
 
     With `keep`, a study may be run in parts on machines without a shared disk: runs in the table in `out` that
     belong to this study at this scale and are not finished in `folder` stay in the table with the new ones. For them,
@@ -447,7 +452,9 @@ def publish(
         # Some figures are named after methods, which come from the study's own file.
         save(figure, contained(out, each, source=folder), formats=formats, small=True)
         drawn.append(each)
+    notes = (out / NOTES).read_text(encoding="utf-8").strip() if (out / NOTES).exists() else ""
     if known is not None:
+        _write_again(known, out, material.table, drawn, notes)
         return out / README
     runs = set(material.table["run"].unique())
     made = {run: one for run, one in material.made.items() if run in runs}
@@ -457,7 +464,6 @@ def publish(
     with replacing(out / PUBLISHED) as temporary:
         temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     with replacing(out / README) as temporary:
-        notes = (out / NOTES).read_text(encoding="utf-8").strip() if (out / NOTES).exists() else ""
         temporary.write_text(_page(material, found, drawn, notes), encoding="utf-8")
     return out / README
 
@@ -502,34 +508,110 @@ EARLIER = (
 
 def _page(material: Material, found: "Verification", stems: Sequence[str], notes: str) -> str:
     study = material.study
-    # The first paragraph says what reproduced, what did not and what did not settle; the rest comes further below.
+    earlier = any(not (material.root / point.run.name / "decoder_use.parquet").exists() for point in material.done)
+    return _written(
+        f"# {study.title}",
+        notes,
+        [EARLIER] if earlier else [],
+        study.about,
+        _provenance(material),
+        found,
+        claims_of(study) if found.verdicts else (),
+        material.table,
+        _archives(material),
+        stems,
+    )
+
+
+def _write_again(folder: Path, out: Path, table: polars.DataFrame, drawn: Sequence[str], notes: str) -> None:
+    """Write the README of a published folder again; what only the runs knew is taken from the one that is there."""
+    name, found = _published_study(folder), published_verdicts(folder)
+    if not (folder / README).is_file() or found is None or name not in study_names():
+        return
+    head, *sections = re.split(r"\n\n(?=## )", (folder / README).read_text(encoding="utf-8").strip())
+    paragraphs = head.split("\n\n")
+    banner = [text for text in paragraphs if text.startswith(EARLIER[:20])]
+    provenance = [text for text in paragraphs if re.match(r"[\d,]+ (of [\d,]+ runs|models, measured)|Command: ", text)]
+    archives = [text for text in sections if text.startswith("## Archives")]
+    listed = re.findall(r"^!\[[^]]*\]\(([^)]+)\.png\)$", "\n".join(sections), flags=re.MULTILINE)
+    page = _written(
+        paragraphs[0],
+        notes,
+        banner,
+        load_study(name).about,
+        "\n\n".join(provenance),
+        found,
+        chosen_claims(study_claims(name)),
+        table,
+        archives,
+        list(dict.fromkeys([*listed, *drawn])),
+    )
+    with replacing(out / README) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def _written(
+    title: str,
+    notes: str,
+    banner: Sequence[str],
+    about: str,
+    provenance: str,
+    found: "Verification",
+    claims: Iterable[Claim],
+    table: polars.DataFrame,
+    archives: Sequence[str],
+    stems: Sequence[str],
+) -> str:
+    # The first paragraph says what reproduced, what did not and what did not settle; the rest stands further below.
     summary, _, remarks = notes.partition("\n\n")
-    parts = [f"# {study.title}", *([summary] if summary else [])]
-    if any(not (material.root / point.run.name / "decoder_use.parquet").exists() for point in material.done):
-        parts.append(EARLIER)
-    parts.append(study.about)
+    parts = [title, *([summary] if summary else []), *banner, about]
     if found.verdicts:
         parts.append(f"Verdicts: {found.headline}.")
-    parts.append(_provenance(material))
-    if settled := _settled(material.table):
-        parts.append(settled)
+    parts += [told for told in (provenance, _settled(table), _power(claims, table)) if told]
     if remarks:
         parts += ["## Notes", remarks]
     parts += _claims(found)
-    parts += ["## Tables", CELLS, *tables(material.table)]
-    parts += _archives(material)
+    parts += ["## Tables", CELLS, *tables(table), *archives]
     parts += ["## Figures", FIGURES, *(f"![{stem.replace('_', ' ')}]({stem}.png)" for stem in stems)]
     return "\n\n".join(parts) + "\n"
+
+
+def _power(claims: Iterable[Claim], table: polars.DataFrame) -> str:
+    """Return in a sentence which effects the seeds of a study can decide, whatever its results are."""
+    labels = table.select("method", "dataset", "seed").drop_nulls().unique().iter_rows(named=True)
+    powers = decidable(claims, labels)
+    if not powers:
+        return ""
+    least = min(power.seeds for power in powers)
+    effects = {power.kind: power.effect for power in powers if power.seeds == least and power.effect is not None}
+    if not effects:
+        return f"Power: {least} {'seed decides' if least == 1 else 'seeds decide'} no claim; at least 6 are needed."
+    words = [
+        f"a {kind} that lies {effects[kind]:.1f} standard deviations between seeds from its margin"
+        for kind in ("mean", "median")
+        if kind in effects
+    ]
+    shares = [effect for kind, effect in effects.items() if kind in ("sign", "share")]
+    words += [f"a sign that {max(shares):.0%} of the seeds have"] if shares else []
+    return (
+        f"Power: {least} seeds decide, in four studies of five, {', '.join(words)}. This follows from the number of "
+        "seeds alone, and `polarised study plan` states it for every claim before a run."
+    )
 
 
 def _claims(found: "Verification") -> list[str]:
     """Return the verdicts by method, and one line for each decided verdict."""
     if not found.verdicts:
         return []
-    counts = [_line([row["method"], *(str(row[word]) for word in WORDS)]) for row in found.summary]
-    head = [_line(["method", *WORDS]), "|---" * (1 + len(WORDS)) + "|"]
-    tested = [v for v in found.verdicts if v.verdict != "not testable"]
-    lines = [_line([f"**{v.verdict}**", _in_cell(v.statement), _in_cell(v.evidence)]) for v in tested]
+    papers = len({row["paper"] for row in found.summary}) > 1
+    of = ["paper", "method"] if papers else ["method"]
+    counts = [
+        _line([*([titled(row["paper"])] if papers else []), row["method"] or "–", *(str(row[word]) for word in WORDS)])
+        for row in found.summary
+    ]
+    head = [_line([*of, *WORDS]), "|---" * (len(of) + len(WORDS)) + "|"]
+    told = [v for v in found.verdicts if v.verdict != "not testable"]
+    lines = [_line([f"**{v.verdict}**", _in_cell(v.statement), _in_cell(v.evidence)]) for v in told]
     by_claim = ["| verdict | claim | evidence |", "|---|---|---|", *lines]
     return ["## Claims", "\n".join([*head, *counts]), "\n".join(by_claim)]
 

@@ -13,7 +13,7 @@ from polarised.study.claims.claim import Claim
 from polarised.study.claims.decisions import Kind, decidable_effect
 from polarised.study.config import Run, check_devices
 from polarised.study.further import further_scores
-from polarised.study.grid import Point, Study
+from polarised.study.grid import Study
 from polarised.study.outlook import outlook_of_runs
 from polarised.study.stages import build_parts, dataset_of
 
@@ -163,7 +163,7 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
         Cost(label, len(many), sum(many), max(many), *measured[kind], device=groups[kind][0].training.device)
         for label, (kind, many) in zip(labels, steps.items(), strict=True)
     )
-    powers = decidable(chosen_claims(study.claims), study.points)
+    powers = decidable(chosen_claims(study.claims), [point.labels for point in study.points])
     return Plan(costs, study.title, outlook_of_runs(study.runs), powers, common)
 
 
@@ -185,22 +185,22 @@ def plan_models(study: Study, count: int) -> Plan:
     return Plan((cost,), f"{study.name}, trained models")
 
 
-def decidable(claims: Iterable[Claim], points: Iterable[Point]) -> tuple[Power, ...]:
-    """Return for each claim which effect the seeds of a planned study can decide.
+def decidable(claims: Iterable[Claim], labels: Iterable[Mapping[str, Any]]) -> tuple[Power, ...]:
+    """Return for each claim which effect the seeds of a study can decide; the results play no part in it.
 
     Args:
         claims: The claims of the study.
-        points: Its planned runs.
+        labels: The method, dataset and seed of every run.
 
     Returns:
         One entry per statistic of a claim about some method of the study; of several methods and datasets,
         the one with the fewest seeds counts.
     """
     seeds: dict[tuple[str, str], set[int]] = {}
-    for point in points:
-        seed = int(point.labels["seed"])
+    for run in labels:
+        seed = int(run["seed"])
         if seed < RESERVED_SEEDS:
-            seeds.setdefault((str(point.labels["method"]), str(point.labels["dataset"])), set()).add(seed)
+            seeds.setdefault((str(run["method"]), str(run["dataset"])), set()).add(seed)
     found = []
     for claim in claims:
         counts = [len(own) for (method, _), own in seeds.items() if claim.concerns(method)]

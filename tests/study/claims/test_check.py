@@ -1,6 +1,7 @@
 """From a table to verdicts: what is a unit, what is left out, and how words come together."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from polarised.study.claims.claim import ledger_of
 from polarised.study.claims.decisions import above, below, within
 from polarised.study.claims.expressions import STRENGTH, at, number, rank, rise
 from polarised.study.claims.verify import ledger_page, published_under, published_verdicts, verify
-from polarised.study.grid import load_study, study_claims, study_names
+from polarised.study.grid import Study, load_study, study_claims, study_names
 from polarised.study.planning import decidable
 from polarised.study.results import COLUMNS
 
@@ -260,23 +261,27 @@ def test_entries_that_contradict_themselves_are_refused() -> None:
         replace(CLAIM, paper="another")
 
 
+def labels_of_runs(study: Study) -> list[Mapping[str, Any]]:
+    return [point.labels for point in study.points]
+
+
 @pytest.mark.parametrize("name", study_names())
 def test_every_study_names_claims_that_its_methods_are_said_of(name: str) -> None:
     claims = chosen_claims(study_claims(name))
     assert claims
-    powers = decidable(claims, load_study(name, scale="smoke").points)
+    powers = decidable(claims, labels_of_runs(load_study(name, scale="smoke")))
     assert powers
     assert all(power.effect is None for power in powers if power.seeds < 6)
 
 
 def test_power_counts_the_seeds_that_are_planned_and_evaluated() -> None:
     study = load_study("be_more_active", scale="laptop", settings=["axes.seed=50"])
-    powers = {(one.claim, one.kind): one for one in decidable(chosen_claims(study.claims), study.points)}
+    powers = {(one.claim, one.kind): one for one in decidable(chosen_claims(study.claims), labels_of_runs(study))}
     assert powers["BMA-A1", "mean"].seeds == 50
     assert powers["BMA-A1", "mean"].effect == pytest.approx(0.4, abs=0.02)
     assert "7" in powers["BMA-F7a, F7b", "sign"].words
     kept = load_study("be_more_active", scale="laptop", settings=["axes.seed=[1000,1001,1002,1003,1004,1005]"])
-    assert decidable(chosen_claims(kept.claims), kept.points) == ()
+    assert decidable(chosen_claims(kept.claims), labels_of_runs(kept)) == ()
 
 
 def test_published_verdicts_are_read_and_a_broken_file_is_said_so(tmp_path: Path) -> None:
