@@ -16,6 +16,7 @@ from polarised.study.grid import load_study
 from polarised.study.runner import enrol
 from polarised.study.stages import execute
 
+SETTLED = {"settled": 1.0, "settled_step": 500.0}
 OF_SEED = "axes.seed={{seed: [{0}], dataset.seed: [{0}]}}"
 
 
@@ -110,6 +111,18 @@ def test_the_page_says_what_its_seeds_can_decide(parts: tuple[Path, Path, Path],
     polars.concat([few, *more]).write_parquet(tmp_path / "results.parquet")
     words = "Power: 6 seeds decide, in four studies of five, a mean that lies 1.4 standard deviations between seeds"
     assert words in publish(tmp_path, tmp_path).read_text()
+
+
+def test_how_many_runs_settled_is_said_once_however_often_a_page_is_written(
+    parts: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    publish(parts[2], tmp_path)
+    one = table(tmp_path).filter(metric="rate", variables="full")
+    settled = [one.with_columns(metric=polars.lit(name), value=polars.lit(value)) for name, value in SETTLED.items()]
+    polars.concat([table(tmp_path), *settled]).write_parquet(tmp_path / "results.parquet")
+    page = publish(tmp_path, tmp_path).read_text()
+    assert page.count("4 of 4 runs settled after 500 to 500 steps, before their rate fell.") == 1
+    assert publish(tmp_path, tmp_path).read_text() == page
 
 
 def test_a_run_that_was_done_again_replaces_the_published_one(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:

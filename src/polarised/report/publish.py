@@ -447,11 +447,12 @@ def publish(
         found = verify(folder, mixed=mixed)
     out.mkdir(parents=True, exist_ok=True)
     entry = name if name in registry.names("gallery") else "any_study"
-    drawn = []
+    drawn: list[str] = []
     for each, figure in registry.build("gallery", entry, material):
         # Some figures are named after methods, which come from the study's own file.
         save(figure, contained(out, each, source=folder), formats=formats, small=True)
-        drawn.append(each)
+        if each not in drawn:
+            drawn.append(each)
     notes = (out / NOTES).read_text(encoding="utf-8").strip() if (out / NOTES).exists() else ""
     if known is not None:
         _write_again(known, out, material.table, drawn, notes)
@@ -531,7 +532,7 @@ def _write_again(folder: Path, out: Path, table: polars.DataFrame, drawn: Sequen
     head, *sections = re.split(r"\n\n(?=## )", (folder / README).read_text(encoding="utf-8").strip())
     paragraphs = head.split("\n\n")
     banner = [text for text in paragraphs if text.startswith(EARLIER[:20])]
-    provenance = [text for text in paragraphs if re.match(r"[\d,]+ (of [\d,]+ runs|models, measured)|Command: ", text)]
+    provenance = [text for text in paragraphs if re.match(r"[\d,]+ (of [\d,]+ runs|models), |Command: ", text)]
     archives = [text for text in sections if text.startswith("## Archives")]
     listed = re.findall(r"^!\[[^]]*\]\(([^)]+)\.png\)$", "\n".join(sections), flags=re.MULTILINE)
     page = _written(
@@ -586,15 +587,12 @@ def _power(claims: Iterable[Claim], table: polars.DataFrame) -> str:
     effects = {power.kind: power.effect for power in powers if power.seeds == least and power.effect is not None}
     if not effects:
         return f"Power: {least} {'seed decides' if least == 1 else 'seeds decide'} no claim; at least 6 are needed."
-    words = [
-        f"a {kind} that lies {effects[kind]:.1f} standard deviations between seeds from its margin"
-        for kind in ("mean", "median")
-        if kind in effects
-    ]
+    far = [f"a {kind} that lies {effects[kind]:.1f}" for kind in ("mean", "median") if kind in effects]
+    words = [f"{' or '.join(far)} standard deviations between seeds from its margin"] if far else []
     shares = [effect for kind, effect in effects.items() if kind in ("sign", "share")]
-    words += [f"a sign that {max(shares):.0%} of the seeds have"] if shares else []
+    words += [f"a sign that {100 * max(shares):.0f} % of the seeds have"] if shares else []
     return (
-        f"Power: {least} seeds decide, in four studies of five, {', '.join(words)}. This follows from the number of "
+        f"Power: {least} seeds decide, in four studies of five, {' and '.join(words)}. This follows from the number of "
         "seeds alone, and `polarised study plan` states it for every claim before a run."
     )
 

@@ -261,6 +261,17 @@ def test_entries_that_contradict_themselves_are_refused() -> None:
         replace(CLAIM, paper="another")
 
 
+@pytest.mark.parametrize(
+    ("along", "followed", "told"), [("still", "effect", "not testable"), ("effect", "still", "refuted")]
+)
+def test_nothing_is_ranked_along_a_number_that_never_changes(along: str, followed: str, told: str) -> None:
+    # What stays while the other moves does not follow it; along what stays nothing was tried.
+    made = table(lambda s, _: s)
+    still = made.with_columns(polars.lit("still").alias("metric"), polars.lit(3.0).alias("value"))
+    trend = Statistic("trend", rank(number(along), number(followed)), above(0.0), "a direction", "sign")
+    assert words(polars.concat([made, still]), replace(CLAIM, statistics=(trend,))) == [told]
+
+
 def labels_of_runs(study: Study) -> list[Mapping[str, Any]]:
     return [point.labels for point in study.points]
 

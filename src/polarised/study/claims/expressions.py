@@ -368,11 +368,15 @@ def _best_of_others(found: Array) -> Array:
 
 
 def _rank_correlation(first: Array, second: Array) -> float:
-    """Return Spearman's rank correlation; 0 if one is constant, NaN for fewer than three points."""
+    """Return Spearman's rank correlation; 0 where the second never changes, NaN where the first does not.
+
+    A number that stays the same while the first one changes does not follow it; where the first one never changes,
+    nothing was tried. NaN for fewer than three points.
+    """
     from scipy.stats import rankdata
 
     known = np.isfinite(first) & np.isfinite(second)
-    if known.sum() < 3:
+    if known.sum() < 3 or np.ptp(first[known]) == 0:
         return float("nan")
     one, other = (rankdata(values[known]) - (known.sum() + 1) / 2 for values in (first, second))
     length = np.sqrt((one @ one) * (other @ other))
