@@ -9,6 +9,7 @@ from PIL import Image
 
 from data import published
 from polarised.data import cars3d, celeba, shapes3d, smallnorb
+from polarised.data.published import CELEBA_SPLITS
 from polarised.errors import DataError, DownloadError
 
 NORB = "smallnorb-5x46789x9x18x6x2x96x96-training"
@@ -211,6 +212,22 @@ def test_celeba_attributes_are_factors(folder: Path, zipped: bool) -> None:
     np.testing.assert_allclose(means, np.eye(3), atol=0.02)
     with pytest.raises(DataError, match="202599 of celeba"):
         celeba()
+
+
+def test_celeba_has_the_parts_of_its_publisher(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {name: part.stop - part.start for name, part in CELEBA_SPLITS.items()}
+    assert sizes == {"train": 162_770, "validation": 19_867, "test": 19_962}
+    assert sum(sizes.values()) == 202_599
+    published.write_celeba(folder)
+    with pytest.raises(DataError, match="every picture of celeba for its split 'test'"):
+        celeba(split="test", partial=True)
+    monkeypatch.setattr("polarised.data.published.CELEBA_PICTURES", 3)
+    monkeypatch.setitem(CELEBA_SPLITS, "validation", slice(1, 3))
+    part = celeba(split="validation")
+    assert len(part) == 2
+    assert part.factor_space is not None
+    np.testing.assert_array_equal(part.factor_space.factors(slice(None)), [[1, 1, 0], [1, 0, 0]])
+    np.testing.assert_allclose(part.images[:].mean(axis=(2, 3)), np.eye(3)[1:], atol=0.02)
 
 
 def test_celeba_crops_the_centre(folder: Path) -> None:

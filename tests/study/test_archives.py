@@ -140,7 +140,8 @@ def test_a_corrupted_archive_fails_alone_and_is_downloaded_again(tmp_path: Path,
         models = listing(tmp_path / "list.txt", *(f"{address}/{name}.zip" for name in ("200", "words", "201")))
         why = {Path(name).stem: reason for name, reason in measure_models(study, models, tmp_path / "out")}
         assert why["201"] == ""
-        assert all(why[name] for name in ("200", "words"))
+        assert all(f"{address}/{name}.zip" in why[name] for name in ("200", "words"))
+        assert not any(str(desk) in words for words in why.values())
         assert [path for path in desk.rglob("*") if path.is_file()] == []
         (served / "200.zip").write_bytes(whole)
         again = {Path(name).stem: reason for name, reason in measure_models(study, models, tmp_path / "out")}
@@ -206,23 +207,32 @@ def test_archives_survive_as_plain_settings() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", ["folder", "address"])
 @pytest.mark.parametrize("executor", ["local", "ray"])
 def test_executors_accept_archives_like_runs(
-    tmp_path: Path, published: Path, study: Study, executor: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, published: Path, study: Study, executor: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if executor == "ray":
-        pytest.importorskip("ray")
-    with serving(published) as (address, _):
-        models = listing(tmp_path / "list.txt", f"{address}/200.zip", f"{address}/201.zip", f"{address}/none.zip")
+    for name in (["ray"] if executor == "ray" else []) + (["fsspec"] if place == "address" else []):
+        pytest.importorskip(name)
+    root = f"local://{tmp_path}/out" if place == "address" else tmp_path / "out"
+    broken = bytearray((published / "201.zip").read_bytes())
+    broken[200_000:200_100] = bytes(100)
+    (tmp_path / "broken.zip").write_bytes(broken)
+    with serving(published, cut={"201.zip": 500_000}) as (address, asked):
+        names = (f"{address}/200.zip", f"{address}/201.zip", f"{address}/none.zip", "broken.zip")
+        models = listing(tmp_path / "list.txt", *names)
         spec: dict[str, Any] = {"name": executor, "jobs": 1}
-        outcomes = dict(measure_models(study, models, tmp_path / "out", executor=spec))
-    assert [why == "" for why in (outcomes[f"{address}/{name}.zip"] for name in ("200", "201", "none"))] == [
-        True,
-        True,
-        False,
-    ]
-    assert "404" in outcomes[f"{address}/none.zip"]
-    assert len(read_study(tmp_path / "out").points) == 2
+        outcomes = dict(measure_models(study, models, root, executor=spec))
+        why = {Path(name).stem: words for name, words in outcomes.items()}
+        assert why["200"] == ""
+        assert "the connection ended after 500000 of" in why["201"]
+        assert "404" in why["none"]
+        assert why["broken"]
+        # The same call goes on: the download where it ended, nothing that is done again.
+        again = dict(measure_models(study, models, root, executor=spec))
+        assert [Path(name).stem for name, words in again.items() if words] == ["none", "broken"]
+        assert [line for line in asked if line[0] == "2"] == ["200.zip 0", "201.zip 0", "201.zip 500000"]
+    assert len(read_study(root).points) == 2
 
 
 def test_a_published_page_says_that_models_were_measured_and_shows_their_own_settings(

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,9 @@ def test_measuring_models_is_planned_by_the_model(tmp_path: Path) -> None:
     assert (found.runs, found.steps) == (2, 0)
     assert found.costs[0].evaluation_seconds > 0
     assert found.core_hours == pytest.approx(2 * found.costs[0].evaluation_seconds / 3600)
+    said = CliRunner().invoke(app, ["study", "plan", str(tmp_path / "a.yaml"), "--models", str(listed)])
+    assert said.exit_code == 0
+    words = " ".join(said.output.split())
+    assert "seconds per model" in words
+    assert re.search(r"2 models: about \d+ s on one core, \d+ s with \d+ at a time; downloads are not included", words)
+    assert "step" not in words

@@ -212,26 +212,34 @@ def plan(
         )
         print_json(planned_study)
         return
+    hours = "GPU-hours" if result.gpu_hours and not result.core_hours else "core-hours"
+    # Models that are trained already take no steps.
+    what, of_steps = ("models", False) if models is not None else ("runs", True)
     rows = [
         (
             as_it_is(cost.kind),
             f"{cost.runs:,}",
-            f"{cost.steps:,}",
-            f"{1000 * cost.seconds_per_step:.1f}",
+            *((f"{cost.steps:,}", f"{1000 * cost.seconds_per_step:.1f}") if of_steps else ()),
             f"{cost.evaluation_seconds:.1f}",
-            f"{cost.core_seconds / 3600:.1f}",
+            f"{cost.core_seconds / 3600:.{1 if of_steps else 2}f}",
         )
         for cost in result.costs
     ]
-    hours = "GPU-hours" if result.gpu_hours and not result.core_hours else "core-hours"
-    columns = ("kind", "runs", "steps", "ms per step", "evaluation (s)", hours)
+    columns = (
+        "kind",
+        what,
+        *(("steps", "ms per step", "evaluation (s)") if of_steps else ("seconds per model",)),
+        hours,
+    )
     screen = console()
     note = f"all: {as_it_is(result.common)}" if result.common else ""
     screen.print(table(as_it_is(result.title), columns, rows, note=note))
-    screen.print(
-        f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {_hours(result)}, "
-        f"{duration(86_400 * result.days(workers))} with {workers} at a time"
-    )
+    taken = f"{duration(86_400 * result.days(workers))} with {workers} at a time"
+    if of_steps:
+        screen.print(f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {_hours(result)}, {taken}")
+    else:
+        alone = f"{duration(86_400 * result.days(1))} on one {'GPU' if result.gpu_hours else 'core'}"
+        screen.print(f"{counted(result.runs, 'model')}: about {alone}, {taken}; downloads are not included")
     if result.gpu_hours:
         screen.print("To share a GPU between several runs, use --jobs N, or with Ray for example --gpus 0.25.")
     if result.outlook:

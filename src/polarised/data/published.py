@@ -86,7 +86,14 @@ SHAPES_FILE = Source(
 )
 
 
-# Published behind a form: must be downloaded manually.
+# Published behind a form: to be fetched by hand.
+CELEBA_PICTURES = 202_599
+# Of its list_eval_partition.txt, whose parts follow each other.
+CELEBA_SPLITS = {
+    "train": slice(0, 162_770),
+    "validation": slice(162_770, 182_637),
+    "test": slice(182_637, CELEBA_PICTURES),
+}
 CELEBA_FILES = (
     Source("celeba/img_align_celeba.zip", page=CELEBA_PAGE, md5="00d2c5bc6d35e252742224ab0c1e8fcb"),
     Source("celeba/list_attr_celeba.txt", page=CELEBA_PAGE, md5="75e246fa4810816ffd6ee81facbd244c"),
@@ -237,30 +244,44 @@ def shapes3d(*, partial: bool = False) -> Dataset:
     by_hand="celeba/img_align_celeba/*.jpg",
     example={"partial": True},
 )
-def celeba(*, size: int = 64, crop: int = 148, partial: bool = False) -> Dataset:
+def celeba(
+    *,
+    size: int = 64,
+    crop: int = 148,
+    split: Literal["all", "train", "validation", "test"] = "all",
+    partial: bool = False,
+) -> Dataset:
     """Return CelebA: 202,599 aligned faces in colour with 40 attributes as factors of size 2 [Liu2015].
 
     Pictures come from `img_align_celeba.zip` or a folder of the same name, attributes from `list_attr_celeba.txt`.
 
     Args:
         size: The side of the pictures in pixels.
-        crop: The side of the central square to crop first, in pixels of the published pictures.
-        partial: Accept fewer pictures than published.
+        crop: The side of the central square to cut out first, in pixels of the published pictures.
+        split: All pictures, or those its publisher gives for training (the first 162,770), for validation (the next
+            19,867) or for testing (the last 19,962).
+        partial: Accept fewer pictures than were published.
 
     Returns:
         The dataset.
 
     Raises:
-        DownloadError: If a file is missing: they must be downloaded manually.
-        DataError: If a file is damaged, or pictures are missing.
+        DownloadError: If a file is not here: they have to be fetched by hand.
+        DataError: If a file is damaged, pictures are missing, or a part is asked of incomplete files.
     """
     check_counts(size=size, crop=crop)
+    check_choice("split", split, ("all", *CELEBA_SPLITS))
+    if partial and split != "all":
+        raise DataError(f"expected every picture of celeba for its split {split!r}, got partial=True; leave one out")
     folder, attributes = find("celeba/img_align_celeba"), find("celeba/list_attr_celeba.txt")
     if folder is not None and attributes is None:
         raise missing(CELEBA_FILES[1])
     places = [folder, attributes] if folder is not None and attributes is not None else []
     found = decoded(f"celeba-{crop}-{size}", CELEBA_FILES, lambda paths: _faces(paths, size, crop), places=places)
-    _check_count("celeba", len(found.images), 202_599, partial)
+    _check_count("celeba", len(found.images), CELEBA_PICTURES, partial)
+    if split != "all":
+        part = CELEBA_SPLITS[split]
+        found = found._replace(images=found.images[part], factors=_table(found)[part])
     names = tuple(found.values)
     return _dataset("celeba", found, FactorSpace(names, (2,) * len(names), table=_table(found)))
 

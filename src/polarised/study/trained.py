@@ -517,6 +517,9 @@ def _at_hand(archive: Archive) -> Iterator[tuple[Path, str | None]]:
     digest = download(archive.address, target, sha256=archive.sha256, largest=LARGEST_ARCHIVE)
     try:
         yield target, digest
+    except DataError as error:
+        # The download is deleted: its address is what can be looked at.
+        raise DataError(str(error).replace(str(target), archive.address)) from error
     finally:
         target.unlink(missing_ok=True)
 
