@@ -10,7 +10,7 @@ from polarised.metrics import disintegration, nmi_matrix, r2_matrix
 from polarised.metrics.estimators import total_correlation_bias_curve
 from polarised.regime import Encodings
 from polarised.registry import register
-from polarised.report.drawing import INK, MUTED, SMALL, panels, series
+from polarised.report.drawing import INK, MUTED, SMALL, legend, panels, series
 from polarised.report.figures import (
     aggregate_posterior_density,
     correlation_counts,
@@ -473,7 +473,8 @@ def nonlinear_ica(material: Material) -> Drawings:
     Yields:
         The name of each figure with the figure.
     """
-    yield "mcc", scores_by_method(material.table, metric="mcc", label="MCC")
+    rotated = ("random_rotation", "random rotation of the true sources")
+    yield "mcc", scores_by_method(material.table, metric="mcc", label="MCC", baseline=rotated)
     yield "mcc_spearman", scores_by_method(material.table, metric="mcc_spearman", label="MCC, Spearman")
     if "iVAE" not in material.methods_at_hand():
         return
@@ -481,14 +482,17 @@ def nonlinear_ica(material: Material) -> Drawings:
     yield "ivae_overview", of_one_model(point, overview(material.encodings(point), material.regime(point)))
 
 
-def scores_by_method(table: polars.DataFrame, *, metric: str, label: str) -> "Figure":
-    """Draw the score of every seed, one column per method, with its mean as a line.
+def scores_by_method(
+    table: polars.DataFrame, *, metric: str, label: str, baseline: tuple[str, str] | None = None
+) -> "Figure":
+    """Draw a score of every seed, a column for each method, its average as a line; a row for each dataset.
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
         metric: The metric.
-        label: The label of the axis.
+        label: How the axis names it.
+        baseline: A metric whose average is drawn across all methods, and its name in the legend.
 
     Returns:
         The figure; `polarised.report.save` writes it.
@@ -497,12 +501,18 @@ def scores_by_method(table: polars.DataFrame, *, metric: str, label: str) -> "Fi
     >>> len(scores_by_method(polars.DataFrame([row]), metric="mcc", label="MCC").axes)
     1
     """
-    own = table.filter(polars.col("metric") == metric)
+    whole = table if "dataset" in table.columns else table.with_columns(polars.lit("").alias("dataset"))
+    own = whole.filter(polars.col("metric") == metric)
     parts = own.select("representation", "variables").unique(maintain_order=True).rows()
+    datasets = own["dataset"].unique(maintain_order=True).to_list()
     methods = own["method"].unique(maintain_order=True).to_list()
-    figure, axes = panels(len(parts), columns=3, width=2.6, height=2.1, share_y=True)
-    for axis, (representation, variables) in zip(axes, parts, strict=True):
-        mine = own.filter(polars.col("representation").eq_missing(representation), polars.col("variables") == variables)
+    shown = [(dataset, *part) for dataset in datasets for part in parts]
+    figure, axes = panels(len(shown), columns=min(len(parts), 3), width=2.6, height=2.1, share_y=True)
+    for axis, (dataset, representation, variables) in zip(axes, shown, strict=True):
+        here = polars.col("dataset") == dataset
+        mine = own.filter(
+            here, polars.col("representation").eq_missing(representation), polars.col("variables") == variables
+        )
         for i, method in enumerate(methods):
             values = mine.filter(polars.col("method") == method)["value"].to_numpy()
             if values.size:
@@ -510,8 +520,17 @@ def scores_by_method(table: polars.DataFrame, *, metric: str, label: str) -> "Fi
                 aside = np.linspace(-0.18, 0.18, values.size) if values.size > 1 else np.zeros(1)
                 axis.plot(i + aside, values, look.marker, color=look.light, markersize=3.5, alpha=0.8)
                 axis.hlines(values.mean(), i - 0.3, i + 0.3, color=INK, linewidth=1.4)
+        if baseline is not None:
+            floor = whole.filter(here, polars.col("metric") == baseline[0])["value"]
+            if len(floor):
+                axis.axhline(
+                    float(floor.to_numpy().mean()), color=MUTED, linestyle="--", linewidth=1, label=baseline[1]
+                )
         axis.set_xticks(range(len(methods)), methods, rotation=20, ha="right", rotation_mode="anchor", fontsize=SMALL)
         words = [str(word) for word in (representation, "" if variables == "full" else variables) if word]
-        axis.set_title(", ".join(words).replace("active_mixed", "without passive"), fontsize=SMALL)
-    axes[0].set_ylabel(label)
+        title = ", ".join([*([str(dataset)] if len(datasets) > 1 else []), *words])
+        axis.set_title(title.replace("active_mixed", "without passive"), fontsize=SMALL)
+    for axis in axes[:: min(len(parts), 3)]:
+        axis.set_ylabel(label)
+    legend(figure, axes)
     return figure
