@@ -86,14 +86,14 @@ SHAPES_FILE = Source(
 )
 
 
-# Published behind a form: to be fetched by hand.
 CELEBA_PICTURES = 202_599
-# Of its list_eval_partition.txt, whose parts follow each other.
+# As in its list_eval_partition.txt, where the parts follow each other.
 CELEBA_SPLITS = {
     "train": slice(0, 162_770),
     "validation": slice(162_770, 182_637),
     "test": slice(182_637, CELEBA_PICTURES),
 }
+# Published behind a form: must be downloaded manually.
 CELEBA_FILES = (
     Source("celeba/img_align_celeba.zip", page=CELEBA_PAGE, md5="00d2c5bc6d35e252742224ab0c1e8fcb"),
     Source("celeba/list_attr_celeba.txt", page=CELEBA_PAGE, md5="75e246fa4810816ffd6ee81facbd244c"),
@@ -257,17 +257,17 @@ def celeba(
 
     Args:
         size: The side of the pictures in pixels.
-        crop: The side of the central square to cut out first, in pixels of the published pictures.
-        split: All pictures, or those its publisher gives for training (the first 162,770), for validation (the next
-            19,867) or for testing (the last 19,962).
-        partial: Accept fewer pictures than were published.
+        crop: The side of the central square to crop first, in pixels of the published pictures.
+        split: All pictures, or those published for training (the first 162,770), for validation (the next 19,867) or
+            for testing (the last 19,962).
+        partial: Accept fewer pictures than published.
 
     Returns:
         The dataset.
 
     Raises:
-        DownloadError: If a file is not here: they have to be fetched by hand.
-        DataError: If a file is damaged, pictures are missing, or a part is asked of incomplete files.
+        DownloadError: If a file is missing: they must be downloaded manually.
+        DataError: If a file is damaged, pictures are missing, or a split is requested together with `partial`.
     """
     check_counts(size=size, crop=crop)
     check_choice("split", split, ("all", *CELEBA_SPLITS))

@@ -485,14 +485,14 @@ def nonlinear_ica(material: Material) -> Drawings:
 def scores_by_method(
     table: polars.DataFrame, *, metric: str, label: str, baseline: tuple[str, str] | None = None
 ) -> "Figure":
-    """Draw a score of every seed, a column for each method, its average as a line; a row for each dataset.
+    """Draw the score of every seed, one column per method, with its mean as a line, and one row per dataset.
 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
         metric: The metric.
-        label: How the axis names it.
-        baseline: A metric whose average is drawn across all methods, and its name in the legend.
+        label: The label of the axis.
+        baseline: A metric whose mean is drawn as a line across all methods, and its label.
 
     Returns:
         The figure; `polarised.report.save` writes it.

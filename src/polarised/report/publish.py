@@ -413,9 +413,9 @@ def publish(
 ) -> Path:
     """Write the figures, ``results.parquet``, ``verdict.json`` and a README of a study's folder to `out`.
 
-    A file ``notes.md`` in `out`, written by hand, is taken into the README, its first paragraph at the top. A study
-    without figures of its own gets those of any study. Of a folder that was published before, without its runs, the
-    figures that need the table alone are drawn again, and the README is written again with the present notes.
+    A file ``notes.md`` in `out`, written by hand, is included in the README, its first paragraph at the top. A study
+    without its own figures gets those of any study. For a folder that was published before, without its runs, the
+    figures that need nothing but the table are drawn again, and the README is written again with the present notes.
 
     With `keep`, a study may be run in parts on machines without a shared disk: runs in the table in `out` that
     belong to this study at this scale and are not finished in `folder` stay in the table with the new ones. For them,
@@ -563,7 +563,7 @@ def _written(
     archives: Sequence[str],
     stems: Sequence[str],
 ) -> str:
-    # The first paragraph says what reproduced, what did not and what did not settle; the rest stands further below.
+    # The first paragraph says what reproduced, what did not and what did not settle; the rest comes further below.
     summary, _, remarks = notes.partition("\n\n")
     parts = [title, *([summary] if summary else []), *banner, about]
     if found.verdicts:

@@ -186,7 +186,7 @@ def plan_models(study: Study, count: int) -> Plan:
 
 
 def decidable(claims: Iterable[Claim], labels: Iterable[Mapping[str, Any]]) -> tuple[Power, ...]:
-    """Return for each claim which effect the seeds of a study can decide; the results play no part in it.
+    """Return for each claim which effect the seeds of a study can decide, which does not depend on its results.
 
     Args:
         claims: The claims of the study.

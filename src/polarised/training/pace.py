@@ -85,11 +85,12 @@ def has_settled(
 ) -> bool:
     """Return whether no type has changed and no KL has drifted over the last third of the steps so far.
 
-    Of the looks from two thirds of the last step on, let a_j and b_j be the mean KL of variable j over the earlier and
-    the later half; settled is |a_j - b_j| <= max(nats, share b_j) for every j. Fewer than four looks decide nothing.
+    Among the evaluations from two thirds of the last step on, let a_j and b_j be the mean KL of variable j over the
+    earlier and the later half; the run has settled if |a_j - b_j| <= max(nats, share b_j) for every j. With fewer than
+    four evaluations the run has not settled.
 
-    Means of halves, not every look: at a constant rate the noise of the optimiser moves the KL of a used variable by 3
-    to 8 % for ever, so that looks within 1 % of each other never come (`benchmarks/settling.py`).
+    Means are compared, not single evaluations: at a constant rate the noise of the optimiser keeps moving the KL of a
+    used variable by 3 to 8 %, so evaluations never agree to 1 % (`benchmarks/settling.py`).
 
     Args:
         steps: The steps of the evaluations, in order.

@@ -368,10 +368,10 @@ def _best_of_others(found: Array) -> Array:
 
 
 def _rank_correlation(first: Array, second: Array) -> float:
-    """Return Spearman's rank correlation; 0 where the second never changes, NaN where the first does not.
+    """Return Spearman's rank correlation; 0 if only the second is constant, NaN if the first is.
 
-    A number that stays the same while the first one changes does not follow it; where the first one never changes,
-    nothing was tried. NaN for fewer than three points.
+    A constant second number does not follow the first; with a constant first number there is nothing to follow. Also
+    NaN for fewer than three points.
     """
     from scipy.stats import rankdata
 
