@@ -73,7 +73,7 @@ def test_a_list_is_measured_and_its_downloads_deleted(
         models = listing(tmp_path / "list.txt", f"{address}/200.zip", str(published / "201.zip"), "missing.zip")
         outcomes = dict(measure_models(study, models, tmp_path / "out"))
         assert [why == "" for why in outcomes.values()] == [True, True, False]
-        assert "it does not exist" in outcomes[str(tmp_path / "missing.zip")]
+        assert "but it does not exist" in outcomes[str(tmp_path / "missing.zip")]
         assert asked == ["200.zip 0"]
         # A second call measures and downloads nothing.
         again = dict(measure_models(study, models, tmp_path / "out"))
