@@ -608,8 +608,8 @@ def _claims(found: "Verification") -> list[str]:
         for row in found.summary
     ]
     head = [_line([*of, *WORDS]), "|---" * (len(of) + len(WORDS)) + "|"]
-    told = [v for v in found.verdicts if v.verdict != "not testable"]
-    lines = [_line([f"**{v.verdict}**", _in_cell(v.statement), _in_cell(v.evidence)]) for v in told]
+    tested = [v for v in found.verdicts if v.verdict != "not testable"]
+    lines = [_line([f"**{v.verdict}**", _in_cell(v.statement), _in_cell(v.evidence)]) for v in tested]
     by_claim = ["| verdict | claim | evidence |", "|---|---|---|", *lines]
     return ["## Claims", "\n".join([*head, *counts]), "\n".join(by_claim)]
 
