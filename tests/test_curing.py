@@ -13,7 +13,16 @@ from torch import nn
 from typer.testing import CliRunner
 
 import polarised as po
-from polarised._patient import CAUSES, as_vae, examine, measure, name_cause, predict_factors, with_fresh_weights
+from polarised._patient import (
+    CAUSES,
+    as_vae,
+    examine,
+    measure,
+    name_cause,
+    predict_factors,
+    read_inputs,
+    with_fresh_weights,
+)
 from polarised.cli import app
 from polarised.curing import cure_run
 from polarised.data import dataset_from_arrays, linear_gaussian
@@ -226,6 +235,7 @@ def test_a_cure_that_diverges_is_one_failed_trial(collapsed, monkeypatch):
         (nn.Linear(6, 3), DATA, {}, DataError, "has no encode"),
         (Module(values=5), DATA, {}, DataError, "expected encode"),
         (Module(), np.zeros((5, 6)), {}, DataError, "at least 60 inputs"),
+        (Module(), [np.zeros((60, 6)), np.zeros((60, 5))], {}, DataError, "one shape, got .60, 6., .60, 5."),
         (Module(), np.full((90, 6), np.nan), {}, DataError, "finite"),
         (Module(), np.ones((90, 6)), {}, DataError, "every row is the same"),
         (Module(), DATA, {"steps": 3}, ConfigError, "at least 20 steps"),
@@ -369,3 +379,11 @@ def test_the_command_prints_cause_trials_and_outcome(run, tmp_path):
     missing = invoke(app, ["cure", str(tmp_path / "nowhere")])
     assert missing.exit_code == 2
     assert "config.yaml" in missing.stderr
+
+
+def test_labels_may_come_with_the_inputs_as_a_pair():
+    images = np.asarray(DATA.images[:])
+    inputs, factors = read_inputs((images, LABELS), None, 0)
+    np.testing.assert_array_equal(inputs, images.astype(np.float32))
+    np.testing.assert_array_equal(factors, LABELS)
+    assert len(read_inputs((images, images), None, 0)[0]) == 2 * len(images)

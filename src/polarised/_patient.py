@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from polarised.adapters.batches import is_pair
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError
 from polarised.models.likelihoods import Bernoulli, Gaussian, Likelihood
@@ -68,12 +69,17 @@ def read_inputs(
         known: NDArray[Any] | None = sources if sources is not None else drawn.factors
         images: NDArray[Any] = drawn.images
     else:
+        if isinstance(data, tuple) and len(data) == 2 and is_pair(data):
+            data, factors = data[0], data[1] if factors is None else factors
         if not hasattr(data, "shape") and isinstance(data, Iterable):
             batches = []
             for batch in data:
                 batches.append(np.asarray(batch[0] if isinstance(batch, list | tuple) else batch))
                 if sum(len(each) for each in batches) >= most:
                     break
+            if len({each.shape[1:] for each in batches}) > 1:
+                shapes = ", ".join(str(each.shape) for each in batches[:4])
+                raise DataError(f"expected batches of inputs of one shape, got {shapes}; pass the inputs alone")
             images = np.concatenate(batches)[:most] if batches else np.empty((0, 1))
         else:
             images = np.asarray(data)[:most]

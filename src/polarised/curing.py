@@ -101,7 +101,8 @@ class Outcome:
 class Trial:
     """One tried cure: its name, its change in words, and its outcome on the validation data.
 
-    `gain` is the improvement of its bound over that of the collapsed model, `gain_error` its standard error.
+    `gain` is the improvement of its bound over that of the collapsed model, or of a constant reconstruction if that
+    has the better bound; `gain_error` is its standard error.
     A trial that diverged has no outcome, and `failure` gives the reason.
     """
 
@@ -209,7 +210,7 @@ def cure(
     Args:
         model: A VAE of this library, or any module with ``encode(x) -> (mean, scale_kind)`` and ``decode(z)``; not
             changed.
-        data: Inputs (n, ...), a `Dataset`, or an iterable of batches, as the model receives them.
+        data: Inputs (n, ...), a pair (inputs, labels), a `Dataset`, or an iterable of batches, as the model sees them.
         beta: The weight of the KL in its training.
         variance: The variance of its Gaussian decoder; 1 by default.
         likelihood: Its reconstruction term; for "bernoulli" the decoder returns logits, or values in [0, 1].

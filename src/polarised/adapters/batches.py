@@ -14,7 +14,7 @@ from polarised.data.dataset import Batch, Dataset
 from polarised.errors import DataError
 from polarised.regime.encodings import as_array
 
-__all__ = ["Batches", "InputBatch", "batches_of", "dataset_at", "first_and_rest", "pixel_fit"]
+__all__ = ["Batches", "InputBatch", "batches_of", "dataset_at", "first_and_rest", "is_pair", "pixel_fit"]
 
 Array = NDArray[Any]
 Range = tuple[float, float]
@@ -94,7 +94,7 @@ def batches_of(
         inputs, labels = _of_mapping(data)
         length = min(len(inputs), examples or len(inputs))
         return Batches(_split(inputs[:length], None if labels is None else labels[:length], batch_size), length)
-    if isinstance(data, tuple) and len(data) == 2 and _is_pair(data):
+    if isinstance(data, tuple) and len(data) == 2 and is_pair(data):
         length = min(len(data[0]), examples or len(data[0]))
         labels = _labels(data[1], len(data[0]))
         return Batches(_split(data[0][:length], None if labels is None else labels[:length], batch_size), length)
@@ -207,7 +207,7 @@ def _length(batch: Any) -> int:
     return len(_batch(batch).inputs)
 
 
-def _is_pair(data: tuple[Any, Any]) -> bool:
+def is_pair(data: tuple[Any, Any]) -> bool:
     """Return whether a tuple is (inputs, labels) and not two batches: equal lengths, but different shapes."""
     return all(_is_array(part) and np.ndim(part) for part in data) and (
         len(data[0]) == len(data[1]) and tuple(data[0].shape) != tuple(data[1].shape)
