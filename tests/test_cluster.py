@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -14,9 +15,10 @@ import polars
 import pytest
 from polars.testing import assert_frame_equal
 
-from polarised.cluster import ray_cluster
+from polarised.cluster import _route_messages, ray_cluster
 from polarised.errors import ConfigError
-from study.raylets import LOOPBACK, listening, raylets
+from study.raylets import LOOPBACK, Node, listening, raylets
+from study.workshop import until
 
 pytest.importorskip("ray")
 GENERATOR = np.random.default_rng(0)
@@ -122,6 +124,71 @@ def test_a_wrong_address_is_refused_at_once(shards, tmp_path):
         assert refused.stderr.startswith("error: expected a Ray cluster at 127.0.0.1:")
         assert "there is no answer" in refused.stderr
         assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code", "moment"),
+    [(signal.SIGINT, 130, "import"), (signal.SIGINT, 130, "start"), (signal.SIGTERM, 143, "start")],
+)
+def test_a_signal_while_ray_starts_is_heard_within_two_seconds(tmp_path, number, code, moment):
+    (tmp_path / "tiny.yaml").write_text(STUDY)
+    mark, said = secrets.token_hex(8), tmp_path / "said.txt"
+    command = ["study", "tiny.yaml", "--scale", "smoke", "--executor", "ray", "--out", "runs"]
+    with said.open("w") as file:
+        driver = subprocess.Popen(
+            [sys.executable, "-c", "from polarised.cli import main; main()", *command],
+            cwd=tmp_path,
+            env={**os.environ, "MARK": mark, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"},
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    started = Node(driver, mark)
+    if moment == "import":
+        until(lambda: "_raylet" in Path(f"/proc/{driver.pid}/maps").read_text())
+    else:
+        until(lambda: len(started.processes()) > 1)
+    driver.send_signal(number)
+    until(lambda: "stopping; Ray is still starting and is shut down first" in said.read_text(), seconds=2)
+    assert driver.wait(timeout=120) == code, said.read_text()
+    assert said.read_text().splitlines()[-1] == "stopped"
+    for noise in ("Traceback", "***", "PC: @", "something went wrong"):
+        assert noise not in said.read_text()
+    # Nothing of the cluster is left.
+    until(lambda: not [pid for pid in started.processes() if Path(f"/proc/{pid}/exe").exists()], seconds=60)
+
+
+@pytest.mark.slow
+def test_an_interrupt_is_heard_while_something_else_than_ray_answers(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(STUDY)
+    said = tmp_path / "said.txt"
+    with socket.create_server(("127.0.0.1", 0)) as other, said.open("w") as file:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        command = ["study", "tiny.yaml", "--scale", "smoke", "--executor", "ray", "--address", address]
+        driver = subprocess.Popen(
+            [sys.executable, "-c", "from polarised.cli import main; main()", *command],
+            cwd=tmp_path,
+            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+            stdout=file,
+            stderr=file,
+        )
+        # The first two only look whether anybody is there; the third is Ray, which would try for half a minute.
+        talks = [other.accept()[0] for _ in range(2)]
+        driver.send_signal(signal.SIGINT)
+        until(lambda: "stopping; Ray is still starting" in said.read_text(), seconds=2)
+        assert driver.wait(timeout=60) == 130, said.read_text()
+        for talk in talks:
+            talk.close()
+    assert "Traceback" not in said.read_text()
+
+
+def test_reports_of_a_cluster_do_not_mix_with_our_output(capsys, monkeypatch):
+    worker = pytest.importorskip("ray._private.worker")
+    monkeypatch.setattr(worker, "print_to_stdstream", worker.print_to_stdstream)
+    _route_messages()
+    worker.print_to_stdstream({"lines": ["a node is dead"], "pid": "raylet", "is_err": False}, ignore_prefix=False)
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("address", ["nobody", "127.0.0.1", "127.0.0.1:port", "ray://", "[::1"])

@@ -1,5 +1,6 @@
 """Connections to a Ray cluster: the one that is connected already, one at an address, or one started here."""
 
+import atexit
 import functools
 import hashlib
 import logging
@@ -8,7 +9,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +21,24 @@ from urllib.parse import urlsplit
 
 from polarised.errors import ConfigError
 
-__all__ = ["Node", "check_nodes", "check_request", "code_here", "difference", "ray_cluster", "shipped"]
+__all__ = [
+    "Node",
+    "avoiding",
+    "check_nodes",
+    "check_request",
+    "code_here",
+    "difference",
+    "is_answering",
+    "message_of",
+    "name_unfit",
+    "ray_cluster",
+    "shipped",
+]
 
 SECONDS_TO_ANSWER = 5.0
 SECONDS_TO_PROBE = 120.0
+# Seconds to wait for a connection that was interrupted.
+SECONDS_TO_CONNECT = 15.0
 
 
 @contextmanager
@@ -43,34 +61,94 @@ def ray_cluster(address: str | None = None) -> Iterator[Any]:
     polarised.errors.ConfigError: expected the address of a Ray cluster as host:port, got 'nobody'
     """
     with _on_loopback(address):
-        try:
-            import ray
-        except ImportError as error:
-            raise ConfigError("the ray executor needs Ray: pip install ray, or use local") from error
-        if ray.is_initialized():
-            yield ray
+        known = sys.modules.get("ray")
+        if known is not None and known.is_initialized():
+            yield known
             return
-        if address is not None:
-            _check_answers(address)
-        # Ray warns about a change in how it hides GPUs from tasks that request none; this selects the new behaviour.
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        own: dict[str, Any] = {} if address else {"include_dashboard": False}
-        before = _handlers()
+        handlers = _handlers()
+        with _running(address, handlers) as ray, _keeping_signals(handlers):
+            yield ray
+
+
+@contextmanager
+def _running(address: str | None, handlers: Mapping[int, Any]) -> Iterator[Any]:
+    """Start Ray and shut it down in a thread of its own, while this one listens to Ctrl-C.
+
+    An interrupt in the middle of either would leave half of Ray behind, which crashes when the process ends. The thread
+    stays for as long as Ray does, since the system ends the processes of a cluster with the thread that started them.
+    """
+    started: Future[Any] = Future()
+    over = threading.Event()
+
+    def run() -> None:
         try:
-            # Without an address Ray would join a cluster that it finds on this machine or in its environment.
-            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
-        except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ConfigError(
-                f"expected a Ray cluster at {address or 'this machine'}, but could not connect: {reason}; check that "
-                f"it runs the same Ray ({ray.__version__}), and if it requires a token, set RAY_AUTH_MODE=token and "
-                "the token here"
-            ) from error
-        try:
-            with _keeping_signals(before):
-                yield ray
-        finally:
-            ray.shutdown()
+            ray = _connected(address)
+        except BaseException as error:
+            started.set_exception(error)
+            return
+        started.set_result(ray)
+        over.wait()
+        ray.shutdown()
+
+    thread = threading.Thread(target=run, name="ray", daemon=True)
+    thread.start()
+    try:
+        while not wait([started], timeout=0.1).done:
+            _handle(handlers)
+        yield started.result()
+    except KeyboardInterrupt:
+        if not started.done():
+            warnings.warn("stopping; Ray is still starting and is shut down first", stacklevel=2)
+        raise
+    finally:
+        over.set()
+        given_up = time.monotonic() + SECONDS_TO_CONNECT
+        while thread.is_alive():
+            thread.join(timeout=0.1)
+            _handle(handlers)
+            if address is not None and not started.done() and time.monotonic() > given_up:
+                # Nothing runs here, and Ray would wait at the end of the process for a cluster that never answers.
+                atexit.unregister(sys.modules["ray"].shutdown)
+                break
+
+
+def _handle(handlers: Mapping[int, Any]) -> None:
+    """Take back the signals that Ray takes for itself while it starts."""
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def _connected(address: str | None) -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("the ray executor needs Ray: pip install ray, or use local") from error
+    if address is not None:
+        _check_answers(address)
+    # Ray warns about a change in how it hides GPUs from tasks that request none; this selects the new behaviour.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    _route_messages()
+    own: dict[str, Any] = {} if address else {"include_dashboard": False}
+    try:
+        # Without an address Ray would join a cluster that it finds on this machine or in its environment.
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(
+            f"expected a Ray cluster at {address or 'this machine'}, but could not connect: {reason}; check that "
+            f"it runs the same Ray ({ray.__version__}), and if it requires a token, set RAY_AUTH_MODE=token and "
+            "the token here"
+        ) from error
+    return ray
+
+
+def _route_messages() -> None:
+    """Send what a cluster reports of its nodes to Ray's logger: Ray prints it between the lines of our output."""
+    from ray._private import worker
+
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda data, *_, **__: logging.getLogger("ray").warning("\n".join(data["lines"]))
 
 
 # With this variable, Ray serves only this machine instead of all its networks, on any system.
@@ -84,14 +162,23 @@ def _on_loopback(address: str | None) -> Iterator[None]:
     Ray would look for it at this machine's network address, and wait there silently.
     """
     alone = address is None or _serves_loopback_alone(address)
-    if not alone or _LOOPBACK in os.environ or "ray" in sys.modules:
+    if not alone or _LOOPBACK in os.environ:
         yield
         return
     os.environ[_LOOPBACK] = "0"
+    _serve_networks(False)
     try:
         yield
     finally:
         os.environ.pop(_LOOPBACK, None)
+        _serve_networks(sys.platform not in ("darwin", "win32"))
+
+
+def _serve_networks(served: bool) -> None:
+    """Change what Ray took from the variable when it was imported, if it was: that may have been long ago."""
+    constants: Any = sys.modules.get("ray._private.ray_constants")
+    if constants is not None:
+        constants.ENABLE_RAY_CLUSTER = served
 
 
 def _handlers() -> dict[int, Any]:
@@ -129,8 +216,7 @@ def _keeping_signals(handlers: Mapping[int, Any]) -> Iterator[None]:
             raise heard[-1] from None
         raise
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        _handle(handlers)
 
 
 @dataclass(frozen=True)
@@ -148,7 +234,9 @@ class Node:
     problem: str = ""
 
 
-def check_request(ray: Any, *, num_cpus: float, num_gpus: float, memory: float = 0.0) -> None:
+def check_request(
+    ray: Any, *, num_cpus: float, num_gpus: float, memory: float = 0.0, unfit: Collection[str] = ()
+) -> None:
     """Refuse tasks that are too large for every node of a cluster.
 
     Args:
@@ -156,19 +244,21 @@ def check_request(ray: Any, *, num_cpus: float, num_gpus: float, memory: float =
         num_cpus: CPUs per task.
         num_gpus: GPUs per task.
         memory: Gigabytes per task; 0: no request.
+        unfit: Ray's names of the nodes that get no tasks.
 
     Raises:
         ConfigError: If every node is smaller; Ray would wait forever for a larger one.
     """
-    sizes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    sizes = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in unfit]
     asked = {"CPU": num_cpus, "GPU": num_gpus, "memory": memory * (1 << 30)}
     if any(all(size.get(kind, 0) >= amount for kind, amount in asked.items()) for size in sizes):
         return
     most = {kind: max((size.get(kind, 0) for size in sizes), default=0) for kind in asked}
     room = (f", {memory:g} GB of memory", f" and {most['memory'] / (1 << 30):.1f} GB") if memory else ("", "")
     raise ConfigError(
-        f"expected a node with {num_cpus:g} CPUs and {num_gpus:g} GPUs{room[0]}, but the largest of {len(sizes)} has "
-        f"{most['CPU']:g} and {most['GPU']:g}{room[1]}; request less (num_cpus, num_gpus, memory) or add a node"
+        f"expected a node with {num_cpus:g} CPUs and {num_gpus:g} GPUs{room[0]}, but the largest of {len(sizes)} "
+        f"{'that can execute the runs ' if unfit else ''}has {most['CPU']:g} and {most['GPU']:g}{room[1]}; "
+        "request less (num_cpus, num_gpus, memory) or add a node"
     )
 
 
@@ -216,11 +306,59 @@ def check_nodes(
             found.append(Node(name, host, f"it did not answer within {seconds:.0f} s"))
             continue
         try:
-            told = ray.get(reference)
+            answer = ray.get(reference)
         except Exception as error:
-            told = {"problem": " ".join(str(error).split())[:300]}
-        found.append(Node(name, host, told.get("problem") or difference(own or {}, told)))
+            answer = {"problem": " ".join(str(error).split())[:300]}
+        found.append(Node(name, host, answer.get("problem") or difference(own or {}, answer)))
     return found
+
+
+def name_unfit(nodes: Sequence[Node], *, work: str = "runs") -> set[str]:
+    """Warn about every node that cannot be used, with the reason.
+
+    Args:
+        nodes: The result of `check_nodes`.
+        work: What such a node does not get.
+
+    Returns:
+        Ray's names of these nodes.
+    """
+    unfit = [node for node in nodes if node.problem]
+    for node in unfit:
+        warnings.warn(f"the node {node.host} ({node.id[:8]}) gets no {work}: {node.problem}", stacklevel=2)
+    return {node.id for node in unfit}
+
+
+def avoiding(unfit: Collection[str]) -> dict[str, Any]:
+    """Return the options of a Ray task that keep it off some nodes.
+
+    Args:
+        unfit: Ray's names of the nodes.
+
+    Returns:
+        The options; empty without such nodes.
+
+    >>> avoiding({"b", "a"})
+    {'label_selector': {'ray.io/node-id': '!in(a,b)'}}
+    """
+    return {"label_selector": {"ray.io/node-id": f"!in({','.join(sorted(unfit))})"}} if unfit else {}
+
+
+def message_of(error: Exception) -> str:
+    """Return the message of a Ray error in one line: all of it, or the part after the traceback of the worker.
+
+    Args:
+        error: The error.
+
+    Returns:
+        At most 500 characters.
+
+    >>> message_of(RuntimeError("no such"))
+    'no such'
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    words = lines[-1:] if hasattr(error, "cause") else lines
+    return " ".join(words)[:500] or type(error).__name__
 
 
 def shipped(source: str, name: str) -> Callable[..., Any]:
@@ -307,6 +445,28 @@ def _place(address: str) -> tuple[str | None, int | None]:
         return place.hostname, place.port
     except ValueError:
         return None, None
+
+
+def is_answering(address: str) -> bool:
+    """Return whether a cluster accepts connections, tried once.
+
+    Args:
+        address: ``host:port`` or ``ray://host:port``; ``auto`` has no place that could be tried.
+
+    Returns:
+        False only if the connection was tried and failed.
+
+    >>> is_answering("auto")
+    True
+    """
+    host, port = _place(address)
+    if host is None or port is None:
+        return True
+    try:
+        socket.create_connection((host, port), timeout=SECONDS_TO_ANSWER).close()
+    except OSError:
+        return False
+    return True
 
 
 def _check_answers(address: str) -> None:

@@ -236,6 +236,7 @@ SCHEMAS: Mapping[str, Schema] = {
         {
             **{name: Field(int, f"The number of {name} runs.") for name in ("done", "running", "waiting", "failed")},
             "failures": Field(dict[str, str], "The failed runs and the reasons."),
+            "at_work": Field(list[Row], "The running runs: `run`, `step` of `steps`, `host`, `steps_per_second`."),
         },
     ),
     "outcome": Schema(

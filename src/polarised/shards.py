@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polarised._io.addresses import brought, is_address
 from polarised.adapters.arrays import Chunk, ScaleKind, chunks_of_file, open_file
-from polarised.cluster import ray_cluster
+from polarised.cluster import avoiding, check_nodes, code_here, message_of, name_unfit, ray_cluster, shipped
 from polarised.errors import ConfigError, DataError, PolarisedError
 from polarised.metrics.streaming import Moments, Ranges
 from polarised.random import stream
@@ -264,6 +264,9 @@ def _with_ray(arguments: list[tuple[Any, ...]], address: str | None, cutoff: Cal
     """
     with ray_cluster(address) as ray:
         task = ray.remote(_totals_of_file)
+        unfit = _unfit(ray, address)
+        if unfit:
+            task = task.options(**avoiding(unfit))
         # Enough tasks in flight that every CPU has work, and few results wait to be merged.
         most = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
         waiting, left = deque[Any](), iter(arguments)
@@ -273,7 +276,36 @@ def _with_ray(arguments: list[tuple[Any, ...]], address: str | None, cutoff: Cal
             reference = waiting.popleft()
             try:
                 yield ray.get(reference)
-            except ray.exceptions.RayTaskError as error:
-                raise (error.cause if isinstance(error.cause, PolarisedError) else error) from None
+            except ray.exceptions.RayError as error:
+                if isinstance(cause := getattr(error, "cause", None), PolarisedError):
+                    raise cause from None
+                raise ConfigError(f"expected Ray to read the files, it could not: {message_of(error)}") from error
             del reference
             waiting.extend(task.remote(*each, cutoff()) for each in islice(left, 1))
+
+
+_PROBE = """
+def probe():
+    try:
+        from polarised.cluster import code_here
+        import polarised.shards
+        return code_here()
+    except Exception as error:
+        return {"problem": f"it cannot load polarised: {type(error).__name__}: {error}"}
+"""
+
+
+def _unfit(ray: Any, address: str | None) -> set[str]:
+    """Return the nodes of a cluster that have other code than this machine, with a warning for each."""
+    if address is None and len(ray.nodes()) == 1:
+        return set()
+    # The version of torch does not matter: it is not used.
+    own = {name: value for name, value in code_here().items() if name != "torch"}
+    nodes = check_nodes(ray, shipped(_PROBE, "probe"), own=own)
+    unfit = name_unfit(nodes, work="files")
+    if len(unfit) == len(nodes):
+        first = nodes[0].problem if nodes else "nothing"
+        raise ConfigError(
+            f"expected at least one node that can read the files, none of {len(nodes)} can; the first says: {first}"
+        )
+    return unfit

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from polarised.study.runner import Shard, enrol, read_study, run_states
 from polarised.study.stages import checkpoint_step, execute, is_done
 from polarised.study.worker import work_at
 from polarised.study.workflow import slurm_script
-from study.workshop import notes, start, study_config, until, write_study
+from study.workshop import notes, pondered, start, study_config, until, write_study
 
 
 def weights(root: Path) -> dict[str, bytes]:
@@ -131,6 +132,26 @@ def test_a_signal_only_to_the_driver_stops_it_within_two_seconds(tmp_path: Path,
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_a_run_is_measured_is_heard_within_two_seconds(tmp_path: Path, number: int, code: int) -> None:
+    log, ticks, root = tmp_path / "notes.txt", tmp_path / "ticks.txt", tmp_path / "study"
+    job = start(pondered(tmp_path / "tiny.yaml", ticks=ticks, steps=6, notes=log, seconds=120), root, "--jobs", "1")
+    until(lambda: ticks.exists() and len(notes(ticks)) > 5)
+    before = len(notes(ticks))
+    job.send_signal(number)
+    said = (tmp_path / "said.txt").read_text
+    assert job.wait(timeout=60) == code, said()
+    assert len(notes(ticks)) - before <= 40
+    assert "stopping; runs in training save a checkpoint first" in said()
+    assert "Traceback" not in said()
+    assert not list(root.glob("*/failed.txt"))
+    # The model was trained once, and only what was not measured is measured now.
+    again = pondered(tmp_path / "tiny.yaml", ticks=ticks, steps=6, notes=log, seconds=0)
+    assert start(again, root, "--jobs", "1").wait(timeout=300) == 0, said()
+    assert notes(log) == [(0, step) for step in range(6)]
+
+
+@pytest.mark.slow
 def test_a_signal_to_every_process_of_a_job_counts_once(tmp_path: Path) -> None:
     """SLURM sends it to all processes of a job, including helper processes of Python."""
     log, root = tmp_path / "notes.txt", tmp_path / "study"
@@ -211,7 +232,21 @@ def test_the_owner_of_a_run_is_shown_while_it_works(tmp_path: Path, monkeypatch:
     (state,) = run_states(study.points, root)
     assert (state.state, state.host, state.step, round(state.pace)) == ("running", "node7", 40, 4)
     words = CliRunner().invoke(app, ["study", "status", str(root)]).stdout
-    assert "on node7, 4 steps/s" in words
+    assert "on node7, 4.0 steps/s" in words
+    told = json.loads(CliRunner().invoke(app, ["study", "status", str(root), "--json"]).stdout)
+    (at_work,) = told["at_work"]
+    assert at_work == {
+        "run": study.runs[0].name,
+        "step": 40,
+        "steps": 4,
+        "host": "node7",
+        "steps_per_second": pytest.approx(4.0),
+    }
+    # Its speed is not known before it has said a second time how far it is.
+    (root / study.runs[0].name / LEASE).write_text(json.dumps(replace(lease, started=now).__dict__))
+    words = CliRunner().invoke(app, ["study", "status", str(root)]).stdout
+    assert "on node7" in words
+    assert "steps/s" not in words
     # Of another machine whose lock is not seen here, a fresh lease keeps us off, a stale one does not.
     with pytest.raises(BusyError, match="process 1 of node7"):
         execute(study.runs[0], root)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -60,8 +60,16 @@ class Raylets:
             "MARK": self.mark,
         }
 
-    def add(self, *, path: list[Path] | None = None, cpus: int = 1, head: bool = False, **more: str) -> "Node":
-        """Start a node and wait until it has joined; `path` is where it finds its code."""
+    def add(
+        self,
+        *,
+        path: list[Path] | None = None,
+        cpus: int = 1,
+        head: bool = False,
+        below: Sequence[str] = (),
+        **more: str,
+    ) -> "Node":
+        """Start a node and wait until it has joined; `path` is where it finds its code, `below` a command to run it."""
         number = len(list(self.folder.glob("node*.txt")))
         said = self.folder / f"node{number}.txt"
         kind = {"head": True, "include_dashboard": False} if head else {"head": False}
@@ -72,7 +80,7 @@ class Raylets:
         environment = {**os.environ, **self.environment, "PYTHONPATH": places, "MARK": mark, **more}
         with said.open("w") as file:
             process = subprocess.Popen(
-                [sys.executable, "-c", NODE, *asked],
+                [*below, sys.executable, "-c", NODE, *asked],
                 env=environment,
                 stdout=file,
                 stderr=file,

@@ -2,7 +2,10 @@ import json
 import os
 import shutil
 import signal
+import socket
+import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,9 +19,9 @@ from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from polarised.cli import app
-from polarised.cluster import Node
+from polarised.cluster import Node, shipped
 from polarised.errors import ConfigError, DataError
-from polarised.study import verify
+from polarised.study import executors, verify
 from polarised.study.config import Run
 from polarised.study.executors import Event, local, ray
 from polarised.study.grid import Study, load_study
@@ -220,6 +223,92 @@ def test_a_node_that_joins_without_the_code_gets_no_more_runs(tmp_path: Path, gi
     assert [event.state for event in events] == ["waiting", "done"]
     assert cluster.options["label_selector"] == {"ray.io/node-id": "!in(late)"}
     assert not list(tmp_path.glob("*/failed.txt"))
+
+
+def test_a_task_asks_its_own_node_whether_it_sees_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = SimpleNamespace(get_node_id=lambda: "late")
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get_runtime_context=lambda: context))
+    run = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=2))).runs[0]
+    task = shipped(executors._TASK, "task")
+    state, reason, _, node, host = task(run.to_config(), str(tmp_path / "runs"), "", {}, ".seen-1", "cpu")
+    assert (state, node, host) == ("unfit", "late", socket.gethostname())
+    assert reason.startswith(f"it does not see {tmp_path / 'runs'}")
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / ".seen-1").touch()
+    assert task(run.to_config(), str(tmp_path / "runs"), "", {}, ".seen-1", "cpu")[0] == "done"
+
+
+def test_a_study_whose_last_node_is_gone_says_so_once(
+    tmp_path: Path, given: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "SECONDS_BETWEEN_LOOKS", 0.0)
+
+    class Leaving(Cluster):
+        looks = 0
+
+        def nodes(self) -> list[dict[str, object]]:
+            return [{**super().nodes()[0], "Alive": self.looks < 1 or self.looks > 4}]
+
+        def wait(self, references: list[object], num_returns: int, timeout: float) -> tuple[list[object], list[object]]:
+            self.looks += 1
+            return (references, []) if self.looks > 6 else ([], references)
+
+    given(Leaving())
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert [event.state for event in ray([Run.from_config({})], str(tmp_path))] == ["done"]
+    (words,) = [str(one.message) for one in told]
+    assert words.startswith("no run can start until a node joins: expected a node with 1 CPUs and 0 GPUs")
+
+
+def test_a_cluster_that_is_gone_is_named(
+    tmp_path: Path, given: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "SECONDS_BETWEEN_LOOKS", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        given(Cluster())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert len(list(ray([Run.from_config({})], str(tmp_path), address=address))) == 1
+    with pytest.warns(UserWarning, match=f"the Ray cluster at {address} no longer answers"):
+        list(ray([Run.from_config({})], str(tmp_path), address=address))
+
+
+def test_what_only_an_excluded_node_could_do_is_refused(tmp_path: Path, given: Callable[..., Cluster]) -> None:
+    class Two(Cluster):
+        def nodes(self) -> list[dict[str, object]]:
+            small = {"Alive": True, "NodeID": "b", "Resources": {"CPU": 1.0}}
+            return [*super().nodes(), small]
+
+    given(Two(), Node("a", "large", "its torch is 2.0, here it is 2.1"), Node("b", "small"))
+    with (
+        pytest.warns(UserWarning, match="the node large"),
+        pytest.raises(ConfigError, match=r"with 4 CPUs .* the largest of 1 that can execute the runs has 1"),
+    ):
+        list(ray([Run.from_config({})], str(tmp_path), num_cpus=4))
+    assert not list(tmp_path.glob(".seen-*"))
+
+
+def test_an_interrupt_is_acknowledged_before_workers_end(tmp_path: Path, given: Callable[..., Cluster]) -> None:
+    class Interrupted(Cluster):
+        def wait(self, references: list[object], num_returns: int, timeout: float) -> tuple[list[object], list[object]]:
+            if timeout > 1:
+                return references, []
+            raise KeyboardInterrupt
+
+        def cancel(self, reference: object, force: bool) -> None:
+            assert told, "the user waits for a word"
+            super().cancel(reference, force)
+
+    cluster = given(Interrupted())
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(KeyboardInterrupt):
+            list(ray([Run.from_config({})], str(tmp_path)))
+    assert cluster.flying == 0
+    assert [str(one.message) for one in told] == ["stopping; runs in training save a checkpoint first"]
 
 
 @pytest.mark.parametrize(("jobs", "most"), [(0, 5), (2, 2)])

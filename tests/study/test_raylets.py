@@ -1,5 +1,6 @@
 """Real Ray on several nodes: without the package, with other code, lost or too small; and drivers that get signals."""
 
+import json
 import os
 import shlex
 import shutil
@@ -10,13 +11,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from polarised.study.grid import load_study
 from polarised.study.stages import checkpoint_step, execute, read_done
 from study.raylets import LOOPBACK, NODE, SOURCE, STORE, TESTS, Node, Raylets, listening, raylets
-from study.workshop import finish, notes, start, study_config, until, write_study
+from study.workshop import finish, notes, pondered, start, study_config, until, write_study
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -31,6 +34,20 @@ def alone(file: Path, root: Path) -> dict[str, bytes]:
     for run in load_study(file).runs:
         execute(run, root)
     return weights(root)
+
+
+def diagnosed(folder: Path, *more: str, **settings: str) -> tuple[dict[str, Any], str]:
+    """Return what the command says of some files of encodings, and its warnings."""
+    for number in range(6):
+        mean = np.random.default_rng(number).normal(size=(300, 3)) * [1.0, 0.02, 0.7]
+        np.savez(folder / f"{number}.npz", mean=mean, variance=np.tile([0.01, 1.0, 0.5], (300, 1)))
+    command = [sys.executable, "-c", "from polarised.cli import main; main()", "diagnose", "*.npz", "--json", *more]
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", **settings, "MARK": ""}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    found.pop("provenance")
+    return found, " ".join(done.stderr.split())
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +77,14 @@ def test_unfit_nodes_get_no_runs_and_are_named(tmp_path: Path, cluster: Raylets)
         log, root = tmp_path / "notes", tmp_path / "runs"
         file = write_study(tmp_path / "tiny.yaml", study_config(runs=4, steps=12, notes=str(log)))
         said = finish(on(cluster, file, root), file)
+        alone_told, _ = diagnosed(tmp_path)
+        told, warned = diagnosed(tmp_path, "--executor", "ray", "--address", cluster.address, **cluster.environment)
     finally:
         for node in added:
             node.kill()
+    assert told == alone_told
+    assert "gets no files: it cannot load polarised" in warned
+    assert "gets no files: its code is" in warned
     words = " ".join(said.split())
     assert "gets no runs: it cannot load polarised: ModuleNotFoundError: No module named 'polarised'" in words
     assert "gets no runs: its code is" in words
@@ -100,6 +122,26 @@ def test_a_lost_node_costs_only_the_steps_since_a_checkpoint(tmp_path: Path, clu
     assert len(again) <= 6
     assert len({tag for tag, _ in again}) <= 1
     assert weights(root) == alone(file, tmp_path / "alone")
+
+
+def test_a_node_that_joins_later_and_does_not_see_the_results_gets_no_runs(tmp_path: Path, cluster: Raylets) -> None:
+    log, root = tmp_path / "notes", tmp_path / "runs"
+    root.mkdir()
+    file = write_study(tmp_path / "tiny.yaml", study_config(runs=4, steps=40, notes=str(log), sleep=0.1))
+    process = on(cluster, file, root)
+    until(lambda: log.exists() or process.poll() is not None, seconds=300)
+    # Another file system lies over the folder of the results, as on a machine that has not mounted it.
+    node = cluster.add(below=["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {root} && exec "$@"', "sh"])
+    try:
+        said = finish(process, file)
+    finally:
+        node.kill()
+    words = " ".join(said.split())
+    assert f"gets no runs: it does not see {root} as this machine does" in words
+    assert "4 of 4 runs done, 0 failed" in words
+    assert Counter(notes(log)) == Counter((tag, step) for tag in range(4) for step in range(40))
+    assert weights(root) == alone(file, tmp_path / "alone")
+    assert not list(root.glob(".seen-*"))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +183,21 @@ def test_a_driver_that_gets_a_signal_saves_and_exits_without_a_traceback(
         assert noise not in said
 
 
+def test_an_interrupt_while_a_run_is_measured_is_heard_within_two_seconds(tmp_path: Path, cluster: Raylets) -> None:
+    log, ticks, root = tmp_path / "notes", tmp_path / "ticks", tmp_path / "runs"
+    file = pondered(tmp_path / "tiny.yaml", ticks=ticks, steps=6, notes=log, seconds=120)
+    process = on(cluster, file, root)
+    until(lambda: ticks.exists() and len(notes(ticks)) > 5, seconds=300)
+    before = len(notes(ticks))
+    process.send_signal(signal.SIGINT)
+    said = finish(process, file, code=130)
+    assert len(notes(ticks)) - before <= 40
+    assert "stopping; runs in training save a checkpoint first" in said
+    assert not list(root.glob("*/failed.txt"))
+    for noise in ("Traceback", "***", "PC: @", "std::", "SystemExit"):
+        assert noise not in said
+
+
 def test_running_out_of_memory_is_named_counted_and_isolated(tmp_path: Path) -> None:
     from ray._common.utils import get_system_memory
     from ray._private.utils import get_used_memory
@@ -155,7 +212,7 @@ def test_running_out_of_memory_is_named_counted_and_isolated(tmp_path: Path) -> 
     assert "it exceeded the memory of its node and was killed by Ray; continuing with attempt 2 of 2" in words
     failed = load_study(file).runs[0].name
     kept = (tmp_path / "runs" / failed / "failed.txt").read_text()
-    assert kept.startswith("TrainingError: it ran over the memory of its node and was killed by Ray, 2 times")
+    assert kept.startswith("TrainingError: it exceeded the memory of its node and was killed by Ray, 2 times")
     # An attempt may be killed before it prints anything; the output of the other one is kept.
     assert "begun at step 0 of 8 by process" in kept
     assert len(said) < 4000
@@ -261,11 +318,12 @@ def at_work(log: Path) -> set[str]:
     return {line.split()[2] for line in lines if int(line.split()[1]) > 7}
 
 
-def test_clusters_listen_only_on_loopback(tmp_path: Path, cluster: Raylets) -> None:
+@pytest.mark.parametrize("before", ["", "import ray\n"])
+def test_clusters_listen_only_on_loopback(tmp_path: Path, cluster: Raylets, before: str) -> None:
     assert listening(cluster.processes())
     assert listening(cluster.processes()) <= LOOPBACK
     # This also holds for a cluster started by the library: anyone who reaches it could run code.
-    code = (
+    code = before + (
         "from polarised.cluster import ray_cluster\n"
         "import time\n"
         "with ray_cluster() as ray:\n"

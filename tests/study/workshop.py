@@ -40,6 +40,25 @@ class Watched(Objective):
         return {"distortion": distortion(step), "rate": rate(step), "broken": broken}
 
 
+def pondering(
+    _vae: Any, _dataset: Any, _encodings: Any, _seed: int, *, notes: str, seconds: float
+) -> list[tuple[str, None, str, float]]:
+    """A measure that takes its time, noting every twentieth of a second."""
+    for tick in range(int(20 * seconds)):
+        with Path(notes).open("a") as file:
+            file.write(f"0 {tick} {os.getpid()}\n")
+        time.sleep(0.05)
+    return [("pondering", None, "full", 1.0)]
+
+
+def pondered(path: Path, *, ticks: Path, steps: int, notes: Path, seconds: float) -> Path:
+    """Write a study of one run whose measuring takes `seconds` and is noted in `ticks`."""
+    config = study_config(runs=1, steps=steps, notes=str(notes))
+    measure = {"name": "study.workshop:pondering", "notes": str(ticks), "seconds": seconds}
+    config["base"]["evaluation"]["further"] = [measure]
+    return write_study(path, config)
+
+
 def study_config(*, runs: int = 2, steps: int = 12, **objective: Any) -> dict[str, Any]:
     """Settings of a study of `runs` tiny models."""
     return {

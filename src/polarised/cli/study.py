@@ -288,8 +288,11 @@ def status(folder: Folder, json: Json = False) -> None:
     screen.print(table("By method", ("method", *STATES), rows))
     for state in found.runs:
         if state.state == "running":
-            where = f" on {as_it_is(state.host)}, {state.pace:.0f} steps/s" if state.host else ""
-            words = f"running {state.point.run.name}: step {state.step:,} of {state.point.run.training.steps:,}{where}"
+            where = f" on {as_it_is(state.host)}" if state.host else ""
+            # Not known before the owner has said a second time how far it is.
+            speed = f", {state.pace:.{1 if state.pace < 10 else 0}f} steps/s" if state.pace else ""
+            step = f"step {state.step:,} of {state.point.run.training.steps:,}"
+            words = f"running {as_it_is(state.point.run.name)}: {step}{where}{speed}"
             screen.print(words, soft_wrap=True)
     for run_name, reason in found.failures.items():
         screen.print(f"[red]failed[/] {run_name}: {as_it_is(reason)}", soft_wrap=True)

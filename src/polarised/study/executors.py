@@ -15,12 +15,23 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import Any
 
-from polarised.cluster import Node, check_nodes, check_request, code_here, ray_cluster, shipped
+from polarised.cluster import (
+    Node,
+    avoiding,
+    check_nodes,
+    check_request,
+    code_here,
+    is_answering,
+    message_of,
+    name_unfit,
+    ray_cluster,
+    shipped,
+)
 from polarised.errors import ConfigError
 from polarised.registry import register
 from polarised.study.config import Run, check_devices
@@ -33,6 +44,7 @@ __all__ = ["local", "ray"]
 SECONDS_TO_SAVE = 15.0
 # Seconds before a run that another process works on is checked again.
 PAUSE = 3.0
+SECONDS_BETWEEN_LOOKS = 10.0
 
 
 @dataclass(frozen=True)
@@ -137,6 +149,9 @@ def local(
                 if outcome.state == "busy" and (patient or not _is_renewed(run, root, seen)):
                     waiting.add(run, pause=PAUSE)
                 yield Event(outcome.state, run, outcome.reason, outcome.seconds, attempt=max(1, losses[run.name]))
+    except KeyboardInterrupt:
+        _acknowledge()
+        raise
     finally:
         everybody = [*free, *(worker for worker, _ in at_work.values())]
         for worker in everybody:
@@ -144,6 +159,11 @@ def local(
         deadline = time.monotonic() + SECONDS_TO_SAVE
         for worker in everybody:
             worker.join(deadline)
+
+
+def _acknowledge() -> None:
+    """Confirm an interrupt at once: workers may take seconds to end."""
+    warnings.warn("stopping; runs in training save a checkpoint first", stacklevel=2)
 
 
 def _is_renewed(run: Run, root: str, seen: dict[str, Lease | None]) -> bool:
@@ -206,22 +226,35 @@ def ray(
         options["memory"] = int(memory * (1 << 30))
     if runtime_env:
         options["runtime_env"] = dict(runtime_env)
-    with ray_cluster(address) as cluster:
-        check_request(cluster, num_cpus=num_cpus, num_gpus=num_gpus, memory=memory)
-        nodes = _probe_nodes(cluster, root, device, runtime_env, None if mixed else code_here())
-        unfit = _named_unfit(nodes)
+    request: dict[str, Any] = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory}
+    own = {} if mixed else code_here()
+    with ExitStack() as stack:
+        cluster = stack.enter_context(ray_cluster(address))
+        check_request(cluster, **request)
+        # It stays until the end: a task looks for it on its own node, which may have joined later.
+        token = stack.enter_context(showing(root))
+        nodes = check_nodes(
+            cluster,
+            shipped(_PROBE, "probe"),
+            arguments=lambda node: (root, token, device if node["Resources"].get("GPU") else "cpu"),
+            own=own,
+            runtime_env=runtime_env,
+        )
+        unfit = name_unfit(nodes)
         if len(unfit) == len(nodes):
             first = nodes[0].problem if nodes else "nothing"
             raise ConfigError(
                 f"expected at least one node that can execute the runs, but none of {len(nodes)} can; the first "
                 f"reports: {first}"
             )
-        flight = _Tasks(cluster, options, unfit, root, command, None if mixed else code_here())
+        check_request(cluster, **request, unfit=unfit)
+        flight = _Tasks(cluster, options, request, unfit, address, (root, command, own, token, device))
         waiting, losses = _Waiting(runs), Counter[str]()
         try:
             while waiting or flight:
                 while (not jobs or len(flight) < jobs) and (run := waiting.take()) is not None:
                     flight.start(run)
+                flight.look_for_room()
                 for run, owner in flight.begun():
                     yield Event("started", run, host=owner.host, attempt=losses[run.name] + 1)
                 for run, answer in flight.landed():
@@ -240,22 +273,11 @@ def ray(
                     if outcome.state in ("busy", "lost", "waiting"):
                         waiting.add(run, pause=0.0 if outcome.state == "lost" else PAUSE)
                     yield Event(outcome.state, run, outcome.reason, outcome.seconds, host, max(1, losses[run.name]))
+        except KeyboardInterrupt:
+            _acknowledge()
+            raise
         finally:
             flight.stop()
-
-
-def _probe_nodes(
-    cluster: Any, root: str, device: str, runtime_env: Mapping[str, Any] | None, own: dict[str, str] | None
-) -> list[Node]:
-    """Return for every node its code, its view of the results and, if it has GPUs, whether they work."""
-    with showing(root) as token:
-        return check_nodes(
-            cluster,
-            shipped(_PROBE, "probe"),
-            arguments=lambda node: (root, token, device if node["Resources"].get("GPU") else "cpu"),
-            own=own,
-            runtime_env=runtime_env,
-        )
 
 
 class _Tasks:
@@ -265,18 +287,18 @@ class _Tasks:
         self,
         cluster: Any,
         options: dict[str, Any],
+        request: dict[str, Any],
         unfit: set[str],
-        root: str,
-        command: str,
-        code: dict[str, str] | None,
+        address: str | None,
+        arguments: tuple[Any, ...],
     ) -> None:
         self._leases: dict[str, Lease] = {}
-        self._cluster, self._unfit, self._options = cluster, unfit, options
-        self._arguments = root, command, code
+        self._cluster, self._unfit, self._options, self._request = cluster, unfit, options, request
+        self._arguments, self._root, self._address = arguments, str(arguments[0]), address
         self._task = cluster.remote(**options)(shipped(_TASK, "task"))
         self._runs: dict[Any, Run] = {}
         self._since: dict[str, float] = {}
-        self._looked = 0.0
+        self._looked, self._looked_for_room, self._stranded = 0.0, time.monotonic(), False
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -284,11 +306,28 @@ class _Tasks:
     def start(self, run: Run) -> None:
         """Submit a run to the cluster, which decides where and when to execute it."""
         # Nodes that join later are not in the list, so a task checks its own node first.
-        places = {"label_selector": {"ray.io/node-id": f"!in({','.join(sorted(self._unfit))})"}} if self._unfit else {}
-        root, command, code = self._arguments
-        task = self._task.options(**places) if places else self._task
-        self._runs[task.remote(run.to_config(), root, command, code)] = run
+        task = self._task.options(**avoiding(self._unfit)) if self._unfit else self._task
+        self._runs[task.remote(run.to_config(), *self._arguments)] = run
         self._since[run.name] = time.time()
+
+    def look_for_room(self) -> None:
+        """Warn once if no node is left that could execute a run, or the cluster is gone: Ray waits silently."""
+        if time.monotonic() - self._looked_for_room < SECONDS_BETWEEN_LOOKS:
+            return
+        words = ""
+        if self._address is not None and not is_answering(self._address):
+            words = (
+                f"the Ray cluster at {self._address} no longer answers; unless it does within a minute, Ray ends this "
+                "command, and the same command resumes the runs"
+            )
+        else:
+            try:
+                check_request(self._cluster, **self._request, unfit=self._unfit)
+            except ConfigError as error:
+                words = f"no run can start until a node joins: {error}"
+        if words and not self._stranded:
+            warnings.warn(words, stacklevel=2)
+        self._looked_for_room, self._stranded = time.monotonic(), bool(words)
 
     def begun(self) -> Iterator[tuple[Run, Lease]]:
         """Yield the runs whose lease has appeared since the last call; Ray does not report when it starts a task."""
@@ -299,7 +338,7 @@ class _Tasks:
         silent = [run for run in self._runs.values() if run.name not in self._leases]
         slots = int(self._cluster.cluster_resources().get("CPU", 1) / max(self._options["num_cpus"], 0.1)) + 1
         for run in silent[:slots]:
-            lease = read_lease(self._arguments[0], run.name)
+            lease = read_lease(self._root, run.name)
             if lease is not None and lease.started >= self._since[run.name] - HEARTBEAT:
                 self._leases[run.name] = lease
                 yield run, lease
@@ -307,7 +346,7 @@ class _Tasks:
     def owner_of(self, run: Run) -> Lease | None:
         """Return the last owner of a run that has ended, if known."""
         known = self._leases.pop(run.name, None)
-        if known is None and (found := read_lease(self._arguments[0], run.name)) is not None:
+        if known is None and (found := read_lease(self._root, run.name)) is not None:
             return found if found.started >= self._since[run.name] else None
         return known
 
@@ -328,7 +367,7 @@ class _Tasks:
     def exclude(self, node: Node) -> None:
         """Exclude a node from further runs, with one warning."""
         if node.id not in self._unfit:
-            self._unfit |= _named_unfit([node])
+            self._unfit |= name_unfit([node])
 
     def stop(self) -> None:
         """Ask tasks to save and stop, like Ctrl-C; those that do not stop in time are killed."""
@@ -351,14 +390,15 @@ def probe(root, token, device):
 """
 # Sent as source, so that a node without the package can report that; on a node with other code, that code is not run.
 _TASK = """
-def task(config, root, command, code):
+def task(config, root, command, own, token, device):
     import socket
     import ray
     here = ray.get_runtime_context().get_node_id(), socket.gethostname()
     try:
-        from polarised.cluster import code_here, difference
-        from polarised.study.worker import work
-        problem = "" if code is None else difference(code, code_here())
+        from polarised.cluster import difference
+        from polarised.study.worker import look_around, work
+        found = look_around(root, token, device)
+        problem = found.get("problem") or difference(own, found)
     except Exception as error:
         problem = f"it cannot load polarised: {type(error).__name__}: {error}"
     if problem:
@@ -374,7 +414,7 @@ def _outcome_of_error(
     raised = cluster.exceptions
     if isinstance(error, raised.RuntimeEnvSetupError):
         raise ConfigError(
-            f"expected a runtime_env that Ray can set up, but it could not: {_message_of(error)}"
+            f"expected a runtime_env that Ray can set up, but it could not: {message_of(error)}"
         ) from error
     if isinstance(error, raised.OutOfMemoryError):
         how = "it exceeded the memory of its node and was killed by Ray"
@@ -383,7 +423,7 @@ def _outcome_of_error(
     elif isinstance(error, raised.WorkerCrashedError):
         how = "its worker process was lost"
     else:
-        return give_up(run, root, f"Ray could not execute it: {_message_of(error)}")
+        return give_up(run, root, f"Ray could not execute it: {message_of(error)}")
     # The process is gone for certain, so nobody needs to wait until its lease expires.
     if lease is not None:
         release(root, run.name, lease)
@@ -401,14 +441,6 @@ def _check_devices(runs: Sequence[Run], num_gpus: float) -> str:
             "training.device to cuda, or request no GPU"
         )
     return "cuda" if "cuda" in devices else "cpu"
-
-
-def _named_unfit(nodes: Sequence[Node]) -> set[str]:
-    """Return the nodes that get no runs, with a warning for each."""
-    unfit = [node for node in nodes if node.problem]
-    for node in unfit:
-        warnings.warn(f"the node {node.host} ({node.id[:8]}) gets no runs: {node.problem}", stacklevel=2)
-    return {node.id for node in unfit}
 
 
 class _Worker:
@@ -514,10 +546,3 @@ def _lost(run: Run, root: str, losses: Counter[str], attempts: int, how: str) ->
     if losses[run.name] < attempts:
         return Outcome("lost", f"{how}; continuing with attempt {losses[run.name] + 1} of {attempts}")
     return give_up(run, root, f"{how}, {attempts} times; check that there is enough memory")
-
-
-def _message_of(error: Exception) -> str:
-    """Return the message of a Ray error in one line: all of it, or the part after the traceback of the worker."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    words = lines[-1:] if hasattr(error, "cause") else lines
-    return " ".join(words)[:500] or type(error).__name__

@@ -466,7 +466,8 @@ def _tell_failure(progress: Progress, screen: "Console") -> None:
         return
     run = escape(printable(event.run.name))
     where = f" on {escape(printable(event.host))}" if event.host else ""
-    if event.state in ("failed", "lost", "waiting"):
+    # Of a run that waits for another node, the node was named already.
+    if event.state in ("failed", "lost"):
         # A reason may be a message of any library, with brackets.
         screen.print(f"[red]{event.state}[/] {run}{where}: {escape(printable(event.reason))}", soft_wrap=True)
     elif event.state == "started" and event.host:

@@ -121,8 +121,20 @@ class StudyStatus:
         return {name: StudyStatus(self.folder, tuple(states)).counts for name, states in own.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts and the reasons of failures as plain JSON types."""
-        return stamp("status", {**{str(name): n for name, n in self.counts.items()}, "failures": self.failures})
+        """Return the counts, the reasons of failures and who works on what as plain JSON types."""
+        at_work = [
+            {
+                "run": state.point.run.name,
+                "step": state.step,
+                "steps": state.point.run.training.steps,
+                "host": state.host or None,
+                "steps_per_second": state.pace or None,
+            }
+            for state in self.runs
+            if state.state == "running"
+        ]
+        counts = {str(name): number for name, number in self.counts.items()}
+        return stamp("status", {**counts, "failures": self.failures, "at_work": at_work})
 
 
 class Citations(NamedTuple):
