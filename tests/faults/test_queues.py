@@ -34,7 +34,7 @@ from polarised.study.runner import Shard, enrol, read_study, run_states
 from polarised.study.stages import checkpoint_step, execute, is_done
 from polarised.study.worker import work_at
 from polarised.study.workflow import slurm_script
-from study.workshop import notes, pondered, start, study_config, until, write_study
+from study.workshop import notes, pondered, start, study_config, until, workers_of, write_study
 
 
 def weights(root: Path) -> dict[str, bytes]:
@@ -149,6 +149,22 @@ def test_a_signal_while_a_run_is_measured_is_heard_within_two_seconds(tmp_path: 
     again = pondered(tmp_path / "tiny.yaml", ticks=ticks, steps=6, notes=log, seconds=0)
     assert start(again, root, "--jobs", "1").wait(timeout=300) == 0, said()
     assert notes(log) == [(0, step) for step in range(6)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGUSR1, 138)])
+@pytest.mark.parametrize("pause", [0.0, 1.0])
+def test_a_signal_while_workers_start_ends_them_quietly(tmp_path: Path, number: int, code: int, pause: float) -> None:
+    """A terminal sends Ctrl-C to workers too, also while they load their libraries."""
+    job = start(made(tmp_path, runs=2, steps=1200, sleep=0.05), tmp_path / "study", "--jobs", "2")
+    until(lambda: len(workers_of(job.pid)) == 2)
+    time.sleep(pause)
+    for process in (*children_of(job.pid), job.pid):
+        os.kill(process, number)
+    said = (tmp_path / "said.txt").read_text
+    assert job.wait(timeout=10) == code, said()
+    assert said().splitlines()[-2:] == ["warning: stopping; runs in training save a checkpoint first", "stopped"]
+    assert "Traceback" not in said()
 
 
 @pytest.mark.slow

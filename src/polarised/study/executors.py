@@ -18,7 +18,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from polarised.cluster import (
     Node,
@@ -457,7 +458,7 @@ class _Worker:
     def submit(self, run: Run, root: str, command: str) -> Future[Outcome]:
         """Send a run to the process; start it if there is none or it died between two runs."""
         before = set(multiprocessing.active_children())
-        with _single_threaded():
+        with _single_threaded(), _blocking("SIGINT", "SIGUSR1"):
             try:
                 future = self._pool.submit(work, run.to_config(), root, command)
             except BrokenProcessPool:
@@ -498,18 +499,31 @@ class _Worker:
 
 def _start_tracker() -> None:
     """Start Python's resource tracker with SIGUSR1 ignored, which a queue sends to every process of a job."""
-    if hasattr(signal, "pthread_sigmask"):
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-        try:
-            resource_tracker.ensure_running()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with _blocking("SIGUSR1"):
+        resource_tracker.ensure_running()
+
+
+@contextmanager
+def _blocking(*names: str) -> Iterator[None]:
+    """Block signals in the block, and in the processes started in it until they unblock them; none is lost."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [getattr(signal, name) for name in names])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _prepare() -> None:
-    # Between two runs there is nothing to save; training has its own handler.
-    for number in (getattr(signal, name) for name in ("SIGINT", "SIGUSR1") if hasattr(signal, name)):
-        signal.signal(number, signal.SIG_IGN)
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGUSR1") if hasattr(signal, name)]
+    # Signals are blocked until here: Python would end with a traceback.
+    for number in numbers:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _leave)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     parent = multiprocessing.parent_process()
     if parent is not None:
         # A separate thread, so that a worker inside a matrix product also ends with its parent; started before
@@ -518,6 +532,14 @@ def _prepare() -> None:
     from polarised.training import keep_freed_memory
 
     keep_freed_memory()
+    # Between two runs there is nothing to save; training has its own handler.
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+    """End a worker that is still loading its libraries."""
+    os._exit(128 + number)
 
 
 def _end_with(parent: Any) -> None:
