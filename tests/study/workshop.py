@@ -33,9 +33,12 @@ class Watched(Objective):
                 file.write(f"{self.tag} {step.number} {os.getpid()}\n")
         time.sleep(self.sleep)
         if step.number == self.grow_at:
-            hoard = torch.ones(3 << 28)
+            # In parts, up to twice the room that a test leaves: what others on the machine take meanwhile varies.
+            hoard = []
+            for _ in range(32):
+                hoard.append(torch.ones(1 << 26))
+                time.sleep(0.1)
             time.sleep(60)
-            del hoard
         broken = torch.tensor(float("nan") if step.number == self.diverge_at else 0.0)
         return {"distortion": distortion(step), "rate": rate(step), "broken": broken}
 
