@@ -279,7 +279,7 @@ def _with_ray(arguments: list[tuple[Any, ...]], address: str | None, cutoff: Cal
             except ray.exceptions.RayError as error:
                 if isinstance(cause := getattr(error, "cause", None), PolarisedError):
                     raise cause from None
-                raise ConfigError(f"expected Ray to read the files, it could not: {message_of(error)}") from error
+                raise ConfigError(f"expected Ray to read the files, but it could not: {message_of(error)}") from error
             del reference
             waiting.extend(task.remote(*each, cutoff()) for each in islice(left, 1))
 
