@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from polarised import Encodings, diagnose
-from polarised.errors import DataError
+from polarised.errors import ConfigError, DataError
 from polarised.regime.decoder import DecoderUse
 
 N = 2000
@@ -272,3 +272,12 @@ def test_a_remnant_that_keeps_mean_and_sample_apart_is_named():
     assert "without the doubtful variable 2 too it is 0.00 nats against 0.00 sampled" in said
     assert "interchangeable" not in " ".join(told.advice)
     assert any("less than it carries, as wide as an unused variable" in sentence for sentence in told.advice)
+
+
+@pytest.mark.parametrize(("settings", "words"), [({"rule": "standart"}, "got 'standart'"), ({"alpha": 0.7}, "got 0.7")])
+def test_rule_and_threshold_are_checked_before_anything_is_encoded(settings, words):
+    def encode(_inputs):
+        raise AssertionError
+
+    with pytest.raises(ConfigError, match=words):
+        diagnose(encode, np.zeros((5, 2)), **settings)

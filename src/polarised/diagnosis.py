@@ -23,7 +23,7 @@ from polarised.errors import ConfigError, DataError, printable, suggesting_keywo
 from polarised.metrics.evaluation import MOST_BINNED, beyond_doubt, compare, without_passive_by_standard
 from polarised.random import stream
 from polarised.regime.advice import advice, headline, listed
-from polarised.regime.classify import Regime, Rule, other_rules, sensitivity
+from polarised.regime.classify import Regime, Rule, check_rule, other_rules, sensitivity
 from polarised.regime.decoder import DecoderUse, Pictures
 from polarised.regime.encodings import Axis, Encodings
 from polarised.registry import record
@@ -317,6 +317,8 @@ def diagnose(
         seed=seed or 0,
         specified=frozenset(key for key, value in given.items() if value is not None),
     )
+    # Before a model encodes thousands of inputs.
+    check_rule(0.1 if alpha is None else alpha, rule)
     found = resolve(target, data, request)
     found.name = name or found.name
     settings = {"alpha": found.alpha if alpha is None else alpha, "rule": rule, "seed": request.seed}

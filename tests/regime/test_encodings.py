@@ -26,6 +26,7 @@ VARIANCE = np.random.default_rng(1).uniform(0.01, 1.0, (20, 3))
         ({"mean": MEAN[:1], "variance": VARIANCE[:1]}, "at least two inputs"),
         ({"mean": MEAN[:, 0], "variance": VARIANCE[:, 0]}, r"a single variable is \(n, 1\)"),
         ({"mean": MEAN[:, :0], "variance": VARIANCE[:, :0]}, "at least one input and one latent variable"),
+        ({"mean": MEAN + 1j, "variance": VARIANCE}, "real numbers in mean, got complex128"),
         ({"mean": [["a"], ["b"]], "variance": [[1], [1]]}, "expected numbers in mean"),
         (
             {"mean": MEAN, "variance": VARIANCE, "prior_mean": np.zeros(4)},

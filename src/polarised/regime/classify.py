@@ -31,6 +31,7 @@ __all__ = [
     "ALPHAS",
     "Evidence",
     "Regime",
+    "check_rule",
     "classify",
     "counts_by_rule",
     "decide",
@@ -132,7 +133,7 @@ def decide(
     rest_ratio: ArrayLike | None = None,
 ) -> "Regime":
     """Decide the types of the variables of an `Evidence`; shared by `classify` and `Evidence.classify`."""
-    _check_rule(alpha, rule)
+    check_rule(alpha, rule)
     statistics = evidence.statistics()
     rest = checked_rest(rest_ratio, len(statistics.ratio_mean))
     if decoder is not None and len(decoder.permuted) != len(statistics.ratio_mean):
@@ -183,7 +184,18 @@ def decide(
     )
 
 
-def _check_rule(alpha: float, rule: Rule) -> None:
+def check_rule(alpha: float, rule: Rule) -> None:
+    """Refuse a threshold or a rule that does not exist.
+
+    Args:
+        alpha: The threshold of the types.
+        rule: The rule of the types.
+
+    Raises:
+        ConfigError: One of them is not valid.
+
+    >>> check_rule(0.1, "standard")
+    """
     if not 0 < alpha < 0.5:
         raise ConfigError(f"expected alpha between 0 and 0.5, got {alpha}; the papers use 0.1")
     if rule not in RULES:
@@ -372,7 +384,7 @@ class Regime:
         rule = rule or self.rule
         use = Use.of(self.evidence, self.decoder, self.rest_ratio, self.alpha) if rule == "used" else None
         for alpha in alphas:
-            _check_rule(alpha, rule)
+            check_rule(alpha, rule)
             if use is not None:
                 yield replace(use, alpha=alpha).slacks(self.statistics).types()
             else:

@@ -406,6 +406,8 @@ def checked_rest(rest_ratio: ArrayLike | None, latents: int) -> NDArray[np.float
 def _floats(value: ArrayLike, name: str, *, checked: bool = True) -> Floats:
     try:
         array = as_array(value)
+        if array.dtype.kind == "c":
+            raise DataError(f"expected real numbers in {name}, got {array.dtype}; pass the real part if that is meant")
         if array.dtype == np.float16:
             array = array.astype(np.float32)
         elif array.dtype not in (np.float32, np.float64):
