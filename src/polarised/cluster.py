@@ -108,7 +108,9 @@ def _running(address: str | None, handlers: Mapping[int, Any]) -> Iterator[Any]:
             _handle(handlers)
             if address is not None and not started.done() and time.monotonic() > given_up:
                 # Nothing runs here, and Ray would wait at the end of the process for a cluster that never answers.
-                atexit.unregister(sys.modules["ray"].shutdown)
+                known: Any = sys.modules.get("ray")
+                if hasattr(known, "shutdown"):
+                    atexit.unregister(known.shutdown)
                 break
 
 
