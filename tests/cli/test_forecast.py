@@ -51,6 +51,10 @@ def test_forecast_of_a_run_by_its_config(tmp_path):
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
     assert json.loads(run("forecast", tmp_path / "run.yaml", "--json").stdout)["threshold"] == 9.0
     assert json.loads(run("forecast", tmp_path / "run.yaml", "--beta", 2, "--json").stdout)["threshold"] == 2.0
+    narrow = json.loads(run("forecast", tmp_path / "run.yaml", "--beta", 0.5, "--alpha", 0.01, "--json").stdout)
+    wide = json.loads(run("forecast", tmp_path / "run.yaml", "--beta", 0.5, "--alpha", 0.4, "--json").stdout)
+    assert narrow["active"] < wide["active"]
+    assert "expected no --reduction" in run("forecast", tmp_path / "run.yaml", "--reduction", "mean", code=2).stderr
     printed = run("train", tmp_path / "run.yaml", "--out", tmp_path / "runs").stdout
     assert "Forecast at beta 9, decoder variance 1: will collapse" in printed
     assert "Forecast" not in run("train", tmp_path / "run.yaml", "--out", tmp_path / "runs").stdout

@@ -1,11 +1,13 @@
 """`polarised forecast` predicts collapse before training; with --dimensions it also estimates the number of latents."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from polarised.cli.screen import Json, Quiet, Seed, as_flags, as_it_is, bullets, console, print_json, table
+from polarised.errors import ConfigError
 from polarised.schemas import stamp
 
 if TYPE_CHECKING:
@@ -23,12 +25,13 @@ def forecast(
     variance: Annotated[float | None, typer.Option(help="Variance of a Gaussian decoder; default: 1.")] = None,
     latents: Annotated[int | None, typer.Option(help="Latent variables; default: 10, or the run's.", min=1)] = None,
     likelihood: Annotated[
-        Literal["gaussian", "bernoulli", "poisson"], typer.Option(help="Squared error, cross-entropy or counts.")
-    ] = "gaussian",
+        Literal["gaussian", "bernoulli", "poisson"] | None,
+        typer.Option(help="Squared error, cross-entropy or counts; default: gaussian, or the run's."),
+    ] = None,
     reduction: Annotated[
-        Literal["likelihood", "sum", "mean", "mean_of_both"],
-        typer.Option(help="How your loss is reduced: log-likelihood, summed error, or mean error."),
-    ] = "likelihood",
+        Literal["likelihood", "sum", "mean", "mean_of_both"] | None,
+        typer.Option(help="How your loss is reduced: log-likelihood (default), summed error, or mean error."),
+    ] = None,
     alpha: Annotated[float, typer.Option(help="Threshold of the types.", min=0.001, max=0.499)] = 0.1,
     examples: Annotated[int, typer.Option(help="Maximum number of images to read.", min=2)] = 20_000,
     plot: Annotated[Path | None, typer.Option(help="Write the curve to this file (.png, .svg, .pdf).")] = None,
@@ -64,8 +67,11 @@ def forecast(
         from polarised.study.config import Run, read_config
         from polarised.study.outlook import forecast_run
 
+        given = {"--likelihood": likelihood, "--reduction": reduction}
+        if known := [option for option, value in given.items() if value is not None]:
+            raise ConfigError(f"expected no {known[0]} with {data}, which states the loss; change it in the file")
         found = forecast_run(Run.from_config(read_config(Path(data))), examples=examples)
-        found = found.at(beta=beta, variance=variance, latents=latents)
+        found = replace(found.at(beta=beta, variance=variance, latents=latents), alpha=alpha)
     else:
         from polarised.adapters.targets import images_named
         from polarised.regime.forecast import forecast as forecast_data
@@ -78,8 +84,8 @@ def forecast(
             beta=1.0 if beta is None else beta,
             variance=variance,
             latents=10 if latents is None else latents,
-            likelihood=likelihood,
-            reduction=reduction,
+            likelihood=likelihood or "gaussian",
+            reduction=reduction or "likelihood",
             alpha=alpha,
             seed=seed,
         )
@@ -177,8 +183,6 @@ def dimensions(
 
 def _picture_kind(path: Path) -> Literal["png", "svg", "pdf"]:
     """Return the format of a plot; an unsupported one is refused before the training, not after it."""
-    from polarised.errors import ConfigError
-
     kinds: dict[str, Literal["png", "svg", "pdf"]] = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
     if path.suffix not in kinds:
         raise ConfigError(f"expected a .png, .svg or .pdf file for --plot, got {path.name}; use {path.stem}.png")
