@@ -1,4 +1,6 @@
-"""How long `study status` and `study collect` take for many finished runs, in CPU seconds of their own process.
+"""How long `study status` and `study collect` take for many finished runs: CPU time and wall-clock time.
+
+The load average is printed because wall-clock time means little on a busy machine.
 
 python benchmarks/study_size.py [runs]: one run is executed, the others are copies of its files.
 """
@@ -9,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import yaml
@@ -39,23 +42,27 @@ def made(home: Path, runs: int) -> Path:
     return root
 
 
-def measured(*command: str) -> tuple[float, float]:
+def measured(*command: str) -> tuple[float, float, float]:
+    began = time.monotonic()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     code = "from polarised.cli import main; main()"
     subprocess.run([sys.executable, "-c", code, *command], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, after.ru_maxrss / 1024
+    return seconds, time.monotonic() - began, after.ru_maxrss / 1024
 
 
 def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     with tempfile.TemporaryDirectory() as home:
         root = str(made(Path(home), runs))
-        print("| command | runs | CPU seconds | peak memory (MiB) |\n|---|---|---|---|")
+        print("| command | runs | CPU seconds | seconds | load | peak memory (MiB) |\n|---|---|---|---|---|---|")
         for command in ("status", "collect"):
-            seconds, memory = measured("study", command, root)
-            print(f"| study {command} | {runs:,} | {seconds:.1f} | {memory:,.0f} |", flush=True)
+            seconds, wall, memory = measured("study", command, root)
+            load = os.getloadavg()[0]
+            print(
+                f"| study {command} | {runs:,} | {seconds:.1f} | {wall:.1f} | {load:.1f} | {memory:,.0f} |", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -168,3 +168,33 @@ def test_file_names_that_are_not_text_or_of_maximum_length_get_a_page(name, tmp_
     told = RUNNER.invoke(app, ["diagnose", path, "--html", out])
     assert told.exit_code == 0, told.stderr
     assert Path(out).read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+NOWHERE = "~nobody-of-that-name/codes"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["diagnose", f"{NOWHERE}.npz"],
+        ["forecast", f"{NOWHERE}.npz"],
+        ["forecast", NOWHERE],
+        ["datasets", "show", "from_npz", f"path={NOWHERE}.npz"],
+        ["datasets", "show", "from_folder", f"path={NOWHERE}"],
+        ["diagnose", "a**b.npz"],
+        ["diagnose", "***"],
+    ],
+    ids=" ".join,
+)
+def test_homes_of_nobody_and_wrong_patterns_are_one_sentence(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ended = RUNNER.invoke(app, command)
+    assert ended.exit_code in (1, 2)
+    assert ended.stderr.count("error: ") == ended.stderr.count("\n") == 1
+    assert "went wrong" not in ended.stderr
+
+
+@pytest.mark.parametrize("variable", ["POLARISED_DATA", "DISENTANGLEMENT_LIB_DATA"])
+def test_a_data_folder_of_nobody_is_empty(variable, monkeypatch):
+    monkeypatch.setenv(variable, NOWHERE)
+    assert RUNNER.invoke(app, ["datasets", "--json"]).exit_code == 0

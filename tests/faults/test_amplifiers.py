@@ -10,11 +10,13 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
 import polars
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import polarised as po
@@ -24,11 +26,14 @@ from polarised._io.readers import npz_member, tar_members
 from polarised._io.tables import hdf5_array, read_table
 from polarised._io.text import parse_yaml
 from polarised.adapters._tensor_bundle import MAGIC, MASK_DELTA, read_tensor_bundle
+from polarised.adapters.published import read_state
 from polarised.adapters.scvi import keys_of_pickle
 from polarised.cli import app
 from polarised.errors import DataError
 from polarised.metrics.evaluation import evaluate
 from polarised.regime import Encodings, Evidence
+from polarised.study.config import Evaluation
+from polarised.study.trained import published_point
 
 MEBI = 1 << 20
 
@@ -393,3 +398,65 @@ def test_a_sparse_tensor_is_refused(tmp_path: Path) -> None:
         torch.save({"mean": tensor}, tmp_path / f"{name}.pt")
         with holding_at_most(8), pytest.raises(DataError, match="has more than are stored"):
             read_state(tmp_path / f"{name}.pt")
+
+
+class Made:
+    """Something that a pickle makes by calling a function."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_pickle_of_weights_makes_no_bytes_of_any_number(tmp_path: Path, old: bool) -> None:
+    torch.save({"a": Made(bytearray, 1 << 30)}, tmp_path / "a.pt", _use_new_zipfile_serialization=not old)
+    with holding_at_most(20), pytest.raises(DataError, match="it names bytearray"):
+        read_state(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_pickle_of_weights_makes_no_tensors_of_any_size(tmp_path: Path, old: bool) -> None:
+    for kind in (torch.Tensor, torch.FloatTensor):
+        saved = {"a": Made(kind, 1 << 28)}
+        torch.save(saved, tmp_path / "a.pt", _use_new_zipfile_serialization=not old)
+        with pytest.raises(DataError, match=r"as weights, it asks for 1073741824|refused to read"):
+            read_state(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_weights_that_share_their_numbers_are_read(tmp_path: Path, old: bool) -> None:
+    shared = torch.arange(6.0)
+    saved = {"a": shared, "b": shared.view(2, 3), "c": torch.nn.Parameter(shared[2:]), "d": torch.ones(2, 2).bfloat16()}
+    torch.save(saved, tmp_path / "a.pt", _use_new_zipfile_serialization=not old)
+    found = read_state(tmp_path / "a.pt")
+    assert all(torch.equal(found[name], value) for name, value in saved.items())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_are_plain_numbers(tmp_path: Path) -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    for value in (torch.quantize_per_tensor(torch.ones(4, 2), 0.1, 0, torch.qint8), nested):
+        torch.save({"mean": value}, tmp_path / "a.pt")
+        with pytest.raises(DataError, match="expected plain numbers as mean"):
+            read_state(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("dip_vae.lambda_od", "'a'"),
+        ("dip_vae.lambda_od", "[1]"),
+        ("dip_vae.lambda_od", "True"),
+        ("dip_vae.lambda_d_factor", "'10'"),
+        ("dip_vae.lambda_d_factor", "None"),
+    ],
+)
+def test_texts_of_a_configuration_are_not_multiplied(key: str, value: str) -> None:
+    config = {"model.name": "'dip_vae_i'", "dip_vae.lambda_od": "5.0", "dip_vae.lambda_d_factor": "1000000000"}
+    with holding_at_most(20), pytest.raises(DataError, match=f"expected a number as {key}"):
+        published_point({**config, key: value}, Evaluation())
+    with pytest.raises(DataError, match="expected a method of the study"):
+        published_point({"model.name": "[1]"}, Evaluation())

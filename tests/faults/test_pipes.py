@@ -11,6 +11,10 @@ from typer.testing import CliRunner
 
 from faults.hardship import prepared
 from polarised.cli import app
+from polarised.errors import DataError
+from polarised.study.stages import load_run
+from polarised.study.storage import reason
+from polarised.study.worker import LOG, _logged
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +59,29 @@ def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["diagnose", str(tmp_path / name)])
     assert ended.exit_code == 1
     assert "another kind of file" in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["failed.txt", "checkpoint.safetensors", ".lock", ".lease.json", "scores.parquet"])
+def test_a_pipe_in_a_run_that_is_not_done_is_not_waited_for(name: str, run: Path, tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    shutil.copytree(run.parent, study)
+    own = study / run.name
+    (own / "done.json").unlink()
+    (own / name).unlink(missing_ok=True)
+    os.mkfifo(own / name)
+    for command in ("status", "collect", "doctor"):
+        ended = CliRunner().invoke(app, ["study", command, str(study)])
+        assert "should not" not in ended.stderr, (command, ended.stderr)
+        assert ended.exit_code in (0, 1, 2), command
+    assert reason(own) is None if name != "failed.txt" else True
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_the_log_of_a_run_is_written_into_its_folder_alone(kind: str, run: Path, tmp_path: Path) -> None:
+    own, outside = tmp_path / "own", tmp_path / "outside.txt"
+    own.mkdir()
+    outside.write_text("precious")
+    (own / LOG).symlink_to(outside) if kind == "link" else os.mkfifo(own / LOG)
+    with pytest.raises(DataError, match=r"inside the folder|is a pipe"), _logged(load_run(run), own, "a test"):
+        pass
+    assert outside.read_text() == "precious"

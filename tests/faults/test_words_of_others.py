@@ -1,5 +1,6 @@
 """Untrusted names and notes on pages, in notebooks and on the terminal are shown as plain text."""
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -12,10 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 import polarised as po
+from polarised._io.text import parse_json
 from polarised.cli import app
 from polarised.cli.look import _show_scores
 from polarised.cli.screen import console, show_diagnosis, table
+from polarised.errors import DataError
 from polarised.report import write_report
+from polarised.report.study_page import _title
+from polarised.study.grid import load_study
+from polarised.study.runner import enrol
 from report.examples import example, tidy
 
 HOSTILE = (
@@ -215,3 +221,33 @@ def test_consoles_are_made_in_one_place() -> None:
     # Only `_io.terminal` creates one, of its own class.
     made = [path for path in package.rglob("*.py") if re.search(r"\bConsole\(", path.read_text(encoding="utf-8"))]
     assert [path.relative_to(package).as_posix() for path in made] == []
+
+
+@pytest.mark.parametrize("text", [rb'"\ud800"', rb'{"\uDFFF": 1}', b'"\xed\xa0\x80"', '"\\ud83d"'])
+def test_half_a_character_is_refused(text: str | bytes) -> None:
+    with pytest.raises(DataError, match="expected JSON in a file"):
+        parse_json(text, where="a file")
+    assert parse_json(rb'"\ud83d\ude00"', where="a file") == "\N{GRINNING FACE}"
+
+
+@pytest.mark.parametrize(
+    ("label", "value"),
+    [("seed", "a"), ("seed", 10**400), ("seed", -(2**63)), ("seed", 1.5), ("strength", 10**400), ("method", "\ud800")],
+)
+def test_labels_that_no_table_holds_are_refused(tmp_path: Path, label: str, value: object) -> None:
+    study = load_study("be_more_active", scale="smoke", settings=["axes.seed=1"])
+    enrol(study, tmp_path)
+    known = json.loads((tmp_path / "study.json").read_text())
+    for one in known["runs"].values():
+        one["labels"][label] = value
+    (tmp_path / "study.json").write_text(json.dumps(known))
+    for command in ("status", "collect", "verify"):
+        ended = CliRunner().invoke(app, ["study", command, str(tmp_path)])
+        assert ended.exit_code == 1, command
+        assert "expected labels and config" in ended.stderr or "expected JSON" in ended.stderr, ended.stderr
+
+
+def test_notes_in_other_encodings_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_bytes("# résumé".encode("utf-16"))
+    with pytest.raises(DataError, match="expected text in UTF-8"):
+        _title(tmp_path)

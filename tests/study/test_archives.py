@@ -159,7 +159,7 @@ def test_digests_are_checked(tmp_path: Path, published: Path, study: Study) -> N
 
 
 def test_unsafe_addresses_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for line in ("ftp://example.org/1.zip", "file:///etc/passwd", "s3://bucket/1.zip"):
+    for line in ("ftp://example.org/1.zip", "file:///etc/passwd", "s3://bucket/1.zip", "a\0b", "https://[::1"):
         with pytest.raises(DataError, match="expected paths and https addresses"):
             read_archives(listing(tmp_path / "list.txt", line), EVALUATION)
     plain = Archive("http://example.org/1.zip", EVALUATION)

@@ -136,6 +136,9 @@ def files_at(address: str, *, endings: Collection[str]) -> list[str]:
         raise DataError(f"could not read {address}: {_words(error)}") from error
     if not found:
         raise DataError(f"expected at least one file of encodings, but nothing matches {address}; check the address")
+    # Two colons begin another address: names in a store would choose what this machine connects to.
+    if chained := next((path for path in found if "::" in path or "://" in path), None):
+        raise DataError(f"expected names of files at {address}, got {chained[:80]!r}, which is read as an address")
     first, chain, archive = address.partition("::")
     return [f"{first.partition('://')[0]}://{path}{chain}{archive}" for path in sorted(found)]
 

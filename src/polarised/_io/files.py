@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from polarised._io.limits import OF_WEIGHTS, Budget, available_memory, check_ordinary, check_room
 from polarised.errors import DataError, MissingFileError, PolarisedError
 
-__all__ = ["Folder", "contained", "new_folder", "private_folder", "refusal", "refusing", "replacing"]
+__all__ = ["Folder", "contained", "expanded", "new_folder", "private_folder", "refusal", "refusing", "replacing"]
 
 LARGEST_FILE = 1 << 28
 MOST_MEMBERS = 100_000
@@ -58,6 +58,24 @@ def contained(folder: str | Path, name: str, *, source: str | Path) -> Path:
             "get it again from someone you trust"
         )
     return path
+
+
+def expanded(path: str | Path) -> Path:
+    """Return a path with ``~`` replaced by the home folder; one of a user that does not exist stays as it is.
+
+    Args:
+        path: A path that somebody wrote.
+
+    Returns:
+        The path.
+
+    >>> expanded("~no such user/codes.npz").as_posix()
+    '~no such user/codes.npz'
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def _leads_out(folder: str | Path, parts: tuple[str, ...]) -> bool:

@@ -86,9 +86,22 @@ class Budget:
             DataError: If it is a pipe, a socket or a device.
         """
         check_ordinary(path)
-        size = size_on_disk(path)
+        return cls.of_size(path, size_on_disk(path), multiple=multiple)
+
+    @classmethod
+    def of_size(cls, where: str | Path, size: int, *, multiple: int = MULTIPLE) -> Self:
+        """Return the budget of an input of some bytes, such as a member of an archive.
+
+        Args:
+            where: What an error calls it.
+            size: Its bytes.
+            multiple: How many times its size it may unpack to.
+
+        Returns:
+            A fresh budget, whose time begins now.
+        """
         return cls(
-            path,
+            where,
             held=min(FLOOR + multiple * size, available_memory() // 2),
             read=STREAM_FLOOR + MULTIPLE * size,
             seconds=SECONDS + size / (1 << 20),

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.files import MOST_MEMBERS, contained, refusal, refusing
-from polarised._io.limits import Budget
+from polarised._io.limits import Budget, call_apart
 from polarised.errors import DataError
 
 __all__ = [
@@ -250,9 +250,12 @@ def read_npz(path: Path, *, largest: int | None = None) -> dict[str, NDArray[Any
 
 def mat_array(content: bytes, name: str, path: Path, *, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Return an array of bytes from a MATLAB file; its declared shape is checked before it is read."""
-    from scipy.io import loadmat, whosmat
-
     kind = f"a MATLAB file with {name!r} of shape {shape} and bytes"
+    return call_apart(Budget.of_size(path, len(content)), kind, _mat_array, content, name, path, shape, kind)
+
+
+def _mat_array(content: bytes, name: str, path: Path, shape: tuple[int, ...], kind: str) -> NDArray[np.uint8]:
+    from scipy.io import loadmat, whosmat
 
     def stream() -> Any:
         return io.BytesIO(content)

@@ -58,7 +58,7 @@ def parse_json(text: str | bytes, *, where: str | Path) -> Any:
         Mappings, lists, strings, finite numbers, booleans and None.
 
     Raises:
-        DataError: If it is not JSON, nested too deeply, or contains NaN or infinity.
+        DataError: If it is not JSON, nested too deeply, or contains NaN, infinity or half a surrogate pair.
 
     >>> parse_json('{"a": [1, 2.5]}', where="a file")
     {'a': [1, 2.5]}
@@ -68,7 +68,12 @@ def parse_json(text: str | bytes, *, where: str | Path) -> Any:
     polarised.errors.DataError: expected JSON in a file, but could not read it: NaN is not a finite number
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        plain = text if isinstance(text, str) else text.decode("utf-8")
+        value = json.loads(plain, parse_constant=_refuse_constant, parse_float=_finite)
+        # Half a character, which an escape can write, fits in no file, table or page.
+        if "\\ud" in plain.lower():
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return value
     except RecursionError:
         raise DataError(f"expected JSON in {where}, but it is nested too deeply") from None
     except ValueError as error:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from polarised._io.files import expanded
 from polarised.data.dataset import Batch, Dataset
 from polarised.errors import DataError
 from polarised.regime.encodings import as_array
@@ -191,7 +192,7 @@ def dataset_at(name: str | Path, size: int | None = None) -> Dataset:
     spec: dict[str, Any]
     if str(name).endswith(".npz"):
         spec = {"name": "from_npz", "path": str(name)}
-    elif Path(name).expanduser().is_dir():
+    elif expanded(name).is_dir():
         spec = {"name": "from_folder", "path": str(name), **({} if size is None else {"size": size})}
     else:
         spec = {"name": str(name)}

@@ -7,8 +7,10 @@ Files of weights are read without running any code in them.
 import ast
 import io
 import json
+import pickletools
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -46,6 +48,8 @@ __all__ = [
 
 MOST_CHANNELS, MOST_LATENTS = 64, 4096
 LARGEST_CONFIG, LONGEST_LITERAL = 1 << 20, 10_000
+# Before 2020, torch wrote this many pickles one after the other, followed by the numbers.
+PICKLES_OF_OLD = 5
 # disentangling-vae: layers that end in _64 exist for images of 64 pixels; for 32 there is one halving less.
 _BURGESS_ENCODER = tuple(
     f"encoder.{x}" for x in ("conv1", "conv2", "conv3", "conv_64", "lin1", "lin2", "mean", "log_variance")
@@ -339,7 +343,8 @@ def state_in(file: IO[bytes], where: Path, *, key: str = "state_dict") -> "dict[
 
     weights: Any
     try:
-        refuse_bombs(file, where)
+        size = refuse_bombs(file, where)
+        _refuse_sizes(file, where)
         file.seek(0)
         weights = torch.load(file, weights_only=True, map_location="cpu")
     except DataError:
@@ -352,11 +357,20 @@ def state_in(file: IO[bytes], where: Path, *, key: str = "state_dict") -> "dict[
     for name, value in weights.items():
         # A tensor may claim any size for one stored number (stride 0), or have no numbers at all (sparse, meta).
         dense = value.layout == torch.strided and value.device.type == "cpu"
+        if value.is_quantized or value.is_nested:
+            raise DataError(
+                f"expected plain numbers as {name} in {where}, but they are quantised or nested; convert them"
+            )
         if not dense or value.numel() * value.element_size() > value.untyped_storage().nbytes():
             raise DataError(
                 f"expected every number of {name} in {where}, but the shape {tuple(value.shape)} has more than are "
                 "stored"
             )
+    stored = {value.untyped_storage().data_ptr(): value.untyped_storage().nbytes() for value in weights.values()}
+    if sum(stored.values()) > size:
+        raise DataError(
+            f"expected at most the {size} bytes of {where} as weights, but it asks for {sum(stored.values())}"
+        )
     return {str(name): value for name, value in weights.items()}
 
 
@@ -370,14 +384,31 @@ def write_state(weights: "Mapping[str, Tensor]", path: str | Path) -> Path:
     return path
 
 
-def refuse_bombs(file: IO[bytes], where: Path) -> None:
-    """Check that a file does not unpack to more than its size: torch stores weights uncompressed."""
+def refuse_bombs(file: IO[bytes], where: Path) -> int:
+    """Return the size of a file after checking that it does not unpack to more: torch stores weights uncompressed."""
     size = file.seek(0, io.SEEK_END)
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
         if unpacked > size:
             raise DataError(f"expected at most the {size} bytes of {where}, but it would unpack to {unpacked}; refused")
+    return size
+
+
+def _refuse_sizes(file: IO[bytes], where: Path) -> None:
+    """Refuse a pickle that names arrays of bytes, which torch would make as long as the pickle says."""
+    packed = zipfile.is_zipfile(file)
+    file.seek(0)
+    with ExitStack() as stack:
+        streams: list[IO[bytes]] = [file] * PICKLES_OF_OLD
+        if packed:
+            archive = stack.enter_context(zipfile.ZipFile(file))
+            members = [member for member in archive.infolist() if member.filename.endswith(".pkl")]
+            streams = [stack.enter_context(archive.open(member)) for member in members]
+        for stream in streams:
+            named = {str(value) for code, value, _ in pickletools.genops(stream) if code.name == "GLOBAL"}
+            if "builtins bytearray" in named or "__builtin__ bytearray" in named:
+                raise DataError(f"expected tensors in {where}, but it names bytearray; save state_dict() alone")
 
 
 def _refusal(where: Path, error: Exception) -> DataError:

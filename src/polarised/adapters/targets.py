@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from polarised import registry
-from polarised._io.files import Folder
+from polarised._io.files import Folder, expanded
 from polarised._io.tables import read_table
 from polarised._io.text import parse_yaml, read_small
 from polarised.adapters.arrays import MEAN, open_file
@@ -217,11 +217,14 @@ def paths_of(target: Any) -> list[Path] | None:
         return None
     found: list[Path] = []
     for one in each:
-        path = Path(one).expanduser()
+        path = expanded(one)
         if path.exists() or not any(sign in str(one) for sign in "*?["):
             found.append(path)
             continue
-        fitting = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+        try:
+            fitting = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+        except ValueError as error:
+            raise DataError(f"expected a pattern such as codes/*.npz, got {one}: {error}") from error
         if not fitting:
             raise MissingFileError(
                 f"expected at least one file of encodings, but nothing matches {one}; check the pattern"

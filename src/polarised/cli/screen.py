@@ -101,7 +101,9 @@ def as_flags(sentence: str) -> str:
         return f"--{found[1].replace('_', '-')}{'' if value in ('True', '') else f' {value}'}"
 
     values = r"('[\w./*]+'|\([-\d, ]+\)|-?\d+|True|)"
-    return re.sub(rf"\b(scale_kind|trust_scale|axis|pixel_range|data|executor|reduction)={values}", flag, sentence)
+    return re.sub(
+        rf"\b(scale_kind|trust_scale|axis|pixel_range|data|executor|models|reduction)={values}", flag, sentence
+    )
 
 
 def print_json(values: Mapping[str, Any]) -> None:

@@ -305,6 +305,9 @@ def status(folder: Folder, json: Json = False) -> None:
 def retry(
     folder: Folder,
     executor: Annotated[str | None, typer.Option(help="local, ray or 'module:name'; default: as before.")] = None,
+    models: Annotated[
+        str | None, typer.Option(help="List or address of the trained models, if the folder names addresses.")
+    ] = None,
     jobs: Jobs = 0,
     address: Address = None,
     cpus: Cpus = None,
@@ -344,7 +347,7 @@ def retry(
             err=True,
         )
     silent = quiet or json
-    outcome = retry_study(folder, executor=chosen, jobs=jobs, progress=not silent, tell=_tell(silent))
+    outcome = retry_study(folder, executor=chosen, models=models, jobs=jobs, progress=not silent, tell=_tell(silent))
     _finish(outcome, quiet=quiet, json=json)
 
 

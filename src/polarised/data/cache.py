@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.files import contained, replacing
+from polarised._io.files import contained, expanded, replacing
 from polarised._io.text import parse_json, read_small
 from polarised.errors import DataError, DownloadError
 
@@ -115,7 +115,7 @@ def data_folder() -> Path:
     True
     """
     if chosen := os.environ.get("POLARISED_DATA"):
-        return Path(chosen).expanduser().absolute()
+        return expanded(chosen).absolute()
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache").absolute() / "polarised"
 
@@ -134,7 +134,7 @@ def find(file: str) -> Path | None:
     """
     other = file.removesuffix(".gz") if file.endswith(".gz") else file + ".gz"
     elsewhere = os.environ.get("DISENTANGLEMENT_LIB_DATA")
-    folders = [data_folder(), *([Path(elsewhere).expanduser().absolute()] if elsewhere else [])]
+    folders = [data_folder(), *([expanded(elsewhere).absolute()] if elsewhere else [])]
     places = [folder / name for folder in folders for name in (file, other)]
     places += [folder / Path(name).name for folder in _package_folders(file) for name in (file, other)]
     return next((place for place in places if place.exists()), None)
@@ -195,7 +195,7 @@ def obtain(source: Source, *, mirror: str | None = None) -> Path:
         return here
     target = contained(data_folder(), source.file, source="the list of datasets")
     if mirror and "://" not in mirror:
-        mirror = Path(mirror).expanduser().absolute().as_uri()
+        mirror = expanded(mirror).absolute().as_uri()
     urls = ([f"{mirror.rstrip('/')}/{target.name}"] if mirror else []) + list(source.urls)
     from http.client import HTTPException
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.files import refusal, refusing
+from polarised._io.files import expanded, refusal, refusing
+from polarised._io.limits import Budget, call_apart
 from polarised._io.readers import npz_member
 from polarised.data.cache import PictureStream, as_unit_interval, decoded, name_of
-from polarised.data.dataset import Dataset, FactorSpace, check_choice
+from polarised.data.dataset import Dataset, FactorSpace, check_choice, check_counts
 from polarised.errors import DataError, MissingFileError
 from polarised.registry import register
 
@@ -127,7 +128,7 @@ def from_npz(
     >>> from_npz(path=str(file)).shape
     (3, 16, 16)
     """
-    place = Path(path).expanduser()
+    place = expanded(path)
     if not place.is_file():
         raise MissingFileError(f"expected an .npz at {path}, there is no such file; check the path")
     arrays = {key: npz_member(place, key).whole() for key in (images, factors, u) if key is not None}
@@ -167,14 +168,18 @@ def from_folder(*, path: str, size: int = 64, channels: Literal[1, 3] = 3, crop:
         DataError: If the folder has no pictures, one is damaged, or the size is out of range.
     """
     check_choice("channels", channels, (1, 3))
-    place = Path(path).expanduser()
+    if crop is not None:
+        check_counts(crop=crop)
+    place = expanded(path)
     files = sorted(file for file in place.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
     if not files:
         raise MissingFileError(f"expected pictures (png, jpg, ...) below {path}, found none; check the path")
     if not 1 <= size <= 1024:
         raise DataError(f"expected a size between 1 and 1024 pixels, got {size}")
-    groups = sorted({str(file.parent.relative_to(place)) for file in files})
-    labels = np.array([[groups.index(str(file.parent.relative_to(place)))] for file in files])
+    homes = [str(file.parent.relative_to(place)) for file in files]
+    groups = sorted(set(homes))
+    numbers = {group: number for number, group in enumerate(groups)}
+    labels = np.array([[numbers[home]] for home in homes])
 
     def decode(paths: list[Path]) -> PictureStream:
         def chunks() -> Iterator[NDArray[np.uint8]]:
@@ -249,6 +254,9 @@ def _columns(u: NDArray[Any], count: int, name: str) -> NDArray[np.float32]:
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")
 
 
+KIND = "a picture (PNG, JPEG, WebP, BMP or TIFF)"
+
+
 # A picture with this many pixels takes 256 MiB in colour.
 MOST_PIXELS = (1 << 28) // 3
 
@@ -256,13 +264,19 @@ MOST_PIXELS = (1 << 28) // 3
 Filter = Literal["lanczos", "bilinear"]
 
 
-def open_picture(content: bytes | Path, path: Path, *, mode: Literal["L", "RGB"]) -> "Image.Image":
+def open_picture(
+    content: bytes | Path, path: Path, *, mode: Literal["L", "RGB"], largest: int = MOST_PIXELS
+) -> "Image.Image":
     """Return a decoded picture; the only place that opens files with Pillow.
+
+    Pictures of others are opened in the process apart, by `picture` and `thumbnail`: a few kilobytes of them can take
+    a gigabyte, or minutes.
 
     Args:
         content: The bytes of the picture, or its file.
         path: The name of the picture in an error.
         mode: Grey ("L") or colour ("RGB").
+        largest: How many pixels it may have.
 
     Returns:
         The decoded picture, without its file.
@@ -276,22 +290,21 @@ def open_picture(content: bytes | Path, path: Path, *, mode: Literal["L", "RGB"]
     """
     from PIL import Image, UnidentifiedImageError
 
-    kind = "a picture (PNG, JPEG, WebP, BMP or TIFF)"
     source = io.BytesIO(content) if isinstance(content, bytes) else content
-    with refusing(path, kind), warnings.catch_warnings():
+    with refusing(path, KIND), warnings.catch_warnings():
         # A picture that claims far more pixels than it has bytes is refused, not decoded with a warning.
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
             with Image.open(source, formats=FORMATS) as image:
                 width, height = image.size
                 # Other code can switch off the limit of Pillow for the whole process.
-                if width * height > MOST_PIXELS:
+                if width * height > min(largest, MOST_PIXELS):
                     raise Image.DecompressionBombError(f"{width}x{height} pixels")
                 return image.convert(mode)
         except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-            raise refusal(path, f"{kind} of at most {MOST_PIXELS:,} pixels", "a larger one") from error
+            raise refusal(path, f"{KIND} of at most {min(largest, MOST_PIXELS):,} pixels", "a larger one") from error
         except UnidentifiedImageError as error:
-            raise refusal(path, kind, "another format or a damaged file") from error
+            raise refusal(path, KIND, "another format or a damaged file") from error
 
 
 def picture(
@@ -312,7 +325,19 @@ def picture(
     Raises:
         DataError: If the picture is damaged, of another format, or too large.
     """
-    image = open_picture(content, path, mode="L" if channels == 1 else "RGB")
+    budget = _budget(content, path)
+    return call_apart(budget, KIND, _square, content, path, budget.held // 3, size, channels, crop)
+
+
+def _budget(content: bytes | Path, path: Path) -> Budget:
+    """Return the budget of a picture in a file, or of one in an archive by its bytes."""
+    return Budget.of(content) if isinstance(content, Path) else Budget.of_size(path, len(content))
+
+
+def _square(
+    content: bytes | Path, path: Path, largest: int, size: int, channels: int, crop: int | None
+) -> NDArray[np.uint8]:
+    image = open_picture(content, path, mode="L" if channels == 1 else "RGB", largest=largest)
     width, height = image.size
     side = min(width, height, crop or width)
     left, top = (width - side) // 2, (height - side) // 2
@@ -357,6 +382,11 @@ def thumbnail(path: Path, *, width: int, height: int) -> NDArray[np.float32]:
     Raises:
         DataError: If the picture is damaged, of another format, or too large.
     """
-    image = open_picture(path, path, mode="RGB")
+    budget = _budget(path, path)
+    return call_apart(budget, KIND, _shrunk, path, budget.held // 3, width, height)
+
+
+def _shrunk(path: Path, largest: int, width: int, height: int) -> NDArray[np.float32]:
+    image = open_picture(path, path, mode="RGB", largest=largest)
     image.thumbnail((width, height))
     return np.ascontiguousarray(np.asarray(image, dtype=np.float32).transpose(2, 0, 1)) / np.float32(255)

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polarised._io.files import refusal
+from polarised._io.files import expanded, refusal
 from polarised._io.readers import npz_member
 from polarised.data.cache import PictureStream, Source, decoded, name_of, obtain
 from polarised.data.dataset import Dataset, FactorSpace, check_choice
@@ -463,7 +463,7 @@ def scream_dsprites(*, path: str | None = None) -> Dataset:
     >>> scream_dsprites(path=str(picture)).shape
     (3, 64, 64)
     """
-    place = Path(path).expanduser() if path is not None else obtain(SCREAM_FILE)
+    place = expanded(path) if path is not None else obtain(SCREAM_FILE)
     if not place.is_file():
         raise DownloadError(f"expected the picture The Scream at {place}, there is no such file; get {SCREAM_ADDRESS}")
     scene = thumbnail(place, width=350, height=274)
@@ -504,7 +504,7 @@ def _noisy(mask: Floats, generator: np.random.Generator) -> Floats:
 
 
 def _from_file(path: str | None, partial: bool) -> tuple[FactorSpace, Callable[[Indices], NDArray[np.uint64]]]:
-    place = None if path is None else Path(path).expanduser()
+    place = None if path is None else expanded(path)
     if place is not None and not place.is_file():
         raise MissingFileError(
             f"expected {PUBLISHED} at {place}, there is no such file; pass its path, or draw the images"

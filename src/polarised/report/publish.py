@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from polarised import registry
 from polarised._io.files import contained, replacing
 from polarised._io.tables import read_table
-from polarised._io.text import parse_json
+from polarised._io.text import parse_json, read_small
 from polarised.diagnosis import Pictures
 from polarised.errors import DataError
 from polarised.regime import Encodings, Regime
@@ -26,7 +26,7 @@ from polarised.report.drawing import save
 from polarised.report.theme import SUBSETS, metric_name
 from polarised.study.claims import Claim, chosen_claims
 from polarised.study.claims.check import WORDS, check_claims, titled
-from polarised.study.claims.verify import PUBLISHED, claims_of, published_verdicts, verify
+from polarised.study.claims.verify import LARGEST, PUBLISHED, claims_of, published_verdicts, verify
 from polarised.study.config import read_config
 from polarised.study.grid import Point, Study, load_study, study_claims, study_names
 from polarised.study.measures import images_of_prior, regime_of, timeline_of
@@ -453,7 +453,7 @@ def publish(
         save(figure, contained(out, each, source=folder), formats=formats, small=True)
         if each not in drawn:
             drawn.append(each)
-    notes = (out / NOTES).read_text(encoding="utf-8").strip() if (out / NOTES).exists() else ""
+    notes = read_small(out / NOTES).strip() if (out / NOTES).exists() else ""
     if known is not None:
         _write_again(known, out, material.table, drawn, notes)
         return out / README
@@ -490,7 +490,7 @@ def _published_study(folder: Path) -> str:
 def _published(folder: Path) -> Mapping[str, Any]:
     """Return the data next to the table of a published folder: its verdicts and the provenance of its runs."""
     path = folder / PUBLISHED
-    known = parse_json(path.read_bytes(), where=str(folder)) if path.is_file() else {}
+    known = parse_json(read_small(path, largest=LARGEST), where=path) if path.is_file() else {}
     return known if isinstance(known, dict) else {}
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from polarised._io import plain
 from polarised._io.files import contained
 from polarised._io.tables import read_table
+from polarised._io.text import read_small
 from polarised.errors import DataError
 from polarised.regime.timeline import THRESHOLD, Timeline, correlated_shares, pairs_by_type
 from polarised.report.theme import VERDICTS, described, strength_name
@@ -265,5 +266,5 @@ def read_folder(path: Path, page: Path) -> tuple["polars.DataFrame", dict[str, A
 def _title(folder: Path) -> str:
     """Return the title of a published folder: the heading of its README, else its name."""
     readme = folder / "README.md"
-    first = readme.read_text(encoding="utf-8").partition("\n")[0] if readme.is_file() else ""
+    first = read_small(readme).partition("\n")[0] if readme.is_file() else ""
     return first.removeprefix("# ").strip() if first.startswith("# ") else folder.resolve().name

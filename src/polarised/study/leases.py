@@ -118,7 +118,8 @@ def held(directory: Path) -> bool:
     False
     """
     path = directory / LOCK
-    if fcntl is None or not path.exists():
+    # A pipe in its place would be waited for.
+    if fcntl is None or not path.is_file():
         return False
     try:
         # Read-only, because the folder may belong to another user or be on a read-only mount.

@@ -39,6 +39,7 @@ __all__ = [
     "Progress",
     "RunState",
     "Shard",
+    "are_labels",
     "conduct",
     "duration",
     "enrol",
@@ -54,6 +55,8 @@ FILE = "study.json"
 VERSION = 2
 REPAIR = "run polarised study doctor {} to find out what can be repaired"
 PLAIN = str | int | float | None
+# As a number with a fraction, it can still be turned back into a whole number of 64 bits.
+LARGEST_NUMBER = 2**62
 T = TypeVar("T")
 
 
@@ -398,10 +401,23 @@ def _parsed(text: str, root: str | Path) -> dict[str, Any]:
     if known["rule"] not in RULES:
         raise DataError(f"expected one of {', '.join(RULES)} as 'rule' in {where}, got {known['rule']!r}")
     for name, one in known["runs"].items():
-        fits = isinstance(one, dict) and isinstance(one.get("labels"), dict) and isinstance(one.get("config"), dict)
-        if not fits or not all(isinstance(value, PLAIN) for value in one["labels"].values()):
+        fits = isinstance(one, dict) and isinstance(one.get("config"), dict)
+        if not fits or not are_labels(one.get("labels")):
             raise DataError(f"expected labels and config of the run {name!r} in {where}; {REPAIR.format(root)}")
     return known
+
+
+def are_labels(labels: object) -> bool:
+    """Return whether these are what a table can hold: texts and numbers by their names, and the seed a whole number.
+
+    >>> are_labels({"method": "VAE", "strength": 2.5, "seed": 3}), are_labels({"seed": "three"})
+    (True, False)
+    """
+    if not isinstance(labels, dict) or not all(isinstance(value, PLAIN) for value in labels.values()):
+        return False
+    numbers = [value for value in labels.values() if isinstance(value, int)]
+    seed = labels.get("seed")
+    return all(abs(number) < LARGEST_NUMBER for number in numbers) and (seed is None or isinstance(seed, int))
 
 
 def follow(progress: Iterable[Progress], *, quiet: bool = False) -> Progress | None:

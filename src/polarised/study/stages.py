@@ -17,6 +17,7 @@ import yaml
 
 from polarised import registry
 from polarised._io.files import replacing
+from polarised._io.limits import check_ordinary
 from polarised._io.tables import read_table
 from polarised._io.text import parse_json, read_small
 from polarised.adapters.targets import made_here
@@ -223,6 +224,7 @@ def checkpoint_step(directory: Path) -> int:
         The step; 0 if nothing is saved or it cannot be read.
     """
     try:
+        check_ordinary(directory / "checkpoint.safetensors")
         with (directory / "checkpoint.safetensors").open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
             # The size comes from the file and is not trusted.
@@ -372,6 +374,7 @@ def digest_of(path: Path) -> str:
     Returns:
         Its digest, in hexadecimal.
     """
+    check_ordinary(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

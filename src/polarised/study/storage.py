@@ -10,6 +10,7 @@ from pathlib import Path
 
 from polarised._io.addresses import copy_here, is_address, open_filesystem, reaching
 from polarised._io.files import contained, replacing
+from polarised._io.limits import check_ordinary
 from polarised._io.text import read_small
 from polarised.errors import DataError, PolarisedError
 
@@ -84,6 +85,7 @@ def reason(directory: Path) -> str | None:
     >>> reason(Path("nowhere")) is None
     True
     """
+    check_ordinary(directory / FAILED)
     try:
         with (directory / FAILED).open("rb") as file:
             return file.read(1 << 12).decode("utf-8", "replace").partition("\n")[0]

@@ -19,17 +19,17 @@ from urllib.parse import unquote, urlsplit
 import polars
 
 from polarised import registry
-from polarised._io.files import Folder, private_folder, replacing
+from polarised._io.files import Folder, expanded, private_folder, replacing
 from polarised._io.tables import read_table
 from polarised._io.text import parse_json, read_small
 from polarised.adapters.published import LARGEST_CONFIG, literal, read_config
 from polarised.data.cache import download
-from polarised.errors import DataError, MissingFileError, PolarisedError
+from polarised.errors import ConfigError, DataError, MissingFileError, PolarisedError
 from polarised.regime import Encodings
 from polarised.study.config import Evaluation, Run, Training, labels_of, read_evaluation
 from polarised.study.grid import Point, Study
 from polarised.study.leases import BusyError, leased, locked
-from polarised.study.runner import FILE, enrol, read_study
+from polarised.study.runner import FILE, are_labels, enrol, read_study
 from polarised.study.stages import load_run, measure, write_config
 from polarised.study.storage import (
     FAILED,
@@ -53,6 +53,7 @@ __all__ = [
     "measure_models",
     "published_point",
     "read_archives",
+    "refuse_addresses",
     "shared_settings",
     "stored_scores",
 ]
@@ -197,11 +198,35 @@ def _archive(line: str, evaluation: Evaluation, folder: Path, where: str) -> Arc
     if not address or not re.fullmatch(r"(sha256:)?[0-9a-fA-F]{64}", digest):
         address, digest = line, ""
     address, digest = address.strip(), digest.removeprefix("sha256:").lower()
-    if not is_address(address):
-        return Archive(str((folder / Path(address).expanduser()).resolve()), evaluation, digest or None)
-    if urlsplit(address).scheme not in ("http", "https"):
+    try:
+        if not is_address(address):
+            return Archive(str((folder / expanded(address)).resolve()), evaluation, digest or None)
+        known = urlsplit(address).scheme in ("http", "https")
+    # Null characters in a path, brackets in an address.
+    except ValueError:
+        known = False
+    if not known:
         raise DataError(f"expected paths and https addresses in a list of models, got {where}")
     return Archive(address, evaluation, digest or None)
+
+
+def refuse_addresses(models: str | Path, folder: str | Path) -> None:
+    """Refuse models that a study's folder names where one of them is at an address: it may be somebody else's.
+
+    Args:
+        models: The folder or list of models, or the one model, as the folder names it.
+        folder: The study's folder, for the error.
+
+    Raises:
+        ConfigError: One of them is at an address.
+    """
+    alone = is_address(models)
+    named = [str(models)] if alone else [archive.address for archive in read_archives(models, Evaluation())]
+    if address := next(filter(is_address, named), None):
+        raise ConfigError(
+            f"expected models=..., the list or address of the models, again: {folder} names {address[:200]!r}, and an "
+            "address is never taken from a folder"
+        )
 
 
 def measure_models(
@@ -392,7 +417,7 @@ def _record(root: str | Path, name: str) -> dict[str, Any] | None:
         if record is None:
             return None
         registry.refuse_code(record["run"], f"{name}/{RECORD} of {root}")
-        return dict(record) if record["version"] == 1 and isinstance(record["labels"], dict) else None
+        return dict(record) if record["version"] == 1 and are_labels(record["labels"]) else None
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -465,16 +490,20 @@ def published_point(config: Mapping[str, str], evaluation: Evaluation) -> Point:
     """
     values = {key: literal(text) for key, text in config.items()}
     name = values.get("model.name")
-    if name not in PUBLISHED:
+    if not isinstance(name, str) or name not in PUBLISHED:
         raise DataError(
             f"expected a method of the study ({', '.join(PUBLISHED)}), got {name!r} in the model's configuration"
         )
-    objective, settings = PUBLISHED[str(name)]
+    objective, settings = PUBLISHED[name]
     strength = next(iter(settings))
     if strength not in values:
         raise DataError(
             f"expected the strength of {name} as {strength} in the model's configuration, but it is missing"
         )
+    # Strings and lists can be multiplied too, by any number.
+    for key in (*settings, "dip_vae.lambda_d_factor"):
+        if type(values.get(key, 0)) not in (int, float):
+            raise DataError(f"expected a number as {key} in the model's configuration, got {str(values[key])[:80]!r}")
     chosen = {ours: values[theirs] for theirs, ours in settings.items() if theirs in values}
     if objective == "DIPVAE":
         variant = "I" if name == "dip_vae_i" else "II"

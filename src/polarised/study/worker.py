@@ -20,7 +20,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from polarised._io.files import private_folder
+from polarised._io.files import contained, private_folder
+from polarised._io.limits import check_ordinary
 from polarised.cluster import code_here
 from polarised.study.config import Run
 from polarised.study.leases import BusyError, Tenure, held, leased
@@ -208,7 +209,10 @@ def _logged(run: Run, directory: Path, at: str) -> Iterator[None]:
     """Redirect the output of this process, including native code, to the log of a run; also log how the run ended."""
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        file = stack.enter_context((directory / LOG).open("a", encoding="utf-8", buffering=1))
+        # Of a folder that came from elsewhere: a link would have us write into a file outside, a pipe wait for ever.
+        log = contained(directory, LOG, source=directory)
+        check_ordinary(log)
+        file = stack.enter_context(log.open("a", encoding="utf-8", buffering=1))
 
         def note(words: str) -> None:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words}\n")

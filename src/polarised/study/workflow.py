@@ -33,7 +33,7 @@ from polarised.study.runner import (
     run_states,
 )
 from polarised.study.stages import execute, load_run
-from polarised.study.trained import measure_models, read_archives, stored_scores
+from polarised.study.trained import measure_models, read_archives, refuse_addresses, stored_scores
 
 __all__ = [
     "STATES",
@@ -202,6 +202,7 @@ def retry(
     folder: str | Path,
     *,
     executor: str | Mapping[str, Any] | None = None,
+    models: str | Path | None = None,
     jobs: int = 0,
     progress: bool = True,
     tell: Callable[[str], None] | None = None,
@@ -212,6 +213,8 @@ def retry(
         folder: The folder or address of a study.
         executor: ``local``, ``ray`` or a mapping with its settings; default: as before. The address of a Ray
             cluster is never read from the folder.
+        models: The trained models to measure, see `run`; default: those that the folder names, if none of them is at an
+            address, since no address is read from the folder.
         jobs: Models to measure in parallel, if the study measures trained models.
         progress: Whether to show the progress.
         tell: Called with a sentence before long operations and for each measured model.
@@ -221,8 +224,16 @@ def retry(
 
     Raises:
         DataError: If the folder contains no study.
+        ConfigError: If the folder names models at an address and `models` is not given.
     """
-    study, models = read_study(folder), read_models(folder)
+    study, named = read_study(folder), read_models(folder)
+    if named is None and models is not None:
+        raise ConfigError(
+            f"expected a study on trained models, but the runs of {folder} are trained here"
+        )
+    if named is not None and models is None:
+        refuse_addresses(named, folder)
+        models = named
     if models is not None:
         return _measure(study, models, str(folder), _jobs_of(executor or read_executor(folder), jobs), tell)
     return _conduct(study, str(folder), executor or read_executor(folder), again=True, progress=progress, tell=tell)

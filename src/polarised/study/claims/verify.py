@@ -1,6 +1,5 @@
 """Verify the claims of a study on its folder, its table of results or a published folder; and the ledger as a page."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import polars
 
 from polarised._io.tables import read_table
+from polarised._io.text import parse_json, read_small
 from polarised.errors import ConfigError, DataError, MissingFileError
 from polarised.study.claims.check import Verdict, Verification, check_claims
 from polarised.study.claims.claim import PAPERS, Claim
@@ -83,9 +83,7 @@ def published_verdicts(folder: str | Path) -> Verification | None:
     if not path.is_file():
         return None
     try:
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"it has more than {LARGEST:,} bytes")
-        known: Any = json.loads(path.read_text(encoding="utf-8"))
+        known: Any = parse_json(read_small(path, largest=LARGEST), where=path)
         return Verification(tuple(_verdict(record) for record in known["verdicts"]))
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(f"expected the verdicts of a study in {path}, but could not read them: {error}") from error
