@@ -422,7 +422,7 @@ def test_a_pickle_of_weights_makes_no_tensors_of_any_size(tmp_path: Path, old: b
     for kind in (torch.Tensor, torch.FloatTensor):
         saved = {"a": Made(kind, 1 << 28)}
         torch.save(saved, tmp_path / "a.pt", _use_new_zipfile_serialization=not old)
-        with pytest.raises(DataError, match=r"as weights, it asks for 1073741824|refused to read"):
+        with pytest.raises(DataError, match=r"as weights, but it asks for 1073741824|refused to read"):
             read_state(tmp_path / "a.pt")
 
 

@@ -249,5 +249,5 @@ def test_labels_that_no_table_holds_are_refused(tmp_path: Path, label: str, valu
 
 def test_notes_in_other_encodings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_bytes("# résumé".encode("utf-16"))
-    with pytest.raises(DataError, match="expected text in UTF-8"):
+    with pytest.raises(DataError, match="expected UTF-8 text"):
         _title(tmp_path)

@@ -86,10 +86,12 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as home:
         make_corpus(Path(home))
         print("| kind | inputs | accepted | refused | other | most memory (MiB) |\n|---|---|---|---|---|---|")
+        failed = 0
         for kind in sys.argv[2:] or sorted(KINDS):
             found = tried(kind, count, Path(home))
             counts = Counter(one["outcome"] for one in found)
             other = len(found) - counts["accepted"] - counts["refused"]
+            failed += other
             most = max(one.get("memory", 0) for one in found)
             print(
                 f"| {kind} | {count:,} | {counts['accepted']:,} | {counts['refused']:,} | {other:,} | {most:,} |",
@@ -107,3 +109,5 @@ if __name__ == "__main__":
                 outcome, where, last = place
                 words = f"{times} × {outcome}, first number {first[place]}: {last[:200]} {where}"
                 print(f"    {words}", file=sys.stderr, flush=True)
+    # A night with failures must not end as a success.
+    sys.exit(1 if failed else 0)

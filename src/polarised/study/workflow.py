@@ -228,9 +228,7 @@ def retry(
     """
     study, named = read_study(folder), read_models(folder)
     if named is None and models is not None:
-        raise ConfigError(
-            f"expected a study on trained models, but the runs of {folder} are trained here"
-        )
+        raise ConfigError(f"expected a study on trained models, but the runs of {folder} are trained here")
     if named is not None and models is None:
         refuse_addresses(named, folder)
         models = named
