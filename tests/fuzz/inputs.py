@@ -4,11 +4,13 @@ A kind is a function of a random generator and an empty folder; it writes an inp
 command lines, or calls. The same seed and number give the same input.
 """
 
+import gzip
 import io
 import json
 import shutil
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -18,6 +20,9 @@ import numpy as np
 import polars
 import torch
 import yaml
+from safetensors import safe_open
+
+from polarised._io import readers
 
 Rng = np.random.Generator
 Action = list[str] | Callable[[], Any]
@@ -600,6 +605,212 @@ def study_folder(rng: Rng, home: Path, corpus: Path) -> list[Action]:
     return [["study", name, str(study), *more]]
 
 
+CONTENTS = (
+    b"%!PS-Adobe-3.0 EPSF-3.0\n",
+    b"GIF89a" + bytes(40),
+    b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+    b"%PDF-1.4\n",
+    b"",
+)
+MODES = {
+    "png": ("L", "RGB", "RGBA", "P", "1", "I;16"),
+    "jpg": ("L", "RGB", "CMYK"),
+    "webp": ("RGB", "RGBA"),
+    "bmp": ("L", "RGB", "P", "1"),
+    "tif": ("L", "RGB", "RGBA", "P", "1", "I;16", "F", "CMYK"),
+}
+
+
+def image_bytes(rng: Rng, ending: str) -> bytes:
+    """An image of one of its format's modes; that of a PNG may claim another size, with a checksum that matches."""
+    from PIL import Image
+
+    mode, sides = pick(rng, MODES[ending]), [int(pick(rng, (1, 2, 7, 64, 65, 300))) for _ in range(2)]
+    if mode == "I;16":
+        image = Image.fromarray(rng.integers(0, 2**16, size=sides, dtype=np.uint16))
+    else:
+        image = Image.fromarray(rng.integers(0, 256, size=(*sides, 3), dtype=np.uint8)).convert(mode)
+    buffer = io.BytesIO()
+    image.save(buffer, {"jpg": "JPEG", "tif": "TIFF"}.get(ending, ending))
+    data = buffer.getvalue()
+    if ending == "png" and rng.random() < 0.3:
+        header = bytearray(data[12:29])
+        at = int(pick(rng, (4, 8)))
+        header[at : at + 4] = struct.pack(">I", int(pick(rng, (0, 1, 9000, 60000, 2**31 - 1))))
+        header[12:17] = bytes(
+            int(pick(rng, (0, 1, 2, 6, 8, 16, 255))) if rng.random() < 0.2 else b for b in header[12:17]
+        )
+        data = data[:12] + bytes(header) + struct.pack(">I", zlib.crc32(header)) + data[33:]
+    return data
+
+
+def pictures(rng: Rng, home: Path) -> list[Action]:
+    """A folder of images in five formats: some damaged, of a false size, or of another format than their name says."""
+    from polarised.data.own import from_folder, thumbnail
+
+    for number in range(int(rng.integers(1, 4))):
+        ending = pick(rng, tuple(MODES))
+        content = pick(rng, CONTENTS) if rng.random() < 0.1 else image_bytes(rng, ending)
+        path = home / f"{number}.{pick(rng, tuple(MODES)) if rng.random() < 0.2 else ending}"
+        path.write_bytes(content)
+        maybe_spoil(rng, path, 0.25)
+    size, channels = int(pick(rng, (1, 16, 64))), int(pick(rng, (1, 3)))
+    return [
+        lambda: from_folder(path=str(home), size=size, channels=channels).batch(0, 2, 0),  # type: ignore[arg-type]
+        lambda: thumbnail(path, width=16, height=16),
+    ]
+
+
+def norb_bytes(rng: Rng, values: Any) -> bytes:
+    """A smallNORB matrix, whose type, number of dimensions or sizes may be false."""
+    magic = {"u1": 0x1E3D4C55, "i4": 0x1E3D4C54}[values.dtype.str[1:]]
+    sizes = [*values.shape, *[1] * (3 - values.ndim)]
+    count = values.ndim
+    if rng.random() < 0.1:
+        magic, count = pick(rng, ((magic, 200), (magic, -1), (magic + 1, count), (0x1E3D4C53, count), (0, 0)))
+    if rng.random() < 0.1:
+        sizes[int(rng.integers(len(sizes)))] = int(pick(rng, (0, -1, 1, 2**31 - 1, 10**6)))
+    data = struct.pack(f"<Ii{len(sizes)}i", magic, count, *sizes) + values.tobytes()
+    return spoilt(rng, data) if rng.random() < 0.1 else data
+
+
+def idx_bytes(rng: Rng, values: Any) -> bytes:
+    """An idx array, whose type, number of dimensions or sizes may be false."""
+    kind, count, sizes = 8, values.ndim, list(values.shape)
+    if rng.random() < 0.1:
+        kind, count = pick(rng, ((9, count), (8, 0), (8, 255), (8, count + 1)))
+    if rng.random() < 0.15:
+        sizes[int(rng.integers(len(sizes)))] = int(pick(rng, (0, 1, 2**32 - 1, 10**6)))
+    data = struct.pack(f">HBB{len(sizes)}I", 0, kind, count, *sizes) + values.tobytes()
+    return spoilt(rng, data) if rng.random() < 0.15 else data
+
+
+def dataset_files(rng: Rng, home: Path) -> list[Action]:
+    """The files of a published dataset: smallNORB, MNIST, a MATLAB file of Cars3D, or CelebA, with false headers."""
+    from polarised.data import published
+
+    def decode(stream: Any) -> None:
+        for _ in stream.chunks:
+            pass
+
+    which = pick(rng, ("norb", "idx", "idx", "mat", "celeba"))
+    if which == "norb":
+        paths = []
+        for number in range(2):
+            labels = np.stack([np.arange(3), np.arange(3), 2 * np.arange(3), np.arange(3)], axis=1).astype("<i4")
+            images = rng.integers(0, 256, size=(3, 2, 96, 96), dtype=np.uint8)
+            for name, values in (("dat", images), ("cat", labels[:, 0].copy()), ("info", labels)):
+                paths.append(home / f"{number}-{name}.mat")
+                paths[-1].write_bytes(norb_bytes(rng, values))
+        clipped = bool(rng.random() < 0.5)
+        return [lambda: decode(published._norb(paths, clipped))]
+    if which == "idx":
+        path = home / pick(rng, ("images-idx3-ubyte", "images-idx3-ubyte.gz"))
+        content = idx_bytes(rng, rng.integers(0, 256, size=(5, 28, 28), dtype=np.uint8))
+        path.write_bytes(gzip.compress(content) if path.suffix else content)
+        maybe_spoil(rng, path, 0.15)
+        return [lambda: readers.idx(path).whole()]
+    if which == "mat":
+        from scipy.io import savemat
+
+        shape = (128, 128, 3, 24, 4) if rng.random() < 0.8 else pick(rng, SHAPES[:6])
+        name, kind = pick(rng, ("im", "im", "im", "im", "image")), pick(rng, (np.uint8, np.uint8, np.uint8, np.float64))
+        path = home / "car_001_mesh.mat"
+        savemat(path, {name: np.zeros(shape, kind)}, do_compression=bool(rng.random() < 0.7))
+        maybe_spoil(rng, path, 0.3)
+        return [lambda: decode(published._cars([path]))]
+    names = [f"{number:06}.jpg" for number in range(1, 4)]
+    rows = [f"{name} {' '.join(str(pick(rng, (-1, 1))) for _ in range(3))}" for name in names]
+    text = "\n".join([str(len(rows)), "Bald Hat Young", *rows, ""])
+    (home / "list_attr_celeba.txt").write_bytes(spoilt(rng, text.encode()) if rng.random() < 0.3 else text.encode())
+    with zipfile.ZipFile(home / "faces.zip", "w") as archive:
+        for name in names if rng.random() < 0.8 else names[1:]:
+            content = image_bytes(rng, "jpg")
+            archive.writestr(f"faces/{name}", spoilt(rng, content) if rng.random() < 0.1 else content)
+    maybe_spoil(rng, home / "faces.zip", 0.15)
+    return [lambda: decode(published._faces([home / "faces.zip", home / "list_attr_celeba.txt"], 16, 64))]
+
+
+def resume(folder: Path, steps: int) -> Any:
+    """Train the network of the corpus in a folder, from its checkpoint if there is one."""
+    from polarised.data import dsprites
+    from polarised.models import build_vae
+    from polarised.objectives import BetaVAE
+    from polarised.training import train
+
+    vae = build_vae({"architecture": {"name": "mlp", "widths": [8]}, "latents": 2}, (1, 32, 32))
+    return train(vae, BetaVAE(), dsprites(size=32), steps=steps, batch_size=4, directory=folder, progress=False)
+
+
+def checkpoint(rng: Rng, home: Path, corpus: Path) -> list[Action]:
+    """A checkpoint with another header, other arrays under a checksum that matches, or damaged bytes."""
+    from safetensors.numpy import save_file
+
+    from polarised.training.history import CHECKPOINT, _checksum
+
+    base, path, kind = corpus / "checkpoint" / CHECKPOINT, home / CHECKPOINT, rng.random()
+    shutil.copy(base, path)
+    if kind < 0.3:
+        path.write_bytes(safetensors_bytes(rng, base.read_bytes()))
+    elif kind < 0.8:
+        with safe_open(base, framework="np") as archive:
+            header = json.loads(archive.metadata()["polarised"])
+            arrays = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+        name = pick(rng, sorted(arrays))
+        value = arrays.pop(name)
+        others = (
+            dict,
+            lambda: {name: value.astype(np.float64)},
+            lambda: {name: value.astype(np.int32)},
+            lambda: {name: np.stack([value, value])},
+            lambda: {name: np.zeros_like(value)},
+            lambda: {
+                name: np.full_like(value, pick(rng, (np.nan, np.inf, -1, 1e30)) if value.dtype.kind == "f" else -1)
+            },
+            lambda: {name: value, f"{name}.more": value},
+            lambda: {name.upper(): value},
+        )
+        arrays |= pick(rng, others)()
+        header["step"] = int(pick(rng, (header["step"], header["step"], 0, -1, 10**9, 2**63)))
+        header["checksum"] = _checksum(header["step"], arrays)
+        save_file(arrays, path, metadata={"polarised": json.dumps(header)})
+    else:
+        maybe_spoil(rng, path, 0.8)
+    return [lambda: resume(home, 4)]
+
+
+LINES = (
+    "https://example.org/200.zip",
+    "http://example.org/200.zip " + 64 * "a",
+    "sha256:" + 64 * "0",
+    "models/7 " + 64 * "F",
+    "/absolute/model.zip",
+    "../outside",
+    "~unknown_user/model",
+    "s3://bucket/model.zip",
+    "file:///etc/passwd",
+    "https://[::1",
+    "zip://a.zip::https://example.org/b.zip",
+    "a\x00b",
+    "# remark",
+    " ",
+    "x" * 5000,
+    "\u202e.zip",
+)
+
+
+def model_list(rng: Rng, home: Path) -> list[Action]:
+    """A list of trained models, with paths, addresses and digests of every kind; nothing is fetched."""
+    from polarised.study.config import Evaluation
+    from polarised.study.trained import read_archives
+
+    path = home / "list.txt"
+    lines = [pick(rng, LINES[:6] if rng.random() < 0.7 else LINES) for _ in range(int(rng.integers(0, 5)))]
+    path.write_bytes(pick(rng, ("\n", "\r\n")).join(lines).encode())
+    maybe_spoil(rng, path, 0.3)
+    return [lambda: read_archives(path, Evaluation())]
+
+
 KINDS: dict[str, Callable[..., list[Action]]] = {
     "npz": npz,
     "npy": npy,
@@ -617,6 +828,10 @@ KINDS: dict[str, Callable[..., list[Action]]] = {
     "tensor_bundle": tensor_bundle,
     "run_folder": run_folder,
     "study_folder": study_folder,
+    "pictures": pictures,
+    "dataset_files": dataset_files,
+    "checkpoint": checkpoint,
+    "model_list": model_list,
 }
 
 
@@ -631,6 +846,7 @@ def make_corpus(home: Path) -> None:
     np.savez(home / "images.npz", images=rng.integers(0, 255, size=(40, 1, 32, 32)).astype(np.uint8))
     np.savez(home / "images64.npz", images=rng.integers(0, 255, size=(20, 1, 64, 64)).astype(np.uint8))
     make_published(home)
+    resume(home / "checkpoint", 2)
     execute(Run.from_config(CONFIG), home / "run")
     file = home / "tiny.yaml"
     axes = {"seed": 2, "strength": {"objective.beta": [1.0, 2.0]}}
