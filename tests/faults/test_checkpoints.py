@@ -79,6 +79,7 @@ CHANGES = {
     "no step": (headed(step=None), "does not give the step"),
     "a text as step": (headed(step="8"), "does not give the step"),
     "a step before the first": (headed(step=-1), "does not give the step"),
+    "a step beyond 64 bits": (headed(step=2**63), "does not give the step"),
     "no identity": (headed(identity=[]), "does not describe the run"),
     "weights lost": (without(f"modules.{BIAS}"), "is missing"),
     "weights of another shape": (resized(f"modules.{BIAS}", (3,)), r"\(3,\) of torch.float32, but this model has"),

@@ -131,3 +131,21 @@ def test_files_outside_the_folder_are_not_moved_aside(study: Path, name: str) ->
     assert (first / "notes.txt").exists()
     assert not list(study.parent.glob("*.damaged"))
     assert list(examine_folder(study)) == []
+
+
+def test_nothing_is_written_through_a_link_in_place_of_a_run(study: Path, tmp_path: Path) -> None:
+    first = sorted(path for path in study.iterdir() if path.is_dir())[0]
+    outside = first.rename(tmp_path / "outside")
+    first.symlink_to(outside)
+    (outside / "done.json").unlink()
+    (outside / "failed.txt").write_text("TrainingError: not finite\n")
+    before = {path.name: path.read_bytes() for path in outside.iterdir()}
+    (finding,) = examine_folder(study, repair=True)
+    assert (finding.file, finding.remedy, finding.repaired) == (first.name, "by hand", False)
+    result = CliRunner().invoke(app, ["study", "retry", str(study)])
+    assert result.exit_code == 2
+    assert "is a link to another folder" in result.stderr
+    made = next(run for run in read_study(study).runs if run.name == first.name)
+    with pytest.raises(ConfigError, match="is a link to another folder"):
+        execute(made, study)
+    assert {path.name: path.read_bytes() for path in outside.iterdir()} == before

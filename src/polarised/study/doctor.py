@@ -76,8 +76,10 @@ def examine_folder(root: str | Path, *, repair: bool = False) -> Iterator[Findin
     if not root.is_dir():
         raise MissingFileError(f"expected the folder of a study, but {root} is not one; check the path")
     yield from _study_file(root, repair)
-    for directory in sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink()):
-        if any((directory / name).exists() for name in ("config.yaml", "done.json", "model.safetensors")):
+    for directory in sorted(path for path in root.iterdir() if path.is_dir()):
+        if directory.is_symlink():
+            yield Finding("", directory.name, "it is a link, which is neither followed nor checked", "by hand")
+        elif any((directory / name).exists() for name in ("config.yaml", "done.json", "model.safetensors")):
             yield from _run(directory, repair)
 
 

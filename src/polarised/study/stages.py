@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 
 from polarised import registry
-from polarised._io.files import replacing
+from polarised._io.files import contained, replacing
 from polarised._io.limits import check_ordinary
 from polarised._io.tables import read_table
 from polarised._io.text import parse_json, read_small
@@ -43,6 +43,7 @@ __all__ = [
     "checkpoint_step",
     "dataset_of",
     "digest_of",
+    "directory_of",
     "execute",
     "finished_at",
     "is_done",
@@ -85,7 +86,7 @@ def execute(run: Run, root: str | Path, *, progress: bool = False, command: str 
     Returns:
         The run directory.
     """
-    directory = Path(root) / run.name
+    directory = directory_of(run, root)
     with naming_full_disk(Path(root)):
         directory.mkdir(parents=True, exist_ok=True)
         with locked(directory), leased(root, run.name, step=lambda: checkpoint_step(directory)) as tenure:
@@ -96,6 +97,28 @@ def execute(run: Run, root: str | Path, *, progress: bool = False, command: str 
                 measure(run, directory)
             tenure.forget()
     return directory
+
+
+def directory_of(run: Run, root: str | Path) -> Path:
+    """Return the directory of a run; a link that leads out of the folder is refused, because nothing is written there.
+
+    Args:
+        run: The run.
+        root: The folder that holds run directories.
+
+    Returns:
+        The directory, which may not exist yet.
+
+    Raises:
+        ConfigError: If it is a link to a place outside of `root`.
+    """
+    try:
+        return contained(root, run.name, source=root)
+    except DataError:
+        raise ConfigError(
+            f"expected the directory of the run {run.name} in {root}, but it is a link to another folder; move that "
+            "folder here, or remove the link"
+        ) from None
 
 
 def measure(run: Run, directory: Path, vae: "VAE | None" = None) -> None:

@@ -317,7 +317,7 @@ def damaged(path: Path, error: Exception) -> TrainingError:
 
 def _checked_header(text: str) -> dict[str, Any]:
     header = json.loads(text)
-    if not isinstance(header, dict) or type(header.get("step")) is not int or header["step"] < 0:
+    if not isinstance(header, dict) or type(header.get("step")) is not int or not 0 <= header["step"] < 2**63:
         raise ValueError("its header does not give the step")
     if not isinstance(header.get("identity"), dict):
         raise ValueError("its header does not describe the run")
