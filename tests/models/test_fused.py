@@ -28,6 +28,9 @@ ACTIVATIONS: list[Callable[[], nn.Module]] = [
     nn.Tanh,
 ]
 
+# Torch itself loads its rules for forward mode with torch.jit.script, once per process.
+TORCH_JIT = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+
 
 def plain(x: Tensor, layers: nn.Sequential, heads: list[nn.Linear]) -> tuple[Tensor, ...]:
     h = layers(x)
@@ -110,8 +113,7 @@ def test_second_derivatives_in_single_precision_equal_those_of_standard_layers()
         torch.testing.assert_close(a, b)
 
 
-# Torch scripts what it differentiates in forward mode, and itself warns of that.
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@TORCH_JIT
 def test_functional_transforms_forward_mode_and_batched_gradients_agree() -> None:
     layers, _ = network(nn.Tanh, large=False)
     chain = Dense(*layers)
@@ -319,6 +321,7 @@ def test_a_doubling_has_second_derivatives() -> None:
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-3)
 
 
+@TORCH_JIT
 def test_a_doubling_uses_the_standard_layer_if_more_than_gradients_is_needed() -> None:
     doubling, x = Doubling(2, 3), torch.randn(1, 2, 2, 2)
     directions = torch.func.jvp(doubling, (x,), (torch.ones_like(x),))[1]
