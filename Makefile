@@ -28,10 +28,11 @@ test-all: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or peers or not slow"
 
 # A night of hostile inputs: 100,000 of every kind, a table at the end.
-# make fuzz INPUTS=10 tries the target itself.
+# make fuzz INPUTS=10 tries the target itself, KINDS="npz csv" only these kinds.
 fuzz: INPUTS ?= 100000
+fuzz: KINDS ?=
 fuzz: $(READY)
-	cd tests && PYTHONPATH=. ../$(BIN)/python fuzz/test_fuzz.py $(INPUTS)
+	cd tests && PYTHONPATH=. ../$(BIN)/python fuzz/test_fuzz.py $(INPUTS) $(KINDS)
 
 check: $(READY)
 	$(BIN)/ruff check .

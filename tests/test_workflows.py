@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fuzz.inputs import KINDS
+
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PROGRAMS = Path(sys.executable).parent
@@ -61,3 +63,8 @@ def test_the_workflows_cover_what_they_promise():
     assert "make test-all" in str(jobs["nightly"])
     assert "make fuzz" in str(jobs["nightly"])
     assert jobs["publish"]["publish"]["needs"] == "build"
+
+
+def test_every_kind_of_file_is_fuzzed_at_night():
+    nightly = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text())
+    assert nightly["jobs"]["fuzzers"]["strategy"]["matrix"]["kind"] == sorted(KINDS)
