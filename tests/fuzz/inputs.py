@@ -344,7 +344,7 @@ def yaml_study(rng: Rng, home: Path) -> list[Action]:
         "axes": {"seed": 2, "strength": {"objective.beta": [1, 2]}},
         "scales": {"s": {}},
     }
-    path.write_bytes(yaml_text(rng, {**study, "claims": ["active_codes_agree"], "rule": "relative"}))
+    path.write_bytes(yaml_text(rng, {**study, "claims": ["be_more_active"], "rule": "relative"}))
     return [lambda: load_study(path), lambda: load_study(path, scale="s", settings=["axes.seed=1"])]
 
 
@@ -850,7 +850,7 @@ def make_corpus(home: Path) -> None:
     execute(Run.from_config(CONFIG), home / "run")
     file = home / "tiny.yaml"
     axes = {"seed": 2, "strength": {"objective.beta": [1.0, 2.0]}}
-    claims = ["active_codes_agree"]
+    claims = ["be_more_active"]
     file.write_text(yaml.safe_dump({"name": "tiny", "base": CONFIG, "axes": axes, "claims": claims}))
     study = load_study(file)
     enrol(study, home / "study")

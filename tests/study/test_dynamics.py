@@ -6,6 +6,7 @@ import numpy as np
 import polars
 import pytest
 
+from polarised.errors import DataError
 from polarised.regime.classify import Rule
 from polarised.study.claims import LEDGER, check_claims
 from polarised.study.measures import OVER_TRAINING, dynamics_of, timeline_of
@@ -55,6 +56,16 @@ def test_types_are_those_of_the_trained_model_by_the_given_rule(tmp_path: Path) 
     (tmp_path / "unwatched").mkdir()
     assert timeline_of(tmp_path / "unwatched") is None
     assert list(dynamics_of(tmp_path / "unwatched")) == []
+
+
+@pytest.mark.parametrize(
+    "column", [{}, {"type": [1] * len(TYPES)}, {"type": ["asleep"] * len(TYPES)}, {"type": [["mixed"]] * len(TYPES)}]
+)
+def test_a_table_without_types_is_refused(tmp_path: Path, column: dict[str, list[object]]) -> None:
+    directory = made_up_run(tmp_path / "run")
+    polars.DataFrame({"variable": range(len(TYPES)), **column}).write_parquet(directory / "regime.parquet")
+    with pytest.raises(DataError, match=r"regime\.parquet"):
+        timeline_of(directory)
 
 
 def words(made: polars.DataFrame) -> set[str]:

@@ -423,9 +423,10 @@ def timeline_of(directory: str | Path, *, rule: Rule = "used") -> Timeline | Non
     directory = Path(directory)
     if not (directory / "snapshots.npz").exists():
         return None
-    table = read_table(directory / "regime.parquet", columns={"variable": "number"}).sort("variable")
+    columns = {"variable": "number", "type": "text"}
+    table = read_table(directory / "regime.parquet", columns=columns).sort("variable")
     types = table[type_column(table, rule)].to_list()
-    if not set(types) <= set(TYPES):
+    if any(name not in TYPES for name in types):
         raise DataError(f"expected the types {', '.join(TYPES)} in regime.parquet of {directory}, got others")
     return load_timeline(directory / "snapshots.npz", final_types=types)
 
