@@ -92,13 +92,13 @@ def specs_of_config(config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, A
     Returns:
         Kinds, each with a name and settings.
     """
-    model = config.get("model", {})
+    model, evaluation = config.get("model") or {}, config.get("evaluation") or {}
     named = [
         ("objective", config.get("objective")),
         ("dataset", config.get("dataset")),
         *((kind, model.get(kind)) for kind in ("architecture", "prior", "likelihood")),
         *(("metric", metric) for metric in _METRICS),
-        *(("measure", measure) for measure in config.get("evaluation", {}).get("further", ())),
+        *(("measure", measure) for measure in evaluation.get("further") or ()),
     ]
     specs = [(kind, {"name": spec} if isinstance(spec, str) else spec) for kind, spec in named if spec is not None]
     return [(kind, spec) for kind, spec in specs if isinstance(spec, Mapping) and "name" in spec]

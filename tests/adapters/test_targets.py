@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from polarised.adapters import open_target
-from polarised.adapters.targets import images_named
+from polarised.adapters.targets import images_named, open_run
 from polarised.errors import ConfigError, DataError, DownloadError
 from polarised.models import build_vae
 from polarised.models.vae import save_vae
@@ -119,3 +119,24 @@ def test_a_folder_of_images_is_not_taken_for_a_damaged_model(tmp_path):
     (tmp_path / "cats" / "1.PNG").touch()
     with pytest.raises(DataError, match=r"got the images of .*this folder as data="):
         open_target(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("model: locatello_conv", "model as a mapping"),
+        ("evaluation: 3", "evaluation as a mapping"),
+        ("evaluation: {further: mig}", "a list of measures"),
+        ("evaluation: {alpha: small}", "a number as alpha"),
+        ("seed: -1", "a seed of at least 0"),
+    ],
+)
+def test_settings_of_a_run_with_the_wrong_form_are_refused(settings, words, tmp_path):
+    (tmp_path / "config.yaml").write_text(settings, encoding="utf-8")
+    with pytest.raises(ConfigError, match=words):
+        open_run(tmp_path)
+
+
+def test_empty_settings_of_a_run_are_cited_like_missing_ones(tmp_path):
+    (tmp_path / "config.yaml").write_text("objective: BetaVAE\nmodel:\nevaluation: {further: }\n", encoding="utf-8")
+    assert "Higgins2017" in open_run(tmp_path).citation()

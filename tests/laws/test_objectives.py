@@ -8,6 +8,7 @@ from torch import nn
 
 from polarised import registry
 from polarised.models import build_vae
+from polarised.models._dense_pass import plan_pass
 from polarised.models.distributions import DiagonalGaussian
 from polarised.models.networks import seeded_weights
 from polarised.objectives import ELBO, AnnealedVAE
@@ -59,6 +60,26 @@ def test_terms_are_finite_scalars_with_finite_gradients(spec, prior):
     parameters = [*vae.parameters(), *(critic.parameters() if critic else [])]
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in parameters)
     assert any(p.grad.abs().sum() > 0 for p in vae.encoder.parameters())
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_the_pass_without_a_graph_gives_the_same_terms_and_gradients(spec):
+    """Fails for an objective that differentiates inside a step; such a one must not be trained this way."""
+    found = []
+    for planned in (False, True):
+        objective, vae, critic, _ = setting(spec)
+        plan = plan_pass(vae) if planned else None
+        x = torch.rand(32, 1, 4, 4, generator=torch.Generator().manual_seed(2))
+        own = torch.Generator().manual_seed(3)
+        given = {"critic": critic, "memory": objective.memory(), "generator": own, "plan": plan}
+        terms = objective(forward(vae, x, number=3, dataset_size=1000, **given))
+        total(terms).backward()
+        if plan is not None:
+            plan.backward()
+        parameters = [*vae.parameters(), *(critic.parameters() if critic else [])]
+        found.append([*terms.values(), *(parameter.grad for parameter in parameters)])
+    for modules, direct in zip(*found, strict=True):
+        torch.testing.assert_close(direct, modules, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=label)

@@ -76,7 +76,7 @@ def test_large_layers_use_onednn_if_available(monkeypatch: pytest.MonkeyPatch) -
     x = torch.randn(64, 700, requires_grad=True)
     inputs = [x, *layers.parameters()]
     fast = gradients(pass_through(x, [layers], heads), inputs)
-    monkeypatch.setattr(_fused, "_ONEDNN", False)
+    monkeypatch.setattr(_fused, "_onednn", None)
     slow = gradients(pass_through(x, [layers], heads), inputs)
     for a, b in zip(fast, slow, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
@@ -169,16 +169,17 @@ def test_frozen_weights_get_no_gradient_and_inputs_do() -> None:
     assert all(weight.grad is None for weight in critic.parameters())
 
 
+@pytest.mark.parametrize("weight", [1.0, -2.5])
 @pytest.mark.parametrize("size", [1, 31, 32, 100, 1024])
-def test_cross_entropy_agrees_with_double_precision_up_to_rounding(size: int) -> None:
+def test_cross_entropy_agrees_with_double_precision_up_to_rounding(size: int, weight: float) -> None:
     torch.manual_seed(1)
     outputs = (4 * torch.randn(6, size)).requires_grad_()
     x = torch.rand(6, size).requires_grad_()
-    value = sum_cross_entropy(outputs, x)
+    value = sum_cross_entropy(outputs, x, weight)
     assert "CrossEntropy" in type(value.grad_fn).__name__
     found = [value, *torch.autograd.grad(value.sum(), [outputs, x])]
     exact = [outputs.detach().double().requires_grad_(), x.detach().double().requires_grad_()]
-    truth = nn.functional.binary_cross_entropy_with_logits(*exact, reduction="none").sum(1)
+    truth = weight * nn.functional.binary_cross_entropy_with_logits(*exact, reduction="none").sum(1)
     for mine, right in zip(found, [truth, *torch.autograd.grad(truth.sum(), exact)], strict=True):
         torch.testing.assert_close(mine.double(), right, rtol=1e-6, atol=1e-6)
 

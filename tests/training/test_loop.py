@@ -140,6 +140,45 @@ def test_the_error_mentions_no_checkpoint_if_none_was_written(tmp_path, where):
         train(model(), Diverging(), DATA, **settings)
 
 
+class Flat(ELBO):
+    """The ELBO with a penalty on the derivative of the outputs with respect to the codes."""
+
+    def __call__(self, step):
+        (slope,) = torch.autograd.grad(step.outputs.sum(), step.z, create_graph=True)
+        return {**super().__call__(step), "slope": (slope**2).sum() / len(step.z)}
+
+
+def test_an_objective_of_others_may_differentiate_inside_a_step():
+    history = train(model(), Flat(), dsprites(size=32), steps=60, batch_size=32, log_every=20)
+    assert history.terms["slope"][-1] < history.terms["slope"][0]
+
+
+def test_a_hook_on_a_module_is_called_also_if_a_training_hook_registers_it():
+    seen = []
+
+    class Registering(Watching):
+        def __call__(self, step, vae):
+            if step == 4:
+                vae.decoder.register_forward_hook(lambda *_: seen.append(True))
+
+    fit(model(), steps=8, hooks=[Registering()])
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize("flushing", [False, True])
+def test_the_way_in_which_tiny_numbers_are_rounded_is_left_as_it_was(flushing):
+    def keeps_tiny_numbers():
+        return bool(torch.tensor(1e-39) * 1)
+
+    try:
+        if not torch.set_flush_denormal(flushing):
+            pytest.skip("this CPU cannot round tiny numbers to zero")
+        fit(model(), steps=3)
+        assert keeps_tiny_numbers() is not flushing
+    finally:
+        torch.set_flush_denormal(False)
+
+
 class Watching:
     every = 4
 

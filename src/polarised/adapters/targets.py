@@ -446,9 +446,13 @@ def open_run(directory: str | Path) -> StoredRun:
     if not isinstance(config, dict):
         raise ConfigError(f"expected a mapping of settings in {file}, got {type(config).__name__}")
     made = config.pop("made", {})
-    seed, alpha = config.get("seed", 0), _section(config, "evaluation").get("alpha", 0.1)
+    _section(config, "model")
+    evaluation = _section(config, "evaluation")
+    seed, alpha, further = config.get("seed", 0), evaluation.get("alpha", 0.1), evaluation.get("further") or []
     if type(seed) is not int or seed < 0 or type(alpha) not in (int, float):
         raise ConfigError(f"expected a seed of at least 0 and a number as alpha in {file}, got {seed!r} and {alpha!r}")
+    if not isinstance(further, list):
+        raise ConfigError(f"expected a list of measures as evaluation.further in {file}, got {further!r}")
     registry.refuse_code(config, file)
     return StoredRun(Path(directory), config, made if isinstance(made, dict) else {})
 

@@ -18,24 +18,32 @@ from torch.nn.functional import binary_cross_entropy_with_logits, conv2d, conv_t
 from torch.nn.grad import conv2d_weight
 
 __all__ = [
+    "NO_ACTIVATION",
+    "Activation",
     "Dense",
+    "backpropagate",
     "double",
     "fuses",
     "graph_wanted",
+    "is_hooked",
+    "is_linear",
     "judge",
     "kl_from_standard",
     "pass_through",
+    "run_layers",
     "sample_gaussian",
+    "split_layers",
     "sum_cross_entropy",
+    "unflattens",
+    "unrolled",
 ]
 
 # Below this number of multiplications the call of oneDNN costs more than its faster kernel saves.
 _LARGE = 1 << 20
-_ONEDNN = (
-    platform.machine() in ("x86_64", "AMD64")
-    and torch._C._has_mkldnn
-    and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-)
+# x W^T + b with an activation by oneDNN, or None where that is not the faster kernel.
+_onednn: Callable[..., Tensor] | None = None
+if platform.machine() in ("x86_64", "AMD64") and torch._C._has_mkldnn:
+    _onednn = getattr(getattr(torch.ops.mkldnn, "_linear_pointwise", None), "default", None)
 # A product of this many factors in [1/2, 1) stays far above the smallest number of single precision.
 _FACTORS = 32
 
@@ -49,10 +57,11 @@ class Activation(NamedTuple):
     """
 
     name: str
-    slopes: tuple[float, ...] = ()
+    slopes: list[float]
 
 
-_NONE, _RELU, _TANH = Activation("none"), Activation("relu"), Activation("tanh")
+NO_ACTIVATION, _RELU, _TANH = Activation("none", []), Activation("relu", []), Activation("tanh", [])
+_relu_backward = torch.ops.aten.threshold_backward.default
 
 
 def fuses(*tensors: Tensor) -> bool:
@@ -109,13 +118,16 @@ def pass_through(x: Tensor, modules: Iterable[nn.Module], heads: Sequence[nn.Mod
     >>> [tuple(y.shape) for y in pass_through(torch.zeros(2, 3), layers, [nn.Linear(4, 1), nn.Linear(4, 5)])]
     [(2, 1), (2, 5)]
     """
-    layers = _unrolled(modules)
+    layers = unrolled(modules)
     if x.ndim == 2 and fuses(x):
-        linears, activations, rest = _split(layers)
-        own = heads if not rest and all(_is_linear(head) for head in heads) else ()
+        linears, activations, rest = split_layers(layers)
+        own = heads if not rest and all(is_linear(head) for head in heads) else ()
         if len(linears) + len(own) > 1:
             weights = [weight for layer in (*linears, *own) for weight in layer._parameters.values()]
-            outputs: tuple[Tensor, ...] = _Chain.apply(activations, len(own), x, *weights)  # type: ignore[no-untyped-call]
+            shape: tuple[int, ...] = ()
+            if rest and unflattens(rest[0]):
+                shape, rest = (len(x), *rest[0].unflattened_size), rest[1:]  # type: ignore[misc]
+            outputs: tuple[Tensor, ...] = _Chain.apply(activations, len(own), shape, x, *weights)  # type: ignore[no-untyped-call]
             if own:
                 return outputs
             (x,), layers = outputs, rest
@@ -143,34 +155,38 @@ class Dense(nn.Sequential):
         return pass_through(input, self)[0]
 
 
-def _unrolled(modules: Iterable[nn.Module]) -> list[nn.Module]:
+def unrolled(modules: Iterable[nn.Module]) -> list[nn.Module]:
     layers: list[nn.Module] = []
     for module in modules:
-        if type(module) in (nn.Sequential, Dense) and not _hooked(module):
-            layers += _unrolled(module._modules.values())  # type: ignore[arg-type]
+        if type(module) in (nn.Sequential, Dense) and not is_hooked(module):
+            layers += unrolled(module._modules.values())  # type: ignore[arg-type]
         else:
             layers.append(module)
     return layers
 
 
-def _hooked(module: nn.Module) -> bool:
+def is_hooked(module: nn.Module) -> bool:
     return bool(
         module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     )
 
 
-def _is_linear(module: nn.Module) -> bool:
-    return type(module) is nn.Linear and module._parameters["bias"] is not None and not _hooked(module)
+def is_linear(module: nn.Module) -> bool:
+    return type(module) is nn.Linear and module._parameters["bias"] is not None and not is_hooked(module)
 
 
-def _split(layers: list[nn.Module]) -> tuple[list[nn.Module], tuple[Activation, ...], list[nn.Module]]:
+def unflattens(module: nn.Module) -> bool:
+    return type(module) is nn.Unflatten and module.dim == 1 and not is_hooked(module)
+
+
+def split_layers(layers: list[nn.Module]) -> tuple[list[nn.Module], tuple[Activation, ...], list[nn.Module]]:
     """Return the leading linear layers, the activation after each of them, and the remaining modules."""
     linears, activations = [], []
     for place, layer in enumerate(layers):
-        if _is_linear(layer):
+        if is_linear(layer):
             linears.append(layer)
-            activations.append(_NONE)
-        elif linears and activations[-1] is _NONE and (known := _activation_of(layer)) is not None:
+            activations.append(NO_ACTIVATION)
+        elif linears and activations[-1] is NO_ACTIVATION and (known := _activation_of(layer)) is not None:
             activations[-1] = known
         else:
             return linears, tuple(activations), layers[place:]
@@ -179,76 +195,150 @@ def _split(layers: list[nn.Module]) -> tuple[list[nn.Module], tuple[Activation, 
 
 def _activation_of(module: nn.Module) -> Activation | None:
     kind = type(module)
-    if kind not in (nn.ReLU, nn.LeakyReLU, nn.Tanh) or _hooked(module):
+    if kind not in (nn.ReLU, nn.LeakyReLU, nn.Tanh) or is_hooked(module):
         return None
     if isinstance(module, nn.LeakyReLU):
-        return Activation("leaky_relu", (module.negative_slope,)) if module.negative_slope > 0 else None
+        return Activation("leaky_relu", [module.negative_slope]) if module.negative_slope > 0 else None
     return _RELU if kind is nn.ReLU else _TANH
 
 
 class _Chain(torch.autograd.Function):
-    """Linear layers with their activations, then parallel heads; weights and biases alternate in the arguments."""
+    """Linear layers with their activations, then parallel heads or a change of shape.
+
+    Weights and biases alternate in the arguments.
+    """
 
     @staticmethod
-    def forward(ctx: Any, activations: tuple[Activation, ...], heads: int, x: Tensor, *weights: Tensor) -> Any:
-        hidden = _hidden(x, weights, activations, _layer)
-        ctx.activations, ctx.heads = activations, heads
+    def forward(
+        ctx: Any,
+        activations: tuple[Activation, ...],
+        heads: int,
+        shape: tuple[int, ...],
+        x: Tensor,
+        *weights: Tensor,
+    ) -> Any:
+        hidden = run_layers(x, weights, activations)
+        ctx.activations, ctx.heads, ctx.reshaped = activations, heads, bool(shape)
         last = hidden[-1]
         # The output itself is needed only if an activation was applied to it.
-        ctx.save_for_backward(*(hidden if heads or activations[-1] is not _NONE else hidden[:-1]), *weights)
+        ctx.save_for_backward(*(hidden if heads or activations[-1] is not NO_ACTIVATION else hidden[:-1]), *weights)
+        if not heads:
+            return (last.view(shape) if shape else last,)
         places = range(2 * len(activations), 2 * (len(activations) + heads), 2)
-        return tuple(_layer(last, weights[place], weights[place + 1], _NONE) for place in places) or (last,)
+        return tuple(torch.addmm(weights[place + 1], last, weights[place].t()) for place in places)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
         activations, depth = ctx.activations, len(ctx.activations)
         count = 2 * (depth + ctx.heads)
-        hidden, weights = ctx.saved_tensors[:-count], ctx.saved_tensors[-count:]
+        saved = ctx.saved_tensors
+        hidden, weights = saved[:-count], saved[-count:]
         plain = graph_wanted(slopes[0])
         if plain:
             # Run the layers again with a graph, as the saved tensors have none.
-            hidden = _hidden(hidden[0], weights, activations, _plain_layer)
+            hidden = _run_with_graph(hidden[0], weights, activations)
         gradients: list[Tensor | None] = [None] * count
-        slope, needed = slopes[0], ctx.needs_input_grad[3:]
+        slope = slopes[0].reshape(len(hidden[0]), -1) if ctx.reshaped else slopes[0]
+        needed = ctx.needs_input_grad[4:]
         if ctx.heads:
             for place, own in zip(range(2 * depth, count, 2), slopes, strict=True):
-                _store_gradients(gradients, place, own, hidden[-1], needed, plain)
-                slope = own @ weights[place] if place == 2 * depth else torch.addmm(slope, own, weights[place])
-        entry = _backpropagate(slope, hidden, weights, activations, gradients, needed, plain, ctx.needs_input_grad[2])
-        return None, None, entry, *gradients
+                if needed[place]:
+                    gradients[place] = own.t().mm(hidden[-1])
+                if needed[place + 1]:
+                    gradients[place + 1] = own.sum(0)
+                slope = own.mm(weights[place]) if place == 2 * depth else torch.addmm(slope, own, weights[place])
+        asked = ctx.needs_input_grad[3]
+        entry = backpropagate(slope, hidden, weights, activations, gradients, needed, plain=plain, entry=asked)
+        return None, None, None, entry, *gradients
 
 
-def _hidden(
-    x: Tensor, weights: Sequence[Tensor], activations: Sequence[Activation], layer: Callable[..., Tensor]
-) -> list[Tensor]:
-    """Return the inputs and the output of each layer."""
-    hidden = [x]
+def run_layers(x: Tensor, weights: Sequence[Tensor], activations: Sequence[Activation]) -> list[Tensor]:
+    """Return the inputs and the output of each layer.
+
+    Args:
+        x: The inputs of the first layer, (B, k).
+        weights: The weight and the bias of every layer.
+        activations: The activation after every layer.
+
+    Returns:
+        The inputs of every layer, and the output of the last.
+    """
+    hidden, rows = [x], len(x) if _onednn is not None else 0
     for place, activation in enumerate(activations):
-        hidden.append(layer(hidden[-1], weights[2 * place], weights[2 * place + 1], activation))
+        weight, bias = weights[2 * place], weights[2 * place + 1]
+        if rows * weight.numel() > _LARGE:
+            x = _onednn(x, weight, bias, activation.name, activation.slopes, "")  # type: ignore[misc]
+        else:
+            x = torch.addmm(bias, x, weight.t())
+            if activation is _RELU:
+                x.relu_()
+            elif activation is _TANH:
+                x.tanh_()
+            elif activation is not NO_ACTIVATION:
+                leaky_relu(x, activation.slopes[0], inplace=True)
+        hidden.append(x)
     return hidden
 
 
-def _backpropagate(
+def _run_with_graph(x: Tensor, weights: Sequence[Tensor], activations: Sequence[Activation]) -> list[Tensor]:
+    """Return the same as `run_layers`, with a graph for second derivatives."""
+    hidden = [x]
+    for place, activation in enumerate(activations):
+        x = linear(x, weights[2 * place], weights[2 * place + 1])
+        if activation is _RELU:
+            x = x.relu()
+        elif activation is _TANH:
+            x = x.tanh()
+        elif activation is not NO_ACTIVATION:
+            x = leaky_relu(x, activation.slopes[0])
+        hidden.append(x)
+    return hidden
+
+
+def backpropagate(
     slope: Tensor,
     hidden: Sequence[Tensor],
     weights: Sequence[Tensor],
     activations: Sequence[Activation],
     gradients: list[Tensor | None],
     needed: Sequence[bool],
-    plain: bool,
-    entry: bool,
+    *,
+    plain: bool = False,
+    entry: bool = False,
 ) -> Tensor | None:
     """Store the gradients of all weights that need one; return the gradient of the inputs if needed.
 
-    `hidden` may omit the last output if it has no activation.
+    Args:
+        slope: The gradient of the output of the last layer, (B, k).
+        hidden: The results of `run_layers`; the last may be missing if no activation follows the last layer.
+        weights: The weight and the bias of every layer.
+        activations: The activation after every layer.
+        gradients: Where the gradients are stored, at the places of their weights.
+        needed: Whether each weight needs a gradient.
+        plain: Whether the gradients are themselves differentiated.
+        entry: Whether the gradient of the inputs is needed.
+
+    Returns:
+        The gradient of the inputs, or None.
     """
+    rows = 0 if plain or _onednn is None else len(slope)
     for place in range(len(activations) - 1, -1, -1):
-        if activations[place] is not _NONE:
-            slope = _slope_before(slope, hidden[place + 1], activations[place])
-        _store_gradients(gradients, 2 * place, slope, hidden[place], needed, plain)
+        activation, x, weight = activations[place], hidden[place], weights[2 * place]
+        if activation is _RELU:
+            slope = _relu_backward(slope, hidden[place + 1], 0)
+        elif activation is _TANH:
+            slope = torch.ops.aten.tanh_backward(slope, hidden[place + 1])
+        elif activation is not NO_ACTIVATION:
+            slope = torch.ops.aten.leaky_relu_backward(slope, hidden[place + 1], activation.slopes[0], True)
+        large = rows * weight.numel() > _LARGE
+        if needed[2 * place]:
+            across = slope.t()
+            gradients[2 * place] = _onednn(across, x.t(), None, "none", [], "") if large else across.mm(x)  # type: ignore[misc]
+        if needed[2 * place + 1]:
+            gradients[2 * place + 1] = slope.sum(0)
         if not place and not entry:
             return None
-        slope = _product(slope, weights[2 * place].t(), plain)
+        slope = _onednn(slope, weight.t(), None, "none", [], "") if large else slope.mm(weight)  # type: ignore[misc]
     return slope
 
 
@@ -271,7 +361,7 @@ def judge(network: nn.Module, codes: Tensor, others: Tensor) -> tuple[Tensor, Te
     ((4, 1), (9, 1))
     """
     if fuses(codes, others) and codes.ndim == 2:
-        linears, activations, rest = _split(_unrolled([network]))
+        linears, activations, rest = split_layers(unrolled([network]))
         if linears and not rest:
             weights = [weight for layer in linears for weight in layer._parameters.values()]
             judged: tuple[Tensor, Tensor] = _Judged.apply(activations, codes, others.detach(), *weights)  # type: ignore[no-untyped-call]
@@ -286,7 +376,7 @@ class _Judged(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, activations: tuple[Activation, ...], codes: Tensor, others: Tensor, *weights: Tensor) -> Any:
-        hidden = _hidden(torch.cat([codes, others]), weights, activations, _layer)
+        hidden = run_layers(torch.cat([codes, others]), weights, activations)
         ctx.activations, ctx.size = activations, len(codes)
         ctx.save_for_backward(codes, others, *hidden, *weights)
         return hidden[-1][: len(codes)].clone(), hidden[-1]
@@ -294,74 +384,24 @@ class _Judged(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
         activations, size, count = ctx.activations, ctx.size, 2 * len(ctx.activations)
-        codes, others, *hidden = ctx.saved_tensors[:-count]
-        weights = ctx.saved_tensors[-count:]
+        saved = ctx.saved_tensors
+        codes, others, *hidden = saved[:-count]
+        weights = saved[-count:]
         plain = graph_wanted(slopes[0])
         gradients: list[Tensor | None] = [None] * count
         constants = [weight.detach() for weight in weights]
         own = [each[:size] for each in hidden]
         if plain:
-            own = _hidden(codes, constants, activations, _plain_layer)
-            hidden = _hidden(torch.cat([codes, others]).detach(), weights, activations, _plain_layer)
+            own = _run_with_graph(codes, constants, activations)
+            hidden = _run_with_graph(torch.cat([codes, others]).detach(), weights, activations)
         entry = None
         if ctx.needs_input_grad[1]:
             nothing = [False] * count
-            entry = _backpropagate(slopes[0], own, constants, activations, gradients, nothing, plain, True)
+            entry = backpropagate(slopes[0], own, constants, activations, gradients, nothing, plain=plain, entry=True)
         if any(ctx.needs_input_grad[3:]):
-            _backpropagate(slopes[1], hidden, weights, activations, gradients, ctx.needs_input_grad[3:], plain, False)
+            needed = ctx.needs_input_grad[3:]
+            backpropagate(slopes[1], hidden, weights, activations, gradients, needed, plain=plain)
         return None, entry, None, *gradients
-
-
-def _layer(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    y: Tensor
-    if _ONEDNN and len(x) * weight.numel() > _LARGE:
-        y = torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation.name, list(activation.slopes), "")
-        return y
-    y = linear(x, weight, bias)
-    if activation.name == "relu":
-        return y.relu_()
-    if activation.name == "leaky_relu":
-        return leaky_relu(y, activation.slopes[0], inplace=True)
-    return y.tanh_() if activation.name == "tanh" else y
-
-
-def _plain_layer(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
-    y = linear(x, weight, bias)
-    if activation.name == "relu":
-        return y.relu()
-    if activation.name == "leaky_relu":
-        return leaky_relu(y, activation.slopes[0])
-    return y.tanh() if activation.name == "tanh" else y
-
-
-def _slope_before(slope: Tensor, output: Tensor, activation: Activation) -> Tensor:
-    """Return the gradient before an activation, given the gradient after it and its output."""
-    before: Tensor
-    if activation.name == "relu":
-        before = torch.ops.aten.threshold_backward(slope, output, 0)
-    elif activation.name == "leaky_relu":
-        before = torch.ops.aten.leaky_relu_backward(slope, output, activation.slopes[0], True)
-    else:
-        before = torch.ops.aten.tanh_backward(slope, output)
-    return before
-
-
-def _product(a: Tensor, b: Tensor, plain: bool) -> Tensor:
-    """Return a b^T."""
-    if _ONEDNN and not plain and a.numel() * len(b) > _LARGE:
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
-        return product
-    return a @ b.t()
-
-
-def _store_gradients(
-    gradients: list[Tensor | None], place: int, slope: Tensor, x: Tensor, needed: Sequence[bool], plain: bool
-) -> None:
-    """Store the gradients of the weight and the bias of a layer with input x, given the gradient of its output."""
-    if needed[place]:
-        gradients[place] = _product(slope.t(), x.t(), plain)
-    if needed[place + 1]:
-        gradients[place + 1] = slope.sum(0)
 
 
 def double(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -407,12 +447,13 @@ class _Doubled(torch.autograd.Function):
         return entry, own, shift
 
 
-def sum_cross_entropy(outputs: Tensor, x: Tensor) -> Tensor:
+def sum_cross_entropy(outputs: Tensor, x: Tensor, weight: float = 1.0) -> Tensor:
     """Return the cross-entropy of sigmoid(outputs) with x, summed over everything but the batch.
 
     Args:
         outputs: The logits, (B, ...).
         x: The values in [0, 1], (B, ...).
+        weight: What the sums are multiplied by.
 
     Returns:
         One value per image, (B,).
@@ -421,36 +462,40 @@ def sum_cross_entropy(outputs: Tensor, x: Tensor) -> Tensor:
     [1.3862943649291992]
     """
     if fuses(outputs, x) and outputs.shape == x.shape:
-        return _CrossEntropy.apply(outputs.flatten(1), x.flatten(1))  # type: ignore[no-untyped-call, no-any-return]
-    return binary_cross_entropy_with_logits(outputs, x, reduction="none").flatten(1).sum(1)
+        return _CrossEntropy.apply(outputs, x, weight)  # type: ignore[no-untyped-call, no-any-return]
+    return weight * binary_cross_entropy_with_logits(outputs, x, reduction="none").flatten(1).sum(1)
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """sum_i max(o_i, 0) - x_i o_i - log sigmoid|o_i| of every row, with one logarithm per 32 values."""
+    """sum_i max(o_i, 0) - x_i o_i - log sigmoid|o_i| of every image, weighted, with one logarithm per 32 values."""
 
     @staticmethod
-    def forward(ctx: Any, outputs: Tensor, x: Tensor) -> Tensor:
+    def forward(ctx: Any, outputs: Tensor, x: Tensor, weight: float) -> Tensor:
         ctx.save_for_backward(outputs, x)
-        near = outputs.abs().sigmoid_()
+        ctx.weight = weight
+        rows, targets = outputs.flatten(1), x.flatten(1)
+        near = rows.abs().sigmoid_()
         size = near.shape[1]
         whole = size - size % _FACTORS
         # Multiply values that are far apart in memory, which vectorises.
         logs = near[:, :whole].view(len(near), _FACTORS, -1).prod(1).log_().sum(1)
         if whole < size:
             logs += near[:, whole:].prod(1).log_()
-        return outputs.clamp_min(0).addcmul_(x, outputs, value=-1).sum(1).sub_(logs)
+        sums = rows.clamp_min(0).addcmul_(targets, rows, value=-1).sum(1).sub_(logs)
+        return sums if weight == 1 else sums.mul_(weight)
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         outputs, x = ctx.saved_tensors
-        slope = slopes[0][:, None]
+        slope = slopes[0] if ctx.weight == 1 else slopes[0] * ctx.weight
+        slope = slope.view(-1, *[1] * (outputs.ndim - 1))
         first = second = None
         if ctx.needs_input_grad[0]:
             ours = not graph_wanted(slope)
             first = outputs.sigmoid().sub_(x).mul_(slope) if ours else (outputs.sigmoid() - x) * slope
         if ctx.needs_input_grad[1]:
             second = -outputs * slope
-        return first, second
+        return first, second, None
 
 
 def sample_gaussian(mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
@@ -477,13 +522,17 @@ class _Sample(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
-        ctx.save_for_backward(log_variance, noise)
-        return (log_variance / 2).exp_().mul_(noise).add_(mean)
+        shift = (log_variance * 0.5).exp_().mul_(noise)
+        ctx.save_for_backward(log_variance, noise, shift)
+        return shift + mean
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None]:
-        log_variance, noise = ctx.saved_tensors
-        return slopes[0], (log_variance / 2).exp() * (noise / 2) * slopes[0], None
+        log_variance, noise, shift = ctx.saved_tensors
+        if graph_wanted(slopes[0]):
+            # The saved shift has no graph.
+            shift = (log_variance * 0.5).exp() * noise
+        return slopes[0], slopes[0] * shift * 0.5, None
 
 
 def kl_from_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
@@ -509,10 +558,14 @@ class _StandardKL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, log_variance: Tensor) -> Tensor:
-        ctx.save_for_backward(mean, log_variance)
-        return log_variance.expm1().addcmul_(mean, mean).sub_(log_variance).mul_(0.5)
+        excess = log_variance.expm1()
+        ctx.save_for_backward(mean, log_variance, excess)
+        return torch.addcmul(excess, mean, mean).sub_(log_variance).mul_(0.5)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor]:
-        mean, log_variance = ctx.saved_tensors
-        return mean * slopes[0], log_variance.expm1() * (slopes[0] / 2)
+        mean, log_variance, excess = ctx.saved_tensors
+        if graph_wanted(slopes[0]):
+            # The saved excess has no graph.
+            excess = log_variance.expm1()
+        return mean * slopes[0], excess * slopes[0] * 0.5

@@ -124,13 +124,13 @@ class Bernoulli(Likelihood):
 
     def log_prob(self, x: Tensor, outputs: Tensor) -> Tensor:
         if self.activation == "tanh":
-            values = _per_image(binary_cross_entropy(self.mean(outputs), x, reduction="none"))
+            values = -self.weight * _per_image(binary_cross_entropy(self.mean(outputs), x, reduction="none"))
         else:
-            values = sum_cross_entropy(outputs, x)
+            values = sum_cross_entropy(outputs, x, -self.weight)
         if self.subtract_entropy:
             p = x.clamp(CLIP, 1 - CLIP)
-            values = values - _per_image(binary_cross_entropy(p, p, reduction="none"))
-        return -self.weight * values
+            values = values + self.weight * _per_image(binary_cross_entropy(p, p, reduction="none"))
+        return values
 
     def floor(self, x: Tensor, outputs: Tensor) -> Tensor:
         if self.subtract_entropy:

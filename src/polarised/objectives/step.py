@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polarised.errors import ConfigError
+from polarised.models._dense_pass import DensePass
 from polarised.models.distributions import DiagonalGaussian, Prior
 from polarised.models.likelihoods import Likelihood
 from polarised.models.vae import VAE
@@ -70,6 +71,7 @@ def take_step(
     memory: nn.Module | None = None,
     noise: Tensor | None = None,
     precision: Precision = "float32",
+    plan: DensePass | None = None,
 ) -> Step:
     """Run encoder, sampler and decoder once: the forward pass shared by all objectives.
 
@@ -86,6 +88,8 @@ def take_step(
         noise: The noise of the sample; drawn if None.
         precision: "bfloat16" runs the layers of the two networks in it; weights, posterior, sample and all terms of the
             loss keep their precision.
+        plan: The pass of a model with dense networks, for objectives that do not differentiate inside a step: after
+            the backward pass of the terms, its `backward` sets the gradients of the weights.
 
     Returns:
         The step.
@@ -95,7 +99,9 @@ def take_step(
     >>> tuple(take_step(vae, torch.zeros(2, 1, 16, 16), dataset_size=2).z.shape)
     (2, 3)
     """
-    if precision == "float32":
+    if plan is not None:
+        posterior, z, outputs = plan.run(x, generator)
+    elif precision == "float32":
         posterior = vae.posterior(x, u)
         z = posterior.sample(generator, noise)
         outputs = vae.decode(z)

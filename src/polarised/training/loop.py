@@ -22,6 +22,7 @@ from polarised import registry
 from polarised._io.terminal import console
 from polarised.data.dataset import Batch, Dataset
 from polarised.errors import ConfigError, TrainingError
+from polarised.models._dense_pass import plan_pass
 from polarised.models.networks import seeded_weights
 from polarised.models.vae import VAE
 from polarised.objectives.step import Objective, Precision, take_step
@@ -143,12 +144,12 @@ def train(
         modules["memory"] = memory.to(device)
     optimiser = _adam(modules, objective, learning_rate, betas, amsgrad)
     records = Records(log_every)
-    plan = registry.complete("schedule", schedule)
+    rates = registry.complete("schedule", schedule)
     if settling is not None:
-        check_settling(settling, plan, steps)
-    pace = Pace(registry.build("schedule", plan, steps), settling, dataset, steps=steps, seed=seed)
+        check_settling(settling, rates, steps)
+    pace = Pace(registry.build("schedule", rates, steps), settling, dataset, steps=steps, seed=seed)
     # Settings that depend on the length of the run fix it; at a constant rate, a later call may ask for more steps.
-    bound = settling is not None or plan != registry.complete("schedule", "constant")
+    bound = settling is not None or rates != registry.complete("schedule", "constant")
     identity: dict[str, Any] = {
         "objective": repr(objective),
         "dataset": dataset.name,
@@ -156,7 +157,7 @@ def train(
         "learning rate": learning_rate,
         "seed": seed,
         "precision": precision,
-        "schedule": plan if bound else None,
+        "schedule": rates if bound else None,
         "settling": None if settling is None else asdict(settling),
         "steps": steps if bound else None,
         "compiled": compiled or None,
@@ -193,6 +194,9 @@ def train(
             kept = step
 
     generator, one = torch.Generator(device), torch.ones((), device=device)
+    # Objectives of other packages may differentiate inside a step, which the faster pass does not allow.
+    simple = precision == "float32" and not compiled and type(objective).__module__.startswith("polarised.")
+    plan = plan_pass(vae) if simple else None
     groups = [(group, float(group["lr"])) for group in optimiser.param_groups]
     parameters = [parameter for group, _ in groups for parameter in group["params"]]
     with (
@@ -219,6 +223,7 @@ def train(
                 critic=critic,
                 memory=memory,
                 precision=precision,
+                plan=plan,
             )
             terms = objective(taken)
             stacked = torch.stack(list(terms.values())).detach()
@@ -227,6 +232,8 @@ def train(
             # The loss is the sum of the terms, so backward starts from each of them.
             roots = [term for term in terms.values() if term.requires_grad]
             torch.autograd.backward(roots, [one] * len(roots))
+            if plan is not None:
+                plan.backward()
             factor = pace.factor(step)
             for group, rate in groups:
                 group["lr"] = factor * rate
@@ -239,6 +246,8 @@ def train(
             for hook in hooks:
                 if done % hook.every == 0 or done == end:
                     hook(done, vae)
+                    # A hook may change the modules.
+                    plan = plan_pass(vae) if simple else None
             if done % checkpoint_every == 0 or done == end or interrupted.is_set():
                 save(done)
             if done == end:
@@ -278,8 +287,9 @@ class _Adam(torch.optim.Adam):
     The overhead is a third of the update of a small network: `step` looks up at every step what never changes here.
     """
 
-    _ready: list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]]]] | None = None
+    _ready: "_States | None" = None
     _counts: Tensor
+    _flushes: bool
 
     @torch.no_grad()
     def update(self) -> None:
@@ -290,6 +300,17 @@ class _Adam(torch.optim.Adam):
             self.step()
             return
         self._counts.add_(1)
+        # The means of unused weights decay to numbers below 1e-38, with which a CPU computes more slowly.
+        if self._flushes:
+            torch.set_flush_denormal(True)
+        try:
+            self._update_groups(ready, gradients)
+        finally:
+            if self._flushes:
+                torch.set_flush_denormal(False)
+
+    @staticmethod
+    def _update_groups(ready: "_States", gradients: list[list[Tensor]]) -> None:
         for (group, parameters, (means, squares, largest, steps)), own in zip(ready, gradients, strict=True):
             torch._fused_adam_(
                 parameters,
@@ -309,12 +330,13 @@ class _Adam(torch.optim.Adam):
                 found_inf=None,
             )
 
-    def _collect_states(self) -> list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]]]]:
+    def _collect_states(self) -> "_States":
         """Return the state of every parameter; empty if there is none yet or one kernel call cannot update them all."""
         every = [parameter for group in self.param_groups for parameter in group["params"]]
         alike = len({(parameter.device, parameter.dtype) for parameter in every}) == 1
         if not alike or any("exp_avg" not in self.state.get(parameter, {}) for parameter in every):
             return []
+        self._flushes = every[0].device.type == "cpu" and _keeps_denormals()
         # Store the step counts in one tensor, with a view per parameter, so that one addition updates all.
         self._counts = torch.stack([self.state[parameter]["step"] for parameter in every])
         for parameter, count in zip(every, self._counts.unbind(), strict=True):
@@ -326,6 +348,15 @@ class _Adam(torch.optim.Adam):
             lists = [[state[name] for state in states if name in state] for name in names]
             self._ready.append((group, group["params"], lists))
         return self._ready
+
+
+# Each group of parameters with their states: means, squares, largest squares, step counts.
+_States = list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]]]]
+
+
+def _keeps_denormals() -> bool:
+    """Return whether this thread computes with numbers below 1e-38, the default, instead of rounding them to zero."""
+    return bool(torch.tensor(1e-39) * 1)
 
 
 def _prefetched(batches: Iterator[Batch]) -> Iterator[Batch]:

@@ -1,0 +1,104 @@
+"""The pass without a graph gives what the modules give, and is only used where it does."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from polarised.models import VAE, build_vae
+from polarised.models._dense_pass import plan_pass
+from polarised.models.distributions import DiagonalGaussian
+
+WIDE = {"name": "mlp", "widths": [300, 40]}
+
+
+def model(shape: tuple[int, ...] = (1, 8, 8), **config: Any) -> VAE:
+    return build_vae({"architecture": WIDE, "latents": 4, **config}, shape, auxiliary_size=2, seed=3)
+
+
+def price(posterior: DiagonalGaussian, z: Tensor, outputs: Tensor, parts: str) -> Tensor:
+    """Return a loss of the given parts, each with a gradient of its own."""
+    torch.manual_seed(5)
+    every = {"mean": posterior.mean, "log_variance": posterior.log_variance, "z": z, "outputs": outputs}
+    chosen = {name: (every[name].sin() * torch.rand_like(every[name])).sum() for name in every}
+    return torch.stack([chosen[name] for name in parts.split()]).sum()
+
+
+def gradients(vae: VAE) -> list[Tensor]:
+    return [torch.zeros_like(w) if w.grad is None else w.grad.clone() for w in vae.parameters()]
+
+
+@pytest.mark.parametrize("parts", ["mean", "log_variance", "z", "outputs", "mean log_variance z outputs"])
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "tanh"])
+def test_results_and_gradients_are_those_of_the_modules(activation: str, parts: str) -> None:
+    vae = model(architecture={**WIDE, "activation": activation})
+    x = torch.rand(64, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    posterior = vae.posterior(x)
+    z = posterior.sample(torch.Generator().manual_seed(1))
+    expected = posterior.mean, posterior.log_variance, z, vae.decode(z)
+    price(posterior, z, expected[3], parts).backward()
+    wanted = gradients(vae)
+    vae.zero_grad()
+    plan = plan_pass(vae)
+    assert plan is not None
+    found = plan.run(x, torch.Generator().manual_seed(1))
+    for mine, right in zip((found[0].mean, found[0].log_variance, *found[1:]), expected, strict=True):
+        torch.testing.assert_close(mine, right.detach(), rtol=1e-5, atol=1e-5)
+    price(*found, parts).backward()
+    plan.backward()
+    assert any(own.abs().max() > 0 for own in wanted)
+    for mine, right in zip(gradients(vae), wanted, strict=True):
+        torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 8, 8)])
+def test_outputs_have_the_shape_that_the_decoder_gives_them(shape: tuple[int, ...]) -> None:
+    vae = model(shape, likelihood={"name": "Gaussian", "scale": "learned"})
+    plan = plan_pass(vae)
+    assert plan is not None
+    x = torch.rand(6, *shape)
+    assert plan.run(x, None)[2].shape == vae.decode(torch.zeros(6, 4)).shape
+
+
+def test_gradients_need_a_pass_before_them() -> None:
+    plan = plan_pass(model())
+    assert plan is not None
+    with pytest.raises(RuntimeError, match="call run first"):
+        plan.backward()
+
+
+def hooked(vae: VAE) -> None:
+    vae.decoder.register_forward_hook(lambda *_: None)
+
+
+def hooked_layer(vae: VAE) -> None:
+    next(m for m in vae.encoder.modules() if isinstance(m, nn.Linear)).register_forward_pre_hook(lambda *_: None)
+
+
+def frozen(vae: VAE) -> None:
+    vae.encoder.mean_head.weight.requires_grad_(False)
+
+
+def doubled(vae: VAE) -> None:
+    vae.double()
+
+
+def replaced(vae: VAE) -> None:
+    class Other(type(vae.decoder)):  # type: ignore[misc]
+        pass
+
+    vae.decoder.__class__ = Other
+
+
+@pytest.mark.parametrize("change", [hooked, hooked_layer, frozen, doubled, replaced])
+def test_models_that_differ_from_their_layers_have_no_plan(change: Any) -> None:
+    vae = model()
+    assert plan_pass(vae) is not None
+    change(vae)
+    assert plan_pass(vae) is None
+
+
+def test_models_with_other_networks_have_no_plan() -> None:
+    assert plan_pass(model(prior="Conditional")) is None
+    assert plan_pass(model((1, 16, 16), architecture="burgess_conv")) is None
