@@ -91,7 +91,11 @@ def replaced(vae: VAE) -> None:
     vae.decoder.__class__ = Other
 
 
-@pytest.mark.parametrize("change", [hooked, hooked_layer, frozen, doubled, replaced])
+def of_others(vae: VAE) -> None:
+    vae.encoder = nn.Identity()  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("change", [hooked, hooked_layer, frozen, doubled, replaced, of_others])
 def test_models_that_differ_from_their_layers_have_no_plan(change: Any) -> None:
     vae = model()
     assert plan_pass(vae) is not None

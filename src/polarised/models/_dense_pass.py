@@ -86,7 +86,11 @@ class DensePass:
 
     @torch.no_grad()
     def backward(self) -> None:
-        """Set the gradients of all weights, given those of the results of the last `run`."""
+        """Set the gradients of all weights, given those of the results of the last `run`.
+
+        Raises:
+            RuntimeError: If there was no pass since the last call.
+        """
         if self._trace is None:
             raise RuntimeError("expected a pass before its gradients, there was none; call run first")
         shift, coded, decoded, results = self._trace
@@ -138,10 +142,12 @@ def plan_pass(vae: VAE) -> DensePass | None:
     True
     """
     encoder, decoder = vae.encoder, vae.decoder
-    heads = encoder.mean_head, encoder.log_variance_head
-    own = vae, encoder, encoder.features, decoder
-    if [type(module) for module in own] != [VAE, Encoder, nn.Flatten, Decoder] or any(map(is_hooked, own)):
+    if [type(module) for module in (vae, encoder, decoder)] != [VAE, Encoder, Decoder]:
         return None
+    own = vae, encoder, encoder.features, decoder
+    if type(encoder.features) is not nn.Flatten or any(map(is_hooked, own)):
+        return None
+    heads = encoder.mean_head, encoder.log_variance_head
     into, before, between = split_layers(unrolled([encoder.hidden]))
     out_of, after, rest = split_layers(unrolled([decoder.input, decoder.rest]))
     dense = not between and all(is_linear(head) for head in heads) and all(unflattens(module) for module in rest)

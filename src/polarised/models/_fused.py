@@ -156,6 +156,14 @@ class Dense(nn.Sequential):
 
 
 def unrolled(modules: Iterable[nn.Module]) -> list[nn.Module]:
+    """Return the modules with the contents of sequences in their place.
+
+    Args:
+        modules: The modules.
+
+    Returns:
+        The modules; a sequence with hooks stays a sequence.
+    """
     layers: list[nn.Module] = []
     for module in modules:
         if type(module) in (nn.Sequential, Dense) and not is_hooked(module):
@@ -166,21 +174,52 @@ def unrolled(modules: Iterable[nn.Module]) -> list[nn.Module]:
 
 
 def is_hooked(module: nn.Module) -> bool:
+    """Return whether a module has hooks, which only a call of the module runs.
+
+    Args:
+        module: The module.
+
+    Returns:
+        Whether it has hooks.
+    """
     return bool(
         module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     )
 
 
 def is_linear(module: nn.Module) -> bool:
+    """Return whether a module is a linear layer with a bias and without hooks.
+
+    Args:
+        module: The module.
+
+    Returns:
+        Whether it is one.
+    """
     return type(module) is nn.Linear and module._parameters["bias"] is not None and not is_hooked(module)
 
 
 def unflattens(module: nn.Module) -> bool:
+    """Return whether a module only gives each row another shape.
+
+    Args:
+        module: The module.
+
+    Returns:
+        Whether it does nothing else.
+    """
     return type(module) is nn.Unflatten and module.dim == 1 and not is_hooked(module)
 
 
 def split_layers(layers: list[nn.Module]) -> tuple[list[nn.Module], tuple[Activation, ...], list[nn.Module]]:
-    """Return the leading linear layers, the activation after each of them, and the remaining modules."""
+    """Split modules after their leading linear layers.
+
+    Args:
+        layers: The modules, without sequences.
+
+    Returns:
+        The leading linear layers, the activation after each of them, and the remaining modules.
+    """
     linears, activations = [], []
     for place, layer in enumerate(layers):
         if is_linear(layer):
