@@ -1,5 +1,6 @@
 import copy
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from polarised._patient import (
 from polarised.cli import app
 from polarised.curing import cure_run
 from polarised.data import dataset_from_arrays, linear_gaussian
-from polarised.errors import ConfigError, DataError, TrainingError
+from polarised.errors import ConfigError, DataError, DivergedError, PolarisedError
 from polarised.models import build_vae
 from polarised.objectives import BetaVAE
 from polarised.training import train
@@ -217,7 +218,7 @@ def test_a_cure_that_diverges_is_one_failed_trial(collapsed, monkeypatch):
     def failing(vae, objective, *rest, **settings):
         if isinstance(objective, BetaVAE) and settings["seed"] == 3 and not failing.calls:
             failing.calls += 1
-            raise TrainingError("distortion became nan at step 8")
+            raise DivergedError("distortion became nan at step 8")
         return original(vae, objective, *rest, **settings)
 
     failing.calls = 0
@@ -345,6 +346,45 @@ def test_trials_of_another_model_are_refused(run, tmp_path):
         cure_run(run, directory=run)
     with pytest.raises(DataError, match=r"no config\.yaml"):
         cure_run(tmp_path / "nowhere")
+
+
+def as_pipe(folder):
+    (folder / "cure.json").unlink()
+    os.mkfifo(folder / "cure.json")
+
+
+def too_deep(folder):
+    (folder / "cure.json").write_text("[" * 200_000, encoding="utf-8")
+
+
+def truncated(folder):
+    place = next(folder.glob("*/checkpoint.safetensors"))
+    place.write_bytes(place.read_bytes()[:500])
+
+
+def linked(folder):
+    place = next(folder.glob("*/checkpoint.safetensors")).parent
+    elsewhere = place.rename(folder.parent / "elsewhere")
+    (elsewhere / "trial.json").unlink()
+    place.symlink_to(elsewhere, target_is_directory=True)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (as_pipe, "use another folder"),
+        (too_deep, "use another folder"),
+        (truncated, "delete it to start afresh"),
+        (linked, "inside the folder"),
+    ],
+)
+def test_damaged_trials_are_refused_and_not_called_diverged(run, tmp_path, damage, words):
+    place = tmp_path / "cured"
+    cure_run(run, directory=place, steps=20)
+    damage(place)
+    with pytest.raises(PolarisedError, match=words):
+        cure_run(run, directory=place, steps=20)
+    assert damage is not linked or not (tmp_path / "elsewhere" / "trial.json").exists()
 
 
 @pytest.mark.slow

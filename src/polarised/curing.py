@@ -20,7 +20,8 @@ import yaml
 from numpy.typing import NDArray
 from torch import nn
 
-from polarised._io.files import replacing
+from polarised._io.files import contained, replacing
+from polarised._io.text import parse_json, read_small
 from polarised._patient import (
     CAUSES,
     Cause,
@@ -42,7 +43,7 @@ from polarised._patient import (
 )
 from polarised.data.dataset import Dataset
 from polarised.diagnosis import Diagnosis, diagnose
-from polarised.errors import ConfigError, DataError, MissingFileError, TrainingError
+from polarised.errors import ConfigError, DataError, DivergedError, MissingFileError
 from polarised.models.likelihoods import Gaussian, Likelihood
 from polarised.models.priors import StandardNormal
 from polarised.models.vae import VAE, build_vae, load_vae, save_vae
@@ -541,11 +542,13 @@ class _Treatment:
 
     def _try(self, plan: "_Plan", collapsed: NDArray[np.float64]) -> tuple[Trial, VAE | None]:
         trial = Trial(plan.name, plan.change)
-        folder = None if self.directory is None else self.directory / plan.name.replace(" ", "-")
+        folder = None
+        if self.directory is not None:
+            folder = contained(self.directory, plan.name.replace(" ", "-"), source=self.directory)
         try:
             vae = self._start(plan)
             self._train(plan, vae, self.steps, folder)
-        except TrainingError as error:
+        except DivergedError as error:
             return replace(trial, failure=f"diverged: {error}"), None
         fitted = measure(vae, self.images[self.parts[0]][:2000], seed=self.seed)
         found = measure(vae, self.images[self.parts[1]], seed=self.seed)
@@ -569,7 +572,7 @@ class _Treatment:
         before = self._loss(vae, training)
         try:
             self._train(plan, vae, max(10, int(PROBE * self.steps)), None)
-        except TrainingError:
+        except DivergedError:
             return False
         fall = before - self._loss(vae, training)
         return bool(fall.mean() > 2 * fall.std() / math.sqrt(len(fall)))
@@ -636,8 +639,8 @@ class _Treatment:
                 temporary.write_text(json.dumps(identity), encoding="utf-8")
             return
         try:
-            same = json.loads(place.read_text(encoding="utf-8")) == identity
-        except ValueError:
+            same = parse_json(read_small(place), where=place) == identity
+        except DataError:
             same = False
         if not same:
             raise DataError(

@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 __all__ = [
     "ConfigError",
     "DataError",
+    "DivergedError",
     "DownloadError",
     "MissingFileError",
     "PolarisedError",
@@ -73,6 +74,10 @@ class DownloadError(PolarisedError, OSError):
 
 class TrainingError(PolarisedError, RuntimeError):
     """A training run that diverged or cannot be resumed."""
+
+
+class DivergedError(TrainingError):
+    """A training run with a loss or weights that are no longer finite."""
 
 
 def suggesting_keywords(function: Callable[Given, Returned]) -> Callable[Given, Returned]:

@@ -368,7 +368,7 @@ def _check_content(partial: Path, target: Path, source: Source) -> str:
     with partial.open("rb") as file:
         received = hashlib.file_digest(file, "sha256").hexdigest()
     if record.exists():
-        first = record.read_text(encoding="ascii", errors="replace").partition(" ")[0]
+        first = read_small(record).partition(" ")[0]
         if received != first:
             raise ValueError(
                 f"the file does not match its first download: SHA-256 {first[:64]} was recorded in {record}, "

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from polarised._io.files import replacing
 from polarised._io.limits import check_room
 from polarised.data.dataset import Dataset
-from polarised.errors import ConfigError, TrainingError
+from polarised.errors import ConfigError, DivergedError, TrainingError
 from polarised.models.encoding import decoder_use, from_vae
 from polarised.models.vae import VAE
 from polarised.objectives.step import Objective
@@ -115,7 +115,7 @@ class Records:
         self._open.clear()
         if not np.isfinite(fresh).all():
             row, column = (int(axis[0]) for axis in np.nonzero(~np.isfinite(fresh)))
-            raise TrainingError(
+            raise DivergedError(
                 f"training diverged: {self.names[column]} became {fresh[row, column]} at step "
                 f"{self._last - len(fresh) + row + 1}; lower the learning rate or the strength of the penalty"
             )
@@ -251,7 +251,7 @@ def save_checkpoint(
     tensors = {f"modules.{name}": value for name, value in _weights(modules)}
     for name, value in tensors.items():
         if value.is_floating_point() and not torch.isfinite(value).all():
-            raise TrainingError(
+            raise DivergedError(
                 f"expected finite weights at step {checkpoint.step}, {name.removeprefix('modules.')} is not; "
                 "lower the learning rate and start again"
             )

@@ -406,7 +406,7 @@ def _adding_last_checkpoint(step: Callable[[], int]) -> Iterator[None]:
         yield
     except TrainingError as error:
         kept = f"the checkpoint of step {step()} is kept" if step() else "no checkpoint was written"
-        raise TrainingError(f"{error}; {kept}") from error
+        raise type(error)(f"{error}; {kept}") from error
 
 
 class Interrupted(KeyboardInterrupt):
