@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,6 +89,36 @@ def test_a_damaged_decoding_is_repeated(toys: Path, folder: Path, name: str) -> 
 def test_pickles_among_the_decoded_are_not_loaded(toys: Path, folder: Path) -> None:
     decoded("toys", SOURCE, decode)
     np.save(folder / "decoded" / "toys" / "images.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.testing.assert_array_equal(decoded("toys", SOURCE, decode).images.ravel(), np.arange(16))
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("images.npy", np.zeros((4, 1, 2, 3), np.uint8)),
+        ("images.npy", np.zeros((3, 1, 2, 2), np.uint8)),
+        ("images.npy", np.zeros((4, 1, 2, 2), np.float32)),
+        ("images.npy", np.zeros((), np.uint8)),
+        ("factors.npy", np.zeros((5, 1), np.int64)),
+        ("factors.npy", np.zeros(4, np.int64)),
+        ("factors.npy", np.full((4, 1), "a")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{value.dtype}{value.shape}",
+)
+def test_another_array_among_the_decoded_is_not_used(toys: Path, folder: Path, name: str, array: Any) -> None:
+    decoded("toys", SOURCE, decode)
+    np.save(folder / "decoded" / "toys" / name, array)
+    found = decoded("toys", SOURCE, decode)
+    np.testing.assert_array_equal(found.images.ravel(), np.arange(16))
+    np.testing.assert_array_equal(found.factors, np.arange(4)[:, None])
+
+
+@pytest.mark.parametrize("name", ["images.npy", "factors.npy", "about.json"])
+def test_a_pipe_among_the_decoded_is_not_opened(toys: Path, folder: Path, name: str) -> None:
+    decoded("toys", SOURCE, decode)
+    place = folder / "decoded" / "toys" / name
+    place.unlink()
+    os.mkfifo(place)
     np.testing.assert_array_equal(decoded("toys", SOURCE, decode).images.ravel(), np.arange(16))
 
 

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarised._io.files import contained, expanded, replacing
+from polarised._io.limits import check_ordinary
 from polarised._io.text import parse_json, read_small
 from polarised.errors import DataError, DownloadError
 
@@ -528,17 +529,31 @@ def _find_decoded(folder: Path, fingerprint: list[list[Any]] | None) -> Decoded 
         about = parse_json(read_small(folder / "about.json"), where=folder / "about.json")
         if fingerprint is not None and about["files"] != fingerprint:
             return None
-        images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
-        factors = folder / "factors.npy"
-        table = np.load(factors, allow_pickle=False) if factors.exists() else None
+        images, table = _mapped(folder / "images.npy"), _mapped(folder / "factors.npy")
         recorded, values = about.get("verified"), dict(about["values"])
     # A shared folder may contain anything: contents that are not as written are decoded again.
     except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError):
         return None
-    if not isinstance(images, np.ndarray) or not (table is None or isinstance(table, np.ndarray)):
+    if images is None or images.ndim < 2 or images.dtype.kind not in "iu":
+        return None
+    if table is not None:
+        if table.ndim != 2 or len(table) != len(images) or table.dtype.kind not in "biuf":
+            return None
+        table = np.array(table)
+    # Older records do not contain the shape.
+    if about.get("shape", list(images.shape)) != list(images.shape):
         return None
     verified: Verification = recorded if recorded in ("as published", "same content") else "not verified"
     return Decoded(images, table, values, verified)
+
+
+def _mapped(path: Path) -> NDArray[Any] | None:
+    """Return the array in a file without reading it; None if there is no such file, or no array in it."""
+    check_ordinary(path)
+    if not path.exists():
+        return None
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array if isinstance(array, np.ndarray) else None
 
 
 def _write(
@@ -552,7 +567,9 @@ def _write(
         if pictures.factors is not None:
             np.save(temporary / "factors.npy", pictures.factors, allow_pickle=False)
         (temporary / "about.json").write_text(
-            json.dumps({"files": fingerprint, "values": pictures.values, "verified": verified})
+            json.dumps(
+                {"files": fingerprint, "values": pictures.values, "verified": verified, "shape": list(pictures.shape)}
+            )
         )
         temporary.chmod(0o755)
         _rename(temporary, folder)
