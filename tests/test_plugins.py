@@ -216,7 +216,10 @@ def test_a_guest_model_is_diagnosed(site: Path) -> None:
     assert run(["-c", ask], packages=site).strip() == "('active', 'active', 'active')"
 
 
-def test_a_plugin_that_cannot_be_loaded_causes_only_a_warning(site: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [None, "raise SystemExit(3)", "raise RuntimeError('x' * 10_000)"])
+def test_a_plugin_that_cannot_be_loaded_causes_only_a_warning(site: Path, tmp_path: Path, code: str | None) -> None:
+    if code is not None:
+        (tmp_path / "no_such_module.py").write_text(code)
     about = tmp_path / "broken-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
@@ -228,4 +231,6 @@ def test_a_plugin_that_cannot_be_loaded_causes_only_a_warning(site: Path, tmp_pa
         "    assert 'ELBO' in registry.names('objective')\n"
         "print([str(each.message) for each in told])"
     )
-    assert "the plugin broken (no_such_module) could not be loaded" in run(["-c", ask], packages=tmp_path)
+    told = run(["-c", ask], packages=tmp_path)
+    assert "the plugin broken (no_such_module) could not be loaded" in told
+    assert len(told) < 500

@@ -599,9 +599,9 @@ def _load_plugins() -> None:
     for point in importlib.metadata.entry_points(group=PLUGINS):
         try:
             point.load()
-        except Exception as error:
-            # A broken external package must not break this one.
-            warnings.warn(f"the plugin {point.name} ({point.value}) could not be loaded: {error}", stacklevel=2)
+        except (Exception, SystemExit) as error:
+            # A broken external package must neither break nor end this one.
+            warnings.warn(f"the plugin {point.name} ({point.value}) could not be loaded: {error!s:.200}", stacklevel=2)
 
 
 def _strength(kind: str, call: Callable[..., Any]) -> tuple[str, ...]:
