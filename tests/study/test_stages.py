@@ -199,7 +199,7 @@ def test_divergence_is_recorded_and_deleted_on_success(tmp_path: Path) -> None:
     run = tiny(diverge_at=7)
     with pytest.raises(TrainingError, match="broken became nan at step 8"):
         execute(run, tmp_path)
-    assert "TrainingError: training diverged" in str(reason(tmp_path / run.name))
+    assert "DivergedError: training diverged" in str(reason(tmp_path / run.name))
     assert not is_done(run, tmp_path)
 
 

@@ -115,7 +115,7 @@ def train(
 
     Raises:
         ConfigError: If a setting is out of range.
-        TrainingError: If a term is no longer finite, or the checkpoint belongs to another run.
+        TrainingError: If the checkpoint belongs to another run; a `DivergedError` if a term is no longer finite.
 
     >>> from polarised.data import dsprites
     >>> from polarised.models import build_vae
