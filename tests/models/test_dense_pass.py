@@ -52,6 +52,23 @@ def test_results_and_gradients_are_those_of_the_modules(activation: str, parts: 
         torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-5)
 
 
+def test_layers_that_share_a_weight_add_their_gradients() -> None:
+    vae = model()
+    vae.encoder.log_variance_head.weight = vae.encoder.mean_head.weight  # type: ignore[assignment]
+    x = torch.rand(6, 1, 8, 8)
+    posterior = vae.posterior(x)
+    z = posterior.sample(torch.Generator().manual_seed(1))
+    price(posterior, z, vae.decode(z), "mean log_variance outputs").backward()
+    wanted = gradients(vae)
+    vae.zero_grad()
+    plan = plan_pass(vae)
+    assert plan is not None
+    price(*plan.run(x, torch.Generator().manual_seed(1)), "mean log_variance outputs").backward()
+    plan.backward()
+    for mine, right in zip(gradients(vae), wanted, strict=True):
+        torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(5,), (3, 8, 8)])
 def test_outputs_have_the_shape_that_the_decoder_gives_them(shape: tuple[int, ...]) -> None:
     vae = model(shape, likelihood={"name": "Gaussian", "scale": "learned"})
@@ -91,11 +108,19 @@ def replaced(vae: VAE) -> None:
     vae.decoder.__class__ = Other
 
 
+def clipped(vae: VAE) -> None:
+    vae.encoder.mean_head.weight.register_hook(lambda slope: slope.clamp(-1, 1))
+
+
+def watched(vae: VAE) -> None:
+    vae.encoder.mean_head.weight.register_post_accumulate_grad_hook(lambda weight: None)
+
+
 def of_others(vae: VAE) -> None:
     vae.encoder = nn.Identity()  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("change", [hooked, hooked_layer, frozen, doubled, replaced, of_others])
+@pytest.mark.parametrize("change", [hooked, hooked_layer, frozen, doubled, replaced, clipped, watched, of_others])
 def test_models_that_differ_from_their_layers_have_no_plan(change: Any) -> None:
     vae = model()
     assert plan_pass(vae) is not None

@@ -86,7 +86,7 @@ class DensePass:
 
     @torch.no_grad()
     def backward(self) -> None:
-        """Set the gradients of all weights, given those of the results of the last `run`.
+        """Add to the gradients of all weights, given those of the results of the last `run`.
 
         Raises:
             RuntimeError: If there was no pass since the last call.
@@ -113,7 +113,8 @@ class DensePass:
         if entry is not None:
             backpropagate(entry, coded, values, self.encoder, gradients, self._needed)
         for weight, gradient in zip(self.weights, gradients + of_decoder, strict=True):
-            weight.grad = gradient
+            # Layers may share a weight.
+            weight.grad = _sum_of(weight.grad, gradient)
 
 
 class _Trace(NamedTuple):
@@ -158,6 +159,9 @@ def plan_pass(vae: VAE) -> DensePass | None:
     layers: list[Any] = [*into, *heads, *out_of]
     weights = tuple(weight for layer in layers for weight in (layer.weight, layer.bias))
     if not all(weight.requires_grad and fuses(weight.detach()) for weight in weights):
+        return None
+    # Only the graph calls the hooks of a weight, such as those that clip its gradient.
+    if any(weight._backward_hooks or weight._post_accumulate_grad_hooks for weight in weights):
         return None
     shape = tuple(rest[0].unflattened_size) if rest else (layers[-1].out_features,)  # type: ignore[arg-type]
     return DensePass(vae.latents, shape, before, after, weights)

@@ -89,7 +89,7 @@ def take_step(
         precision: "bfloat16" runs the layers of the two networks in it; weights, posterior, sample and all terms of the
             loss keep their precision.
         plan: The pass of a model with dense networks, for objectives that do not differentiate inside a step: after
-            the backward pass of the terms, its `backward` sets the gradients of the weights.
+            the backward pass of the terms, its `backward` adds the gradients of the weights.
 
     Returns:
         The step.
