@@ -3,6 +3,7 @@ import pytest
 
 from polarised import metrics
 from polarised.errors import ConfigError, DataError
+from polarised.metrics import _draws
 from polarised.metrics._boosting import boosted_trees_fit
 
 
@@ -102,6 +103,65 @@ def test_our_draws_cover_all_values_evenly() -> None:
     assert np.bincount(rows[:, 0]).tolist() == pytest.approx([len(rows) / 3] * 3, rel=0.1)
     assert np.bincount(rows[:, 1]).min() > 0.7 * len(rows) / 40
     assert rows[:, 1].max() == 39
+
+
+@pytest.mark.parametrize("sizes", [(3, 4), (7,), (20, 300, 2), (1, 5, 2), (4097, 2)])
+@pytest.mark.parametrize(("kind", "variables"), [("float32", 11), ("float64", 3)])
+def test_votes_from_a_table_are_those_of_its_function(
+    sizes: tuple[int, ...], kind: str, variables: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = np.indices(sizes).reshape(len(sizes), -1).T
+    codes = np.random.default_rng(0).normal(size=(len(grid), variables)).astype(kind)
+    codes += grid[:, -1:]
+    table, found = metrics.represent_by_lookup(codes, grid)
+    assert found == sizes
+    # 1,100 votes are three blocks, the last of them a short one.
+    votes = {"train_votes": 1100, "test_votes": 400, "batch_size": 8, "seed": 3}
+    ours = metrics.factor_vae_score(table, sizes, **votes)
+    with monkeypatch.context() as patch:
+        patch.setattr(_draws, "_TOGETHER", 1)
+        np.testing.assert_array_equal(metrics.factor_vae_score(table, sizes, **votes).votes, ours.votes)
+    asked = metrics.factor_vae_score(lambda rows: table(rows), sizes, **votes)
+    assert (ours.score, ours.train) == (asked.score, asked.train)
+    np.testing.assert_array_equal(ours.votes, asked.votes)
+    points = {"train_points": 1100, "test_points": 400, "batch_size": 8, "seed": 3}
+    for protocol in ("reference", "modern"):
+        ours_score = metrics.beta_vae_score(table, sizes, protocol=protocol, **points)
+        assert ours_score == metrics.beta_vae_score(lambda rows: table(rows), sizes, protocol=protocol, **points)
+    np.testing.assert_array_equal(table.codes, codes)
+
+
+def test_codes_of_a_function_are_not_changed() -> None:
+    codes = np.arange(12.0).reshape(12, 1)
+    kept: list[np.ndarray] = []
+
+    def represent(rows: np.ndarray) -> np.ndarray:
+        kept.append(codes.take(rows @ [4, 1], axis=0))
+        before.append(kept[-1].copy())
+        return kept[-1]
+
+    before: list[np.ndarray] = []
+    metrics.factor_vae_score(represent, (3, 4), train_votes=9, test_votes=9)
+    metrics.beta_vae_score(represent, (3, 4), train_points=90, test_points=9)
+    for now, then in zip(kept, before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+def test_a_table_is_checked_like_a_function() -> None:
+    grid = np.indices((3, 4)).reshape(2, -1).T
+    damaged, sizes = metrics.represent_by_lookup(np.full((12, 2), np.nan), grid)
+    with pytest.raises(DataError, match="finite"):
+        metrics.beta_vae_score(damaged, sizes)
+    # As the encoder of other sizes it is a function like any other.
+    table, _ = metrics.represent_by_lookup(grid + 0.0, grid)
+    few = {"train_points": 60, "test_points": 50}
+    assert metrics.beta_vae_score(table, (3, 2), **few) == metrics.beta_vae_score(
+        lambda rows: rows + 0.0, (3, 2), **few
+    )
+    with pytest.raises(ConfigError, match="at least 1 vote"):
+        metrics.factor_vae_score(table, (3, 4), test_votes=0)
+    with pytest.raises(DataError, match="factors must be indices"):
+        metrics.represent_by_lookup(np.zeros((0, 2)), np.zeros((0, 2), dtype=int))
 
 
 def test_invalid_codes_of_an_encoder_are_refused() -> None:

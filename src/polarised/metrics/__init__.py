@@ -11,6 +11,7 @@ from polarised.metrics import gaps as _gaps
 from polarised.metrics import interventions as _interventions
 from polarised.metrics import prediction as _prediction
 from polarised.metrics import redundancy as _redundancy
+from polarised.metrics._draws import represent_by_lookup
 from polarised.metrics.covariance import (
     correlation,
     correlation_from_covariance,
@@ -20,7 +21,7 @@ from polarised.metrics.covariance import (
     wasserstein_correlation_from_covariance,
 )
 from polarised.metrics.downstream import *
-from polarised.metrics.evaluation import compare, evaluate, represent_by_lookup, subsets
+from polarised.metrics.evaluation import compare, evaluate, subsets
 from polarised.metrics.gaps import *
 from polarised.metrics.information import bin_codes, entropies, information_between
 from polarised.metrics.interventions import *

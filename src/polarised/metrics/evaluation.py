@@ -14,15 +14,14 @@ import numpy.typing as npt
 from polarised import registry
 from polarised._io.limits import available_memory
 from polarised.errors import ConfigError, DataError
+from polarised.metrics._draws import Represent, represent_by_lookup
 from polarised.metrics.covariance import (
     Floats,
-    Integers,
     covariance,
     effective_rank_from_covariance,
     total_correlation_from_covariance,
     wasserstein_correlation_from_covariance,
 )
-from polarised.metrics.interventions import Represent
 from polarised.metrics.redundancy import mutual_information_from_matrix, mutual_information_matrix
 from polarised.regime.classify import Regime
 from polarised.regime.encodings import Encodings, checked_encodings
@@ -36,7 +35,6 @@ __all__ = [
     "compare",
     "evaluate",
     "prior_scale",
-    "represent_by_lookup",
     "score",
     "subsets",
     "without_passive_by_standard",
@@ -141,43 +139,6 @@ def score(entry: Record, *supplied: Any, **known: Any) -> dict[str, float]:
             results[key] = entry.call(*supplied, **{**given, **output.settings})
         values[output.name] = float(_part(results[key], output.part))
     return values
-
-
-def represent_by_lookup(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[Represent, tuple[int, ...]]:
-    """Return ``represent`` and ``factor_sizes`` for encodings of every combination of factors.
-
-    Args:
-        codes: Codes (n, d), one observation in each row.
-        factors: Indices (n, F) of the factors of the same rows.
-
-    Returns:
-        A function from factor indices (m, F) to codes (m, d), and the number of values of each factor.
-
-    Raises:
-        DataError: If a combination of factors was not encoded, or the factors do not match the codes.
-
-    >>> represent, sizes = represent_by_lookup([[0.5], [0.7]], [[1], [0]])
-    >>> represent(np.array([[0], [1]])).ravel().tolist(), sizes
-    ([0.7, 0.5], (2,))
-    """
-    table, labels = np.asarray(codes), np.asarray(factors, dtype=np.int64)
-    if labels.ndim != 2 or len(labels) != len(table) or (labels < 0).any():
-        raise DataError(f"factors must be indices (n, F) of the {len(table)} codes, got shape {labels.shape}")
-    sizes = tuple(int(size) for size in labels.max(axis=0) + 1)
-    combinations = math.prod(sizes)
-    # Checked before an array of that size is allocated: with many factors it would exceed any memory.
-    if combinations > len(labels):
-        raise _incomplete(combinations, len(np.unique(labels, axis=0)))
-    bases = np.append(np.cumprod(np.array(sizes[:0:-1], dtype=np.int64))[::-1], 1)
-    place = np.full(combinations, -1, dtype=np.int64)
-    place[labels @ bases] = np.arange(len(labels))
-    if (place < 0).any():
-        raise _incomplete(combinations, int((place >= 0).sum()))
-
-    def represent(rows: Integers) -> npt.NDArray[Any]:
-        return np.asarray(table.take(place[rows @ bases], axis=0))
-
-    return represent, sizes
 
 
 def prior_scale(encodings: Encodings) -> Floats:
@@ -435,13 +396,6 @@ def _lookup(
         if everything:
             return None
         raise
-
-
-def _incomplete(combinations: int, encoded: int) -> DataError:
-    return DataError(
-        f"a look-up needs all {combinations} combinations of factors encoded, got {encoded}; "
-        "encode the whole dataset, or pass your own represent function"
-    )
 
 
 def _rows(entry: Record, kind: str, *supplied: Any, **known: Any) -> Iterator[tuple[str, str, float, str]]:

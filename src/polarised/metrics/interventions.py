@@ -1,30 +1,19 @@
 """Scores of codes with one factor held fixed while the others vary."""
 
-from collections.abc import Callable, Iterator, Sequence
-from math import prod
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from polarised.errors import ConfigError, DataError
+from polarised.errors import ConfigError
+from polarised.metrics._draws import Draws, Represent
 from polarised.metrics._logistic import linear_classifier
 from polarised.metrics.covariance import Floats, Integers, checked_pair
 from polarised.metrics.information import bin_codes
-from polarised.random import stream
 from polarised.registry import register
 
 __all__ = ["IRS", "BetaVAEScore", "FactorVAEScore", "Represent", "beta_vae_score", "factor_vae_score", "irs"]
-
-Represent = Callable[[Integers], npt.ArrayLike]
-
-
-# Votes drawn together: enough to amortise the calls, few enough that their codes stay in the cache.
-_BLOCK = 512
-
-
-# Combinations drawn as one number: short integers are fast, and this far below 2^16 few draws are rejected.
-_DIGITS = 2**12
 
 
 class FactorVAEScore(NamedTuple):
@@ -131,8 +120,8 @@ def factor_vae_score(
     >>> small.score, factor_vae_score(lambda f: 0.01 * f, (3, 4), scale=1.0, train_votes=50, test_votes=50).score
     (1.0, 0.0)
     """
-    draw = _Draw(represent, factor_sizes, batch_size, seed, reference_stream)
-    variance = draw.codes(draw.rows(variance_rows)).var(axis=0, ddof=1)
+    draw = Draws(represent, factor_sizes, batch_size=batch_size, seed=seed, reference_stream=reference_stream)
+    variance = draw.codes(variance_rows).var(axis=0, ddof=1)
     kept = np.flatnonzero((np.sqrt(variance) >= threshold * _scales(scale, len(variance))) & (variance > 0))
     factors = len(draw.sizes)
     if not kept.size:
@@ -140,11 +129,9 @@ def factor_vae_score(
         return FactorVAEScore(0.0, 0.0, empty, empty, kept)
     tables = []
     for votes in (train_votes, test_votes):
-        table = np.zeros(factors * len(kept), dtype=np.int64)
-        for fixed, (batch,) in draw.batches(votes, pairs=1):
-            batch = batch - _batch_mean(batch)
-            ratio = _batch_mean(np.square(batch, out=batch))[:, kept] / variance[kept]
-            table += np.bincount(fixed * len(kept) + ratio.argmin(axis=1), minlength=len(table))
+        fixed, local = draw.votes(votes, 1, _batch_variance)
+        least = (local[:, kept] / variance[kept]).argmin(axis=1)
+        table = np.bincount(fixed * len(kept) + least, minlength=factors * len(kept))
         tables.append(table.reshape(factors, -1))
     rule = tables[0].argmax(axis=0)
     train, test = (float(table[rule, np.arange(len(kept))].sum() / table.sum()) for table in tables)
@@ -196,18 +183,14 @@ def beta_vae_score(
     >>> beta_vae_score(lambda f: f + 0.0, (3, 4), train_points=60, test_points=50).score
     1.0
     """
-    draw = _Draw(represent, factor_sizes, batch_size, seed, reference_stream)
-    sets = []
+    draw = Draws(represent, factor_sizes, batch_size=batch_size, seed=seed, reference_stream=reference_stream)
+    sets: list[tuple[Any, Integers]] = []
     for points in (train_points, test_points):
-        x, y = [], []
-        for fixed, (first, second) in draw.batches(points, pairs=2):
-            gap = first - second
-            x.append(_batch_mean(np.abs(gap, out=gap)))
-            y.append(fixed)
-        sets.append((np.concatenate(x), np.concatenate(y)))
+        fixed, gaps = draw.votes(points, 2, _batch_gap)
         if protocol == "reference":
-            sets[-1] = (sets[-1][0].astype(np.float64), sets[-1][1])
+            gaps = gaps.astype(np.float64)
             draw.spend_one()
+        sets.append((gaps, fixed))
     (train, labels), (test, asked) = sets
     model = linear_classifier(
         train,
@@ -269,104 +252,6 @@ def irs(codes: npt.ArrayLike, factors: npt.ArrayLike, *, quantile: float = 0.99,
     return IRS(float((scores * largest).sum() / largest.sum()), scores, matrix.argmax(axis=1), matrix, kept)
 
 
-class _Draw:
-    """Batches of codes with one factor held fixed, from our stream or in the order of the reference code."""
-
-    def __init__(
-        self, represent: Represent, sizes: Sequence[int], batch_size: int, seed: int, reference_stream: bool
-    ) -> None:
-        self.sizes = np.asarray(sizes, dtype=np.int64)
-        if self.sizes.ndim != 1 or not self.sizes.size or (self.sizes < 1).any():
-            raise ConfigError(f"factor_sizes must be the number of values of each factor, got {sizes!r}")
-        if batch_size < 2:
-            raise ConfigError(f"batch_size must be at least 2 to have a variance, got {batch_size}")
-        self.represent, self.batch_size = represent, batch_size
-        self.reference = np.random.RandomState(seed) if reference_stream else None
-        self.generator = stream(seed, "votes")
-        self.numbers: list[list[int]] = [[0]]
-        for factor in range(1, len(self.sizes)):
-            together = [*self.numbers[-1], factor]
-            if prod(self.sizes[together].tolist()) <= _DIGITS:
-                self.numbers[-1] = together
-            else:
-                self.numbers.append([factor])
-
-    def rows(self, count: int) -> Integers:
-        """Return (count, F) independent factor indices."""
-        if self.reference is not None:
-            return np.stack([self.reference.randint(size, size=count) for size in self.sizes], axis=1)
-        return self._columns((count,)).T
-
-    def codes(self, factors: Integers) -> npt.NDArray[np.floating]:
-        """Return the codes of factor indices (m, F), refusing what is not (m, d)."""
-        codes = np.asarray(self.represent(factors))
-        if codes.ndim != 2 or len(codes) != len(factors):
-            raise DataError(
-                f"represent must map factors {factors.shape} to codes ({len(factors)}, d), got {codes.shape}"
-            )
-        if codes.dtype.kind != "f":
-            codes = codes.astype(np.float64)
-        # A finite sum of squares has only finite terms; an overflow is resolved by the slower check.
-        flat = codes.reshape(-1)
-        if not np.isfinite(np.dot(flat, flat)) and not np.isfinite(codes).all():
-            raise DataError("represent must return finite codes, got NaN or infinity; check the output of the encoder")
-        return codes
-
-    def batches(self, count: int, *, pairs: int) -> Iterator[tuple[Integers, list[npt.NDArray[np.floating]]]]:
-        """Yield fixed factors (b,) and ``pairs`` arrays of codes (batch_size, b, d) that agree on them."""
-        for start in range(0, count, _BLOCK):
-            size = min(_BLOCK, count - start)
-            fixed, groups = self._block(size, pairs)
-            flat = [group.reshape(len(self.sizes), -1).T for group in groups]
-            yield fixed, [self.codes(group).reshape(self.batch_size, size, -1) for group in flat]
-
-    def spend_one(self) -> None:
-        """Advance the reference stream by the draw that liblinear made."""
-        if self.reference is not None:
-            self.reference.randint(np.iinfo("i").max)
-
-    def _block(self, size: int, pairs: int) -> tuple[Integers, list[Integers]]:
-        """Return fixed factors (b,) and ``pairs`` arrays of factor indices (F, batch_size, b)."""
-        if self.reference is not None:
-            return self._reference_block(self.reference, size, pairs)
-        fixed = np.sort(self.generator.integers(len(self.sizes), size=size))
-        groups = [self._columns((self.batch_size, size)) for _ in range(pairs)]
-        # Sorted votes of one factor are a slice, which is written many times faster than scattered columns.
-        ends = np.searchsorted(fixed, np.arange(len(self.sizes) + 1))
-        for factor, votes in enumerate(map(slice, ends[:-1], ends[1:])):
-            shared = groups[0][factor, :, votes]
-            groups[-1][factor, :, votes] = shared[0].copy() if pairs == 1 else shared
-        return fixed, groups
-
-    def _reference_block(
-        self, reference: np.random.RandomState, size: int, pairs: int
-    ) -> tuple[Integers, list[Integers]]:
-        fixed = np.empty(size, dtype=np.int64)
-        groups = [np.empty((len(self.sizes), self.batch_size, size), dtype=np.int64) for _ in range(pairs)]
-        for vote in range(size):
-            fixed[vote] = reference.randint(len(self.sizes))
-            for group in groups:
-                group[:, :, vote] = self.rows(self.batch_size).T
-            shared = groups[0][fixed[vote], :, vote]
-            groups[-1][fixed[vote], :, vote] = shared[0] if pairs == 1 else shared
-        return fixed, groups
-
-    def _columns(self, shape: tuple[int, ...]) -> Integers:
-        """Return (F, *shape) independent factor indices, drawn as digits of as few random numbers as possible."""
-        result = np.empty((len(self.sizes), *shape), dtype=np.int64)
-        for factors in self.numbers:
-            values = self.sizes[factors].tolist()
-            kind = np.uint16 if prod(values) <= 2**16 else np.uint64
-            rest = self.generator.integers(prod(values), size=shape, dtype=kind)
-            for factor, size in zip(factors[:0:-1], values[:0:-1], strict=True):
-                # Division by one number is fast, computing the remainder too is not.
-                quotient = rest // kind(size)
-                rest -= quotient * kind(size)
-                result[factor], rest = rest, quotient
-            result[factors[0]] = rest
-        return result
-
-
 def _scales(scale: npt.ArrayLike | None, variables: int) -> Floats:
     values = np.asarray(0.0 if scale is None else scale, dtype=np.float64)
     if values.shape not in ((), (1,), (variables,)) or not np.isfinite(values).all() or (values < 0).any():
@@ -375,6 +260,18 @@ def _scales(scale: npt.ArrayLike | None, variables: int) -> Floats:
             f"got {scale!r}"
         )
     return np.broadcast_to(values, (variables,))
+
+
+def _batch_variance(batch: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    """Return the variance (b, d) over the first axis of (batch_size, b, d), with divisor batch_size."""
+    centred = batch - _batch_mean(batch)
+    return _batch_mean(np.square(centred, out=centred))
+
+
+def _batch_gap(first: npt.NDArray[np.floating], second: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    """Return the mean distance (b, d) over the first axis of two arrays (batch_size, b, d)."""
+    gap = first - second
+    return _batch_mean(np.abs(gap, out=gap))
 
 
 def _batch_mean(batch: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
