@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -165,6 +166,8 @@ class Draws:
             else:
                 fixed, numbers = self._block(size, pairs)
                 batches = [self._factors(each) for each in numbers]
+                for factor, votes in enumerate(self._votes_of(fixed)):
+                    _share(batches, factor, votes)
             yield fixed, reduce(*(self._represented(each) for each in batches))
 
     def _from_table(
@@ -173,7 +176,7 @@ class Draws:
         """Yield what `votes` returns, many blocks after each other, reading the codes in pieces of a table."""
         for together in _split(count, _BLOCK * max(1, _TOGETHER // (_BLOCK * self.batch_size * pairs))):
             blocks = [self._block(size, pairs) for size in _split(together, _BLOCK)]
-            places = [[self._places(each) for each in numbers] for _, numbers in blocks]
+            places = [self._places(fixed, numbers) for fixed, numbers in blocks]
             columns = [
                 np.concatenate([reduce(*(piece.take(each, axis=0) for each in block)) for block in places])
                 for piece in table.pieces
@@ -185,29 +188,35 @@ class Draws:
         rows = factors.reshape(len(self.sizes), -1).T
         return _checked(np.asarray(self.represent(rows)), rows.shape).reshape(*factors.shape[1:], -1)
 
-    def _places(self, numbers: Numbers) -> Integers:
-        """Return the rows of the table that belong to numbers."""
-        places = numbers[0].astype(np.int64)
-        for group, drawn in zip(self.groups[1:], numbers[1:], strict=True):
-            places *= prod(self.sizes[group].tolist())
-            places += drawn.astype(np.int64)
-        return places
-
-    def _block(self, size: int, pairs: int) -> tuple[Integers, list[Numbers]]:
-        """Return fixed factors (b,) and the numbers (batch_size, b) of ``pairs`` batches that agree on them."""
-        fixed = np.sort(self.generator.integers(len(self.sizes), size=size))
-        batches = [self._numbers((self.batch_size, size)) for _ in range(pairs)]
-        # Sorted votes of one factor are a slice, which is written many times faster than scattered columns.
-        ends = np.searchsorted(fixed, np.arange(len(self.sizes) + 1))
+    def _places(self, fixed: Integers, batches: list[Numbers]) -> list[Integers]:
+        """Return the rows of a table of all combinations that belong to numbers, once they agree on fixed factors."""
+        # As `_share` for digits: unsigned numbers wrap around, so that a negative difference is added correctly.
+        votes_of = self._votes_of(fixed)
         for group, first, last in zip(self.groups, batches[0], batches[-1], strict=True):
             stride = 1
             for factor in reversed(group):
-                votes, values = slice(ends[factor], ends[factor + 1]), int(self.sizes[factor])
-                shared = _digit(first[: 1 if pairs == 1 else None, votes], stride, values)
-                # Unsigned numbers wrap around, so that a negative difference is added correctly.
+                votes, values = votes_of[factor], int(self.sizes[factor])
+                shared = _digit(first[: 1 if len(batches) == 1 else None, votes], stride, values)
                 last[:, votes] += (shared - _digit(last[:, votes], stride, values)) * last.dtype.type(stride)
                 stride *= values
-        return fixed, batches
+        found = []
+        for numbers in batches:
+            places = numbers[0].astype(np.int64)
+            for group, drawn in zip(self.groups[1:], numbers[1:], strict=True):
+                places *= prod(self.sizes[group].tolist())
+                places += drawn.astype(np.int64)
+            found.append(places)
+        return found
+
+    def _block(self, size: int, pairs: int) -> tuple[Integers, list[Numbers]]:
+        """Return fixed factors (b,) in order, and the independent numbers (batch_size, b) of ``pairs`` batches."""
+        fixed = np.sort(self.generator.integers(len(self.sizes), size=size))
+        return fixed, [self._numbers((self.batch_size, size)) for _ in range(pairs)]
+
+    def _votes_of(self, fixed: Integers) -> list[slice]:
+        """Return the votes with each fixed factor, a slice, which is written many times faster than single columns."""
+        ends = np.searchsorted(fixed, np.arange(len(self.sizes) + 1))
+        return [slice(start, end) for start, end in pairwise(ends)]
 
     def _numbers(self, shape: tuple[int, ...]) -> Numbers:
         """Return a random number for each group of factors, whose digits are the indices of the factors."""
@@ -244,8 +253,7 @@ class Draws:
             fixed[vote] = reference.randint(len(self.sizes))
             for group in groups:
                 group[:, :, vote] = self._reference_rows(reference, self.batch_size)
-            shared = groups[0][fixed[vote], :, vote]
-            groups[-1][fixed[vote], :, vote] = shared[0] if pairs == 1 else shared
+            _share(groups, fixed[vote], slice(vote, vote + 1))
         return fixed, groups
 
 
@@ -269,6 +277,12 @@ def _split(count: int, most: int) -> list[int]:
 def _strides(sizes: Sequence[int]) -> Integers:
     """Return how far apart successive values of each factor are in a table of all combinations."""
     return np.append(np.cumprod(np.array(sizes[:0:-1], dtype=np.int64))[::-1], 1)
+
+
+def _share(batches: Sequence[Integers], factor: int, votes: slice) -> None:
+    """Let batches of factor indices (F, batch_size, b) agree on a factor: two row by row, the rows of a single one."""
+    shared = batches[0][factor, :, votes]
+    batches[-1][factor, :, votes] = shared[0].copy() if len(batches) == 1 else shared
 
 
 def _digit(numbers: npt.NDArray[Any], stride: int, size: int) -> npt.NDArray[Any]:
