@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from polarised import metrics
-from polarised.metrics.interventions import _Draw
+from polarised.metrics._draws import Draws
 
 FOLDER = Path(__file__).parent / "metrics"
 CASES = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -224,10 +224,11 @@ def test_beta_vae_points(case: str, hard: bool) -> None:
     arrays, answers = load(case)
     answer = answers["reference"]["beta_vae_hard_first_rows" if hard else "beta_vae_first_rows"]
     sizes = arrays["factor_sizes"].tolist()
-    draw = _Draw(table_of(case, hard), sizes, 8 if hard else 64, int(arrays["metric_seed"]), reference_stream=True)
-    fixed, (first, second) = next(draw.batches(8, pairs=2))
+    seed, batch_size = int(arrays["metric_seed"]), 8 if hard else 64
+    draw = Draws(table_of(case, hard), sizes, batch_size=batch_size, seed=seed, reference_stream=True)
+    fixed, points = draw.votes(8, 2, lambda first, second: np.abs(first - second).mean(axis=0))
     assert fixed.tolist() == answer["labels"]
-    np.testing.assert_allclose(np.abs(first - second).mean(axis=0), answer["points"], atol=1e-6)
+    np.testing.assert_allclose(points, answer["points"], atol=1e-6)
 
 
 @every_case
