@@ -141,6 +141,16 @@ def test_bars_of_types_are_the_mean_counts(table: polars.DataFrame) -> None:
     np.testing.assert_allclose(bars["passive"], expected)
 
 
+def test_bars_behind_a_metric_have_one_scale_up_to_all_variables(table: polars.DataFrame) -> None:
+    few = polars.col("metric") == "count", polars.col("method") == "BetaVAE"
+    halved = table.with_columns(value=polars.when(*few).then(polars.col("value") / 2).otherwise("value"))
+    counts = table.filter(polars.col("metric") == "count")
+    whole = counts.group_by("method", "strength", "seed").agg(polars.col("value").sum())["value"].max()
+    right = [axis for axis in figures.metric_over_passive(halved).axes if axis.containers]
+    assert len(right) > 1
+    np.testing.assert_allclose([axis.get_ylim() for axis in right], [(0.0, whole)] * len(right))
+
+
 def test_a_later_method_with_larger_accuracies_is_not_cut_off(table: polars.DataFrame) -> None:
     last = table["method"].unique(maintain_order=True).to_list()[-1]
     larger = polars.when(polars.col("method") == last).then(3 * polars.col("value")).otherwise("value")

@@ -60,8 +60,8 @@ def types_by_strength(table: "polars.DataFrame", *, rule: Rule = "standard") -> 
     for axis, (name, frame) in zip(axes, groups.items(), strict=True):
         strengths = strengths_of(frame)
         base = np.zeros(len(strengths))
-        for kind, look in TYPES.items():
-            values = np.array([v.mean() if v.size else 0.0 for v in repeated(frame, strengths, variables=kind)])
+        for kind, values in _mean_counts(frame, strengths).items():
+            look = TYPES[kind]
             bars = axis.bar(
                 range(len(strengths)),
                 values,
@@ -122,13 +122,15 @@ def metric_over_passive(
     from matplotlib.ticker import MaxNLocator
 
     scores = by_method(chosen(table, metric, variables="full", rule=rule))
-    counts = by_method(chosen(table, "count", variables="passive", rule=rule))
+    types = by_method(chosen(table, "count", rule=rule))
+    # All variables are the scale of every panel, so that their bars can be compared.
+    sums = [np.sum([*_mean_counts(frame, strengths_of(frame)).values()], axis=0) for frame in types.values()]
     figure, axes = panels(len(scores))
     for axis, (name, frame) in zip(axes, scores.items(), strict=True):
         strengths = strengths_of(frame)
         _two_lines(axis, frame, strengths)
         bars = axis.twinx()
-        passive = [v.mean() if v.size else 0.0 for v in repeated(counts.get(name, frame.clear()), strengths)]
+        passive = _mean_counts(types.get(name, frame.clear()), strengths)["passive"]
         look = TYPES["passive"]
         bars.bar(
             range(len(strengths)),
@@ -144,8 +146,8 @@ def metric_over_passive(
         axis.patch.set_visible(False)
         bars.spines["top"].set_visible(False)
         bars.tick_params(labelsize=SMALL, length=2.5, width=0.7, labelcolor=INK)
-        bars.set_ylim(0, max(1.0, *passive) * 1.9)
-        bars.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+        bars.set_ylim(0, max(1.0, *np.concatenate(sums)))
+        bars.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=True))
         strength_axis(axis, strengths, name)
     name_upright(axes[0], metric)
     legend(figure, axes)
@@ -473,6 +475,14 @@ def repeated(frame: "polars.DataFrame", strengths: list[Any], **where: str) -> V
         frame = frame.filter(polars.col(column) == value)
     parts = {key[0]: own["value"].drop_nulls() for key, own in frame.partition_by("strength", as_dict=True).items()}
     return [np.array(parts.get(strength, ()), dtype=np.float64) for strength in strengths]
+
+
+def _mean_counts(frame: "polars.DataFrame", strengths: list[Any]) -> dict[str, NDArray[np.float64]]:
+    """Return the mean number of variables of each type at each strength, 0 where there is none."""
+    return {
+        kind: np.array([v.mean() if v.size else 0.0 for v in repeated(frame, strengths, variables=kind)])
+        for kind in TYPES
+    }
 
 
 def paired(
