@@ -219,9 +219,11 @@ SCHEMAS: Mapping[str, Schema] = {
         "The cost of a study and what it can decide: `polarised study plan`.",
         {
             "runs": Field(int, "The number of runs."),
-            "steps": Field(int, "The number of training steps."),
-            "core_hours": Field(Number, "The hours on one core of this machine."),
+            "steps": Field(int, "The number of training steps; the most, if runs end once they have settled."),
+            "least_steps": Field(int, "The number of training steps if all runs settle as early as they may."),
+            "core_hours": Field(Number, "The hours on one core of this machine, for `steps`."),
             "gpu_hours": Field(Number, "The hours on a GPU, for the runs that need one."),
+            "least_hours": Field(Number, "The hours on a core or GPU, for `least_steps`."),
             "common": Field(str, "The settings that all kinds of run share."),
             "kinds": Field(list[dict[str, Any]], "The cost of each kind of run."),
             "workers": Field(int, "The number of runs at a time."),

@@ -69,6 +69,7 @@ def test_the_pass_without_a_graph_gives_the_same_terms_and_gradients(spec):
     for planned in (False, True):
         objective, vae, critic, _ = setting(spec)
         plan = plan_pass(vae) if planned else None
+        assert (plan is not None) is planned
         x = torch.rand(32, 1, 4, 4, generator=torch.Generator().manual_seed(2))
         own = torch.Generator().manual_seed(3)
         given = {"critic": critic, "memory": objective.memory(), "generator": own, "plan": plan}

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from polarised.models import VAE, build_vae
 from polarised.models._dense_pass import plan_pass
 from polarised.models.distributions import DiagonalGaussian
+from polarised.objectives.step import take_step
 
 WIDE = {"name": "mlp", "widths": [300, 40]}
 
@@ -116,16 +118,51 @@ def watched(vae: VAE) -> None:
     vae.encoder.mean_head.weight.register_post_accumulate_grad_hook(lambda weight: None)
 
 
+def own_forward(vae: VAE) -> None:
+    vae.decoder.forward = lambda z: torch.zeros(len(z), 1, 8, 8)  # type: ignore[method-assign]
+
+
+def own_forward_of_a_layer(vae: VAE) -> None:
+    layer = next(m for m in vae.encoder.modules() if isinstance(m, nn.Linear))
+    layer.forward = lambda x: torch.zeros(len(x), layer.out_features)  # type: ignore[method-assign]
+
+
+def own_decode(vae: VAE) -> None:
+    vae.decode = lambda z: torch.zeros(len(z), 1, 8, 8)  # type: ignore[method-assign]
+
+
 def of_others(vae: VAE) -> None:
     vae.encoder = nn.Identity()  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("change", [hooked, hooked_layer, frozen, doubled, replaced, clipped, watched, of_others])
+CHANGES = [hooked, hooked_layer, frozen, doubled, replaced, clipped, watched, of_others]
+CHANGES += [own_forward, own_forward_of_a_layer, own_decode]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_models_that_differ_from_their_layers_have_no_plan(change: Any) -> None:
     vae = model()
     assert plan_pass(vae) is not None
     change(vae)
     assert plan_pass(vae) is None
+
+
+def test_a_hook_on_all_modules_leaves_no_plan() -> None:
+    vae = model()
+    handle = register_module_forward_hook(lambda *_: None)
+    try:
+        assert plan_pass(vae) is None
+    finally:
+        handle.remove()
+    assert plan_pass(vae) is not None
+
+
+def test_given_noise_is_used() -> None:
+    vae, x, noise = model(), torch.rand(6, 1, 8, 8), torch.full((6, 4), 0.5)
+    plan = plan_pass(vae)
+    assert plan is not None
+    taken = [take_step(vae, x, dataset_size=6, noise=noise, plan=each).z for each in (None, plan)]
+    torch.testing.assert_close(*taken)
 
 
 def test_models_with_other_networks_have_no_plan() -> None:

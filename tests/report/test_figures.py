@@ -151,6 +151,14 @@ def test_bars_behind_a_metric_have_one_scale_up_to_all_variables(table: polars.D
     np.testing.assert_allclose([axis.get_ylim() for axis in right], [(0.0, whole)] * len(right))
 
 
+def test_types_by_a_rule_that_the_table_lacks_are_refused(table: polars.DataFrame) -> None:
+    ruled = table.with_columns(rule=polars.when(polars.col("metric") == "count").then(polars.lit("standard")))
+    for figure in (figures.types_by_strength, figures.metric_over_passive):
+        with pytest.raises(DataError, match="rows of 'count' by the rule 'used', but the table has only standard"):
+            figure(ruled, rule="used")
+        assert figure(ruled, rule="standard").axes
+
+
 def test_a_later_method_with_larger_accuracies_is_not_cut_off(table: polars.DataFrame) -> None:
     last = table["method"].unique(maintain_order=True).to_list()[-1]
     larger = polars.when(polars.col("method") == last).then(3 * polars.col("value")).otherwise("value")

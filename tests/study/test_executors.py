@@ -28,6 +28,7 @@ from polarised.study.grid import Study, load_study
 from polarised.study.leases import LEASE, Lease
 from polarised.study.results import COLUMNS, collect, results_of
 from polarised.study.runner import conduct, run_states
+from polarised.study.stages import read_done
 from study.workshop import notes, study_config, until, workers_of, write_study
 
 ONE = {"name": "local", "jobs": 1}
@@ -393,3 +394,15 @@ def test_a_share_takes_a_run_only_from_a_dead_owner(tmp_path: Path, monkeypatch:
     # The lease expires soon.
     write(replace(lease, heartbeat=time.time() - 115))
     assert [event.state for event in local(study.runs, str(tmp_path), jobs=1, patient=False)][-1] == "done"
+
+
+def test_a_run_that_settles_counts_the_steps_it_took(tmp_path: Path) -> None:
+    config = study_config(runs=1, steps=100)
+    # Everything counts as settled.
+    config["base"]["training"]["settling"] = {"least": 12, "every": 1, "decay": 0.5, "nats": 1e6}
+    study = load_study(write_study(tmp_path / "tiny.yaml", config))
+    last = list(conduct(study, tmp_path / "runs", executor=ONE))[-1]
+    assert (last.done, last.steps, last.steps_spared, last.steps_wanted) == (1, 18, 82, 100)
+    done = read_done(tmp_path / "runs" / study.runs[0].name)
+    assert done is not None
+    assert done.steps == 18

@@ -33,6 +33,14 @@ def test_the_line_of_progress_has_the_remaining_time() -> None:
     )
 
 
+def test_runs_that_settled_early_shorten_the_rest() -> None:
+    # 700 of 1500 runs took a tenth of the 2,000 steps that each may take, and so will the others.
+    numbers = {"steps": 140_000, "steps_spared": 1_260_000, "steps_wanted": 3_000_000}
+    said = _line(progress(**numbers), 1400.0, 200)
+    assert "100 steps/s" in said
+    assert "27 min left" in said
+
+
 def test_nothing_is_left_when_the_rest_failed() -> None:
     said = _line(progress(total=2, done=1, failed=1, steps=60, steps_wanted=60), 30.0, 200)
     assert "left" not in said

@@ -118,3 +118,21 @@ def test_measuring_models_is_planned_by_the_model(tmp_path: Path) -> None:
     assert "seconds per model" in words
     assert re.search(r"2 models: about \d+ s on one core, \d+ s with \d+ at a time; downloads are not included", words)
     assert "step" not in words
+
+
+def test_runs_that_end_once_they_settle_are_planned_as_a_range(tmp_path: Path) -> None:
+    config = study_config(runs=2, steps=100)
+    config["base"]["training"]["settling"] = {"least": 40, "every": 5, "decay": 0.25}
+    file = write_study(tmp_path / "a.yaml", config)
+    found = plan(load_study(file), calibration_steps=5)
+    assert (found.least_steps, found.steps) == (100, 200)
+    said = CliRunner().invoke(app, ["study", "plan", str(file), "--jobs", "1"]).output
+    assert re.search(r"2 runs, 100 to 200 steps, because runs end once they settle: [\d.]+ to [\d.]+ core-hours", said)
+
+
+def test_the_least_hours_are_those_of_the_least_steps() -> None:
+    fixed = Cost("a", runs=1, steps=3600, longest=3600, seconds_per_step=1.0, evaluation_seconds=0.0)
+    ending = Cost("b", runs=2, steps=7200, longest=3600, seconds_per_step=0.5, evaluation_seconds=1800.0, least=1800)
+    both = Plan((fixed, ending))
+    assert (both.least_steps, both.steps) == (5400, 10_800)
+    assert (both.least_hours, both.core_hours) == (2.25, 3.0)

@@ -179,6 +179,22 @@ def test_the_way_in_which_tiny_numbers_are_rounded_is_left_as_it_was(flushing):
         torch.set_flush_denormal(False)
 
 
+def test_averages_of_unused_weights_are_rounded_to_zero_once_they_are_tiny():
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this CPU cannot round tiny numbers to zero")
+    torch.set_flush_denormal(False)
+    layer = torch.nn.Linear(10, 10)
+    optimiser = _Adam([{"params": list(layer.parameters())}], lr=0.01, fused=True)
+    for _ in range(2):
+        for weight in layer.parameters():
+            weight.grad = torch.zeros_like(weight)
+            if optimiser.state:
+                optimiser.state[weight]["exp_avg"].fill_(1e-39)
+        optimiser.update()
+    averages = [optimiser.state[weight]["exp_avg"] for weight in layer.parameters()]
+    assert not any(average.any() for average in averages)
+
+
 class Watching:
     every = 4
 

@@ -200,8 +200,10 @@ def plan(
             {
                 "runs": result.runs,
                 "steps": result.steps,
+                "least_steps": result.least_steps,
                 "core_hours": result.core_hours,
                 "gpu_hours": result.gpu_hours,
+                "least_hours": result.least_hours,
                 "common": result.common,
                 "kinds": [asdict(cost) for cost in result.costs],
                 "workers": workers,
@@ -235,7 +237,13 @@ def plan(
     note = f"all: {as_it_is(result.common)}" if result.common else ""
     screen.print(table(as_it_is(result.title), columns, rows, note=note))
     taken = f"{duration(86_400 * result.days(workers))} with {workers} at a time"
-    if of_steps:
+    if of_steps and result.least_steps < result.steps:
+        screen.print(
+            f"{counted(result.runs, 'run')}, {result.least_steps:,} to {counted(result.steps, 'step')}, because runs "
+            f"end once they settle: {result.least_hours:.1f} to {_hours(result)}, at most {taken}",
+            soft_wrap=True,
+        )
+    elif of_steps:
         screen.print(f"{counted(result.runs, 'run')}, {counted(result.steps, 'step')}: about {_hours(result)}, {taken}")
     else:
         alone = f"{duration(86_400 * result.days(1))} on one {'GPU' if result.gpu_hours else 'core'}"

@@ -124,7 +124,13 @@ class Draws:
         self.reference = np.random.RandomState(seed) if reference_stream else None
         self.generator = stream(seed, "votes")
         self.groups = _joined(self.sizes.tolist())
-        self.table = represent if isinstance(represent, CodeTable) and represent.sizes == tuple(self.sizes) else None
+        self.table = None
+        if isinstance(represent, CodeTable):
+            known, asked = represent.sizes, tuple(self.sizes.tolist())
+            # Beyond its last value, a factor would read the row of another combination.
+            if len(known) != len(asked) or any(size > most for size, most in zip(asked, known, strict=True)):
+                raise ConfigError(f"factor_sizes must be at most the {known} of the look-up, got {asked}")
+            self.table = represent if known == asked else None
 
     def codes(self, count: int) -> Codes:
         """Return the codes (count, d) of independent combinations of factors."""
@@ -223,7 +229,8 @@ class Draws:
         drawn: Numbers = []
         for group in self.groups:
             combinations = prod(self.sizes[group].tolist())
-            kind = np.uint16 if combinations <= 2**16 else np.uint64
+            # `_digit` needs every size of a factor, not only every index, to fit.
+            kind = np.uint16 if combinations < 2**16 else np.uint64
             drawn.append(self.generator.integers(combinations, size=shape, dtype=kind))
         return drawn
 
@@ -296,7 +303,8 @@ def _checked(codes: npt.NDArray[Any], rows: tuple[int, ...]) -> Codes:
     """Return codes (m, d) of m rows as floating-point numbers, refusing other shapes and what is not finite."""
     if codes.ndim != 2 or len(codes) != rows[0]:
         raise DataError(f"represent must map factors {rows} to codes ({rows[0]}, d), got {codes.shape}")
-    if codes.dtype.kind != "f":
+    if codes.dtype.kind != "f" or codes.itemsize < 4:
+        # Sums over half-precision codes overflow or round visibly.
         codes = codes.astype(np.float64)
     # A finite sum of squares has only finite terms; an overflow is resolved by the slower check.
     flat = codes.reshape(-1)

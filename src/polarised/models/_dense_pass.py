@@ -60,12 +60,15 @@ class DensePass:
         self._trace: _Trace | None = None
 
     @torch.no_grad()
-    def run(self, x: Tensor, generator: torch.Generator | None) -> tuple[DiagonalGaussian, Tensor, Tensor]:
+    def run(
+        self, x: Tensor, generator: torch.Generator | None = None, noise: Tensor | None = None
+    ) -> tuple[DiagonalGaussian, Tensor, Tensor]:
         """Compute the posterior of a batch, one sample of it, and the output of the decoder for the sample.
 
         Args:
             x: The images, (B, *shape).
             generator: The source of the noise; torch's default generator if None.
+            noise: The noise, (B, d); drawn if None.
 
         Returns:
             The posterior, the sample z, (B, d), and the outputs; each receives its own gradient.
@@ -74,7 +77,8 @@ class DensePass:
         coded = run_layers(x.flatten(1), values, self.encoder)
         mean = torch.addmm(values[heads + 1], coded[-1], values[heads].t())
         log_variance = torch.addmm(values[heads + 3], coded[-1], values[heads + 2].t())
-        noise = torch.randn((len(x), self.latents), generator=generator, dtype=x.dtype)
+        if noise is None:
+            noise = torch.randn((len(x), self.latents), generator=generator, dtype=x.dtype)
         shift = (log_variance * 0.5).exp_().mul_(noise)
         z = shift + mean
         decoded = run_layers(z, values[heads + 4 :], self.decoder)
@@ -134,7 +138,7 @@ def plan_pass(vae: VAE) -> DensePass | None:
 
     Returns:
         The layers; None if some are of another kind, on another device or in another precision, take auxiliary
-        variables, are not trained, or have hooks.
+        variables, are not trained, have hooks, or if methods of a module were replaced.
 
     >>> from polarised.models import build_vae
     >>> plan_pass(build_vae({"architecture": "mlp"}, shape=(1, 8, 8))) is not None
@@ -146,7 +150,7 @@ def plan_pass(vae: VAE) -> DensePass | None:
     if [type(module) for module in (vae, encoder, decoder)] != [VAE, Encoder, Decoder]:
         return None
     own = vae, encoder, encoder.features, decoder
-    if type(encoder.features) is not nn.Flatten or any(map(is_hooked, own)):
+    if type(encoder.features) is not nn.Flatten or any(is_hooked(module) or _is_replaced(module) for module in own):
         return None
     heads = encoder.mean_head, encoder.log_variance_head
     into, before, between = split_layers(unrolled([encoder.hidden]))
@@ -165,6 +169,11 @@ def plan_pass(vae: VAE) -> DensePass | None:
         return None
     shape = tuple(rest[0].unflattened_size) if rest else (layers[-1].out_features,)  # type: ignore[arg-type]
     return DensePass(vae.latents, shape, before, after, weights)
+
+
+def _is_replaced(module: nn.Module) -> bool:
+    """Return whether a module has methods of its own in place of those of its class."""
+    return any(callable(value) and hasattr(type(module), name) for name, value in vars(module).items())
 
 
 def _sum_of(first: Tensor | None, second: Tensor | None) -> Tensor | None:

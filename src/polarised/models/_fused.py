@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call
 from torch.nn.functional import binary_cross_entropy_with_logits, conv2d, conv_transpose2d, leaky_relu, linear
 from torch.nn.grad import conv2d_weight
+from torch.nn.modules.module import _has_any_global_hook
 
 __all__ = [
     "NO_ACTIVATION",
@@ -174,17 +175,16 @@ def unrolled(modules: Iterable[nn.Module]) -> list[nn.Module]:
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Return whether a module has hooks, which only a call of the module runs.
+    """Return whether a module has hooks or a ``forward`` of its own, which only a call of the module runs.
 
     Args:
         module: The module.
 
     Returns:
-        Whether it has hooks.
+        Whether it has some, or all modules have hooks.
     """
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
+    own = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    return bool(own or "forward" in module.__dict__ or _has_any_global_hook())  # type: ignore[no-untyped-call]
 
 
 def is_linear(module: nn.Module) -> bool:

@@ -88,8 +88,9 @@ def take_step(
         noise: The noise of the sample; drawn if None.
         precision: "bfloat16" runs the layers of the two networks in it; weights, posterior, sample and all terms of the
             loss keep their precision.
-        plan: The pass of a model with dense networks, for objectives that do not differentiate inside a step: after
-            the backward pass of the terms, its `backward` adds the gradients of the weights.
+        plan: The pass of a model with dense networks, in single precision and without u, for objectives that do not
+            differentiate inside a step: after the backward pass of the terms, its `backward` adds the gradients of the
+            weights.
 
     Returns:
         The step.
@@ -100,7 +101,7 @@ def take_step(
     (2, 3)
     """
     if plan is not None:
-        posterior, z, outputs = plan.run(x, generator)
+        posterior, z, outputs = plan.run(x, generator, noise)
     elif precision == "float32":
         posterior = vae.posterior(x, u)
         z = posterior.sample(generator, noise)

@@ -59,6 +59,7 @@ class Event:
         seconds: The duration, if it is done.
         host: The machine, if it is another one.
         attempt: The number of the attempt, from 1.
+        steps: The number of training steps, if it is done and they are known, otherwise 0.
     """
 
     state: State
@@ -67,6 +68,7 @@ class Event:
     seconds: float = 0.0
     host: str = ""
     attempt: int = 1
+    steps: int = 0
 
 
 class _Waiting:
@@ -149,7 +151,8 @@ def local(
                     waiting.add(run)
                 if outcome.state == "busy" and (patient or not _is_renewed(run, root, seen)):
                     waiting.add(run, pause=PAUSE)
-                yield Event(outcome.state, run, outcome.reason, outcome.seconds, attempt=max(1, losses[run.name]))
+                attempt = max(1, losses[run.name])
+                yield Event(outcome.state, run, outcome.reason, outcome.seconds, attempt=attempt, steps=outcome.steps)
     except KeyboardInterrupt:
         _acknowledge()
         raise
@@ -273,7 +276,10 @@ def ray(
                         raise DiskFullError(outcome.reason)
                     if outcome.state in ("busy", "lost", "waiting"):
                         waiting.add(run, pause=0.0 if outcome.state == "lost" else PAUSE)
-                    yield Event(outcome.state, run, outcome.reason, outcome.seconds, host, max(1, losses[run.name]))
+                    attempt = max(1, losses[run.name])
+                    yield Event(
+                        outcome.state, run, outcome.reason, outcome.seconds, host, attempt=attempt, steps=outcome.steps
+                    )
         except KeyboardInterrupt:
             _acknowledge()
             raise

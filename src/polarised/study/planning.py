@@ -22,7 +22,11 @@ __all__ = ["Cost", "Plan", "Power", "decidable", "plan", "plan_models"]
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of runs of one kind on one core, or the GPU, of this machine; `longest` is the largest step count."""
+    """The cost of runs of one kind on one core, or the GPU, of this machine.
+
+    `longest` is the largest step count of a run; `least` is the number of steps of all runs if they settle as early as
+    they may, which is `steps` for runs of a fixed length.
+    """
 
     kind: str
     runs: int
@@ -31,11 +35,18 @@ class Cost:
     seconds_per_step: float
     evaluation_seconds: float
     device: str = "cpu"
+    least: int | None = None
 
     @property
     def core_seconds(self) -> float:
         """The time of all these runs on one core, or one GPU."""
         return self.steps * self.seconds_per_step + self.runs * self.evaluation_seconds
+
+    @property
+    def least_seconds(self) -> float:
+        """The same if all runs settle as early as they may."""
+        steps = self.steps if self.least is None else self.least
+        return steps * self.seconds_per_step + self.runs * self.evaluation_seconds
 
     @property
     def longest_seconds(self) -> float:
@@ -112,8 +123,18 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """The number of training steps of all runs."""
+        """The number of training steps of all runs, of those that end once they have settled the most."""
         return sum(cost.steps for cost in self.costs)
+
+    @property
+    def least_steps(self) -> int:
+        """The number of training steps if all runs settle as early as they may."""
+        return sum(cost.steps if cost.least is None else cost.least for cost in self.costs)
+
+    @property
+    def least_hours(self) -> float:
+        """The core-hours and GPU-hours if all runs settle as early as they may."""
+        return sum(cost.least_seconds for cost in self.costs) / 3600
 
     @property
     def core_hours(self) -> float:
@@ -158,9 +179,18 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     finally:
         torch.set_num_threads(threads)
     steps = {kind: [run.training.steps for run in runs] for kind, runs in groups.items()}
+    least = {kind: sum(map(_fewest_steps, runs)) for kind, runs in groups.items()}
     common, labels = _labels([dict(kind) for kind in groups])
     costs = tuple(
-        Cost(label, len(many), sum(many), max(many), *measured[kind], device=groups[kind][0].training.device)
+        Cost(
+            label,
+            len(many),
+            sum(many),
+            max(many),
+            *measured[kind],
+            device=groups[kind][0].training.device,
+            least=least[kind],
+        )
         for label, (kind, many) in zip(labels, steps.items(), strict=True)
     )
     powers = decidable(chosen_claims(study.claims), [point.labels for point in study.points])
@@ -211,6 +241,13 @@ def decidable(claims: Iterable[Claim], labels: Iterable[Mapping[str, Any]]) -> t
             size = effect * deviation if effect is not None and deviation is not None else None
             found.append(Power(claim.id, statistic.words, statistic.kind, fewest, effect, size))
     return tuple(found)
+
+
+def _fewest_steps(run: Run) -> int:
+    from polarised.training import Settling
+
+    settling = run.training.settling
+    return run.training.steps if settling is None else Settling(**settling).fewest(run.training.steps)
 
 
 def _facts(run: Run) -> dict[str, str]:

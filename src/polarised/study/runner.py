@@ -125,7 +125,8 @@ class RunState:
 class Progress:
     """The progress of a study; `earlier` counts the runs finished by earlier calls, everything else is of this call.
 
-    `running` has the step of every running run when this call started.
+    `running` has the step of every running run when this call started. `steps_wanted` is what the settings of the runs
+    allow, of which finished runs left `steps_spared`, because they had settled before.
     """
 
     total: int
@@ -135,6 +136,7 @@ class Progress:
     seconds: float = 0.0
     steps: int = 0
     steps_wanted: int = 0
+    steps_spared: int = 0
     running: dict[Path, int] = field(default_factory=dict)
     latest: Event | None = None
 
@@ -143,6 +145,16 @@ class Progress:
         return self.steps + sum(
             max(0, checkpoint_step(directory) - start) for directory, start in tuple(self.running.items())
         )
+
+    def steps_left(self, taken: int) -> float:
+        """Return the expected number of further steps, if the other runs end as early as the finished ones.
+
+        >>> Progress(2, done=1, steps=10, steps_wanted=200, steps_spared=90).steps_left(10)
+        10.0
+        """
+        allowed = self.steps + self.steps_spared
+        share = self.steps / allowed if allowed else 1.0
+        return (self.steps_wanted - self.steps_spared - taken) * share
 
 
 def conduct(
@@ -205,7 +217,10 @@ def _note(progress: Progress, event: Event, directory: Path, start: int) -> None
     progress.running.pop(directory, None)
     if event.state == "done":
         progress.done += 1
-        progress.steps += event.run.training.steps - start
+        allowed = event.run.training.steps - start
+        taken = min(allowed, max(0, event.steps - start)) if event.steps else allowed
+        progress.steps += taken
+        progress.steps_spared += allowed - taken
         progress.seconds += event.seconds
     elif event.state == "failed":
         progress.failed += 1
@@ -511,7 +526,7 @@ def _line(progress: Progress | None, elapsed: float, width: int) -> str:
     steps = progress.steps_taken()
     if steps:
         parts.append((3, f"{steps / elapsed:.0f} steps/s"))
-    left = progress.steps_wanted - steps
+    left = progress.steps_left(steps)
     if steps and left > 0:
         parts.append((7, f"{duration(left * elapsed / steps)} left"))
     parts.append((6, f"{duration(elapsed)} so far"))

@@ -50,6 +50,7 @@ __all__ = [
     "load_run",
     "made_here",
     "measure",
+    "parse_done",
     "read_done",
     "write_config",
 ]
@@ -193,9 +194,9 @@ def finished_at(run: Run, root: str | Path) -> float | None:
 
 @dataclass(frozen=True)
 class Done:
-    """The content of ``done.json``: how a run was measured, when, for how long, its files, and by which code.
+    """The content of ``done.json``: how a run was measured, when, for how long, its files, code and steps.
 
-    Version one of the file has no digests.
+    Version one of the file has no digests. `steps` is 0 where it is not known.
     """
 
     evaluation: Evaluation
@@ -203,6 +204,7 @@ class Done:
     seconds: float
     files: Mapping[str, tuple[int, str]]
     code: str = ""
+    steps: int = 0
 
 
 def read_done(directory: Path) -> Done | None:
@@ -218,6 +220,18 @@ def read_done(directory: Path) -> Done | None:
         text = read_small(directory / "done.json", largest=1 << 20)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, DataError):
         return None
+    return parse_done(text)
+
+
+def parse_done(text: str) -> Done | None:
+    """Return the record in the text of a ``done.json``, or None if it cannot be read.
+
+    Args:
+        text: The content of the file.
+
+    Returns:
+        The checked record.
+    """
     try:
         done = parse_json(text, where="done.json")
         evaluation = _evaluation_of(json.dumps(done.get("evaluation", {})))
@@ -226,7 +240,7 @@ def read_done(directory: Path) -> Done | None:
         if done.get("version", 1) not in (1, VERSION) or not set(files) <= set(FILES):
             return None
         seconds, code = float(done.get("seconds", 0.0)), str(done.get("code", ""))[:64]
-        return Done(evaluation, float(done["time"]), seconds, files, code)
+        return Done(evaluation, float(done["time"]), seconds, files, code, max(0, int(done.get("steps", 0))))
     except (PolarisedError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None
 
@@ -341,7 +355,8 @@ def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
         with replacing(directory / "settling.parquet") as temporary:
             measures.settling(history).write_parquet(temporary)
     with replacing(directory / TIME) as temporary:
-        temporary.write_text(json.dumps({"seconds": round(history.seconds, 3)}), encoding="utf-8")
+        spent = {"seconds": round(history.seconds, 3), "steps": int(history.steps[-1])}
+        temporary.write_text(json.dumps(spent), encoding="utf-8")
     save_vae(vae, path, config=run.model, auxiliary_size=dataset.auxiliary_size)
 
 
@@ -373,7 +388,7 @@ def _write_made(run: Run, path: Path, command: str | None) -> None:
 
 def _write_done(run: Run, path: Path, evaluation: float) -> None:
     # In a separate file, because all other files are byte-identical however often a run was interrupted.
-    training = _training_seconds(path.parent)
+    training, steps = _spent(path.parent)
     kept = [file for name in FILES if (file := path.parent / name).is_file()]
     done = {
         "version": VERSION,
@@ -382,6 +397,7 @@ def _write_done(run: Run, path: Path, evaluation: float) -> None:
         "seconds": round(training + evaluation, 3),
         "training_seconds": round(training, 3),
         "evaluation_seconds": round(evaluation, 3),
+        "steps": steps,
         "code": code_here()["code"],
         "files": {file.name: (file.stat().st_size, digest_of(file)) for file in kept},
     }
@@ -402,8 +418,10 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _training_seconds(directory: Path) -> float:
+def _spent(directory: Path) -> tuple[float, int]:
+    """Return the seconds and the steps of the training of a run; 0 where they are not known."""
     try:
-        return float(parse_json(read_small(directory / TIME), where=directory / TIME)["seconds"])
-    except (FileNotFoundError, DataError, KeyError, TypeError, ValueError):
-        return 0.0
+        spent = parse_json(read_small(directory / TIME), where=directory / TIME)
+        return float(spent["seconds"]), int(spent.get("steps", 0))
+    except (FileNotFoundError, DataError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return 0.0, 0

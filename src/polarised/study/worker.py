@@ -25,7 +25,7 @@ from polarised._io.limits import check_ordinary
 from polarised.cluster import code_here
 from polarised.study.config import Run
 from polarised.study.leases import BusyError, Tenure, held, leased
-from polarised.study.stages import checkpoint_step, execute, is_done
+from polarised.study.stages import checkpoint_step, execute, is_done, parse_done
 from polarised.study.storage import (
     FAILED,
     DiskFullError,
@@ -57,11 +57,13 @@ class Outcome(NamedTuple):
         state: The final state.
         reason: Why it failed, if it did.
         seconds: The duration, if it is done.
+        steps: The number of training steps, if it is done and they are known, otherwise 0.
     """
 
     state: State
     reason: str = ""
     seconds: float = 0.0
+    steps: int = 0
 
 
 def work(config: dict[str, Any], root: str, command: str) -> Outcome:
@@ -107,7 +109,9 @@ def _do(task: "Run | Archive", root: str, command: str) -> Outcome:
         return Outcome("full", str(error))
     except Exception as error:
         return Outcome("failed", f"{type(error).__name__}: {error}", time.monotonic() - began)
-    return Outcome("done", "", time.monotonic() - began)
+    # Of a run that settled, fewer than its settings allow.
+    done = parse_done(read_text(root, f"{task.name}/done.json") or "")
+    return Outcome("done", "", time.monotonic() - began, done.steps if done else 0)
 
 
 @contextmanager

@@ -300,7 +300,8 @@ class _Adam(torch.optim.Adam):
             self.step()
             return
         self._counts.add_(1)
-        # The means of unused weights decay to numbers below 1e-38, with which a CPU computes more slowly.
+        # The means of unused weights decay to numbers below 1e-38, with which a CPU computes more slowly. Rounding them
+        # to zero concerns the calling thread alone, which does all the work for a small network.
         if self._flushes:
             torch.set_flush_denormal(True)
         try:

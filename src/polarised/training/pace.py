@@ -68,6 +68,21 @@ class Settling:
         # Rounding up the decay may exceed the run by one step.
         return most if most + self.fall(most) <= steps else most - 1
 
+    def fewest(self, steps: int) -> int:
+        """Return the length of a run that settles as early as it may.
+
+        Args:
+            steps: The maximum number of steps of the run.
+
+        Returns:
+            The least constant phase and its decay, in steps.
+
+        >>> Settling(least=1000).fewest(10_000)
+        1250
+        """
+        least = in_steps(self.least, steps)
+        return least + self.fall(least)
+
     def fall(self, phase: int) -> int:
         """Return the length of the decay after a constant phase.
 

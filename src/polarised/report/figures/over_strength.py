@@ -44,7 +44,7 @@ def types_by_strength(table: "polars.DataFrame", *, rule: Rule = "standard") -> 
     Args:
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
-        rule: The rule of the types: "relative" or "standard".
+        rule: The rule of the types: "used", "relative" or "standard".
 
     Returns:
         The figure; `polarised.report.save` writes it.
@@ -108,7 +108,7 @@ def metric_over_passive(
         table: The tidy table of a study: run, seed, method, strength, dataset, metric, representation, variables,
             value.
         metric: The metric of the lines.
-        rule: The rule of the types: "relative" or "standard".
+        rule: The rule of the types: "used", "relative" or "standard".
 
     Returns:
         The figure; `polarised.report.save` writes it.
@@ -174,7 +174,7 @@ def metric_by_subset(
             value.
         metric: The metric to draw.
         subsets: The subsets, one column each.
-        rule: The rule of the types: "relative" or "standard".
+        rule: The rule of the types: "used", "relative" or "standard".
 
     Returns:
         The figure; `polarised.report.save` writes it.
@@ -218,7 +218,7 @@ def downstream_by_subset(
             value.
         metric: The accuracy to draw, such as that of one factor.
         method: The method to draw; default: all.
-        rule: The rule of the types: "relative" or "standard".
+        rule: The rule of the types: "used", "relative" or "standard".
 
     Returns:
         The figure; `polarised.report.save` writes it.
@@ -427,7 +427,10 @@ def chosen(
     if variables is not None:
         frame = frame.filter(polars.col("variables") == variables)
     if rule is not None and "rule" in frame.columns:
+        rules = ", ".join(frame["rule"].drop_nulls().unique().sort())
         frame = frame.filter(polars.col("rule").is_null() | (polars.col("rule") == rule))
+        if frame.is_empty() and rules:
+            raise DataError(f"expected rows of {metric!r} by the rule {rule!r}, but the table has only {rules}")
     return frame
 
 
