@@ -21,6 +21,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from polarised.data import dsprites
 from polarised.models import build_vae
+from polarised.models._dense_pass import plan_pass
 from polarised.objectives import (
     DIPVAE,
     ELBO,
@@ -36,6 +37,7 @@ from polarised.objectives import (
 )
 from polarised.random import seed_for
 from polarised.training import keep_freed_memory, train
+from polarised.training.loop import _Adam
 
 PIXELS, WIDTH, LATENTS, BATCH, POOL = 1024, 128, 10, 64, 20_000
 GOAL = 0.9
@@ -221,26 +223,28 @@ def measure(runs: dict[str, Run], rounds: int, steps: int) -> dict[str, list[flo
 def print_parts() -> None:
     """Print the time of the parts of one step of the beta-VAE, each measured separately."""
     vae = build_vae(MODEL, DATA.shape)
-    optimiser = torch.optim.Adam(vae.parameters(), fused=True)
+    plan, optimiser = plan_pass(vae), _Adam([{"params": list(vae.parameters())}], fused=True)
     generator = torch.Generator()
     x = torch.from_numpy(DATA.batch(0, BATCH, 0).images)
     drawn = DATA.batches(range(10**6), BATCH, 0)
 
-    def loss() -> Tensor:
-        step = take_step(vae, x, dataset_size=len(DATA), generator=generator)
-        return torch.stack(list(BetaVAE()(step).values())).sum()
+    def forward() -> list[Tensor]:
+        step = take_step(vae, x, dataset_size=len(DATA), generator=generator, plan=plan)
+        return list(BetaVAE()(step).values())
 
     def backward() -> None:
         optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss())
+        torch.autograd.backward(forward())
+        plan.backward()
 
+    backward()
     each: dict[str, Callable[[], object]] = {
         "a batch, drawn with others": lambda: next(drawn),
         "a batch, drawn alone": lambda: DATA.batch(0, BATCH, 0),
         "seed of the noise": lambda: generator.manual_seed(seed_for(0, "noise", 1)),
-        "forward and terms": loss,
+        "forward and terms": forward,
         "forward, terms, backward": backward,
-        "Adam": optimiser.step,
+        "Adam": optimiser.update,
     }
     timed = measure({name: repeated(call) for name, call in each.items()}, rounds=20, steps=64)
     for name, times in timed.items():
@@ -278,12 +282,15 @@ def main() -> None:
     times = measure(runs, options.rounds, options.steps)
     heading = f"{options.rounds} rounds of {options.steps} steps, ms per step"
     print(f"{heading:36s}  shortest   train   ratio   median of ratios   (goal {GOAL})")
+    missed = []
     for name in options.only:
         bare, own = times[f"{name} shortest"], times[f"{name} train"]
         ratio = quick(bare) / quick(own)
         middle = statistics.median(a / b for a, b in zip(bare, own, strict=True))
-        mark = "" if ratio >= GOAL else "   MISSED"
-        print(f"{name:36s} {quick(bare):9.2f} {quick(own):7.2f} {ratio:7.2f} {middle:18.2f}{mark}")
+        missed += [name] if ratio < GOAL else []
+        print(f"{name:36s} {quick(bare):9.2f} {quick(own):7.2f} {ratio:7.2f} {middle:18.2f}")
+    if missed:
+        raise SystemExit(f"short of the goal: {', '.join(missed)}")
 
 
 if __name__ == "__main__":

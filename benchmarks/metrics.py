@@ -1,7 +1,7 @@
 """Our metrics compared with generic routines of scikit-learn, as used in the literature, in one interleaved run.
 
-One process, one thread; CPU seconds, best of the repeats (slow baselines run once). Data: 10,000 training and 5,000
-test rows, 10 variables, factor sizes 3, 6, 40, 32, 32. The votes of both sides look codes up in the table of
+One process, one thread; CPU seconds, the best of as many runs of either side (slow ones run once). Data: 10,000 training
+and 5,000 test rows, 10 variables, factor sizes 3, 6, 40, 32, 32. The votes of both sides look codes up in the table of
 `represent_by_lookup`, which ours may read without its function; in the rows "by_function" ours gets a function alone.
 
     OMP_NUM_THREADS=1 python benchmarks/metrics.py            # all but exact trees and the one-vs-rest baseline
@@ -10,6 +10,7 @@ test rows, 10 variables, factor sizes 3, 6, 40, 32, 32. The votes of both sides 
 """
 
 import argparse
+import importlib
 import json
 import os
 import time
@@ -201,12 +202,12 @@ def whole_analysis(case: Case) -> float:
 
 PAIRS: dict[str, tuple[Callable[[Case], Any], Callable[[Case], Any], float | None, int]] = {
     "mi": (mi_baseline, mi_ours, 30, 5),
-    "factor_vae": (factor_vae_baseline, factor_vae_ours, 20, 5),
-    "beta_vae": (beta_vae_baseline, beta_vae_ours, 20, 5),
-    "factor_vae_by_function": (factor_vae_baseline, factor_vae_by_function, None, 5),
-    "beta_vae_by_function": (beta_vae_baseline, beta_vae_by_function, None, 5),
-    "sap": (sap_baseline, sap_ours, 5, 2),
-    "logistic": (logistic_baseline, logistic_ours, 10, 1),
+    "factor_vae": (factor_vae_baseline, factor_vae_ours, 20, 10),
+    "beta_vae": (beta_vae_baseline, beta_vae_ours, 20, 10),
+    "factor_vae_by_function": (factor_vae_baseline, factor_vae_by_function, None, 10),
+    "beta_vae_by_function": (beta_vae_baseline, beta_vae_by_function, None, 10),
+    "sap": (sap_baseline, sap_ours, 5, 5),
+    "logistic": (logistic_baseline, logistic_ours, 10, 2),
 }
 SLOW: dict[str, tuple[Callable[[Case], Any], Callable[[Case], Any], float | None, int]] = {
     "one_vs_rest": (one_vs_rest_baseline, one_vs_rest_ours, 10, 1),
@@ -226,7 +227,7 @@ def measured(name: str, case: Case) -> dict[str, Any]:
     times: dict[str, list[float]] = {"baseline": [], "ours": []}
     values = {}
     for _ in range(repeats):
-        for which, function in (("baseline", baseline), ("ours", ours), ("ours", ours)):
+        for which, function in (("baseline", baseline), ("ours", ours)):
             spent, values[which] = seconds(function, case)
             times[which].append(spent)
     slow, quick = min(times["baseline"]), min(times["ours"])
@@ -240,24 +241,31 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    # Imported here, so that neither side spends its time on it.
+    for module in ("linear_model", "metrics", "model_selection", "multiclass", "svm"):
+        importlib.import_module(f"sklearn.{module}")
     case = Case()
     names = options.only or [*PAIRS, *(SLOW if options.slow else ()), "whole"]
-    results = []
+    results, missed = [], []
     print(f"{'metric':<22} {'scikit-learn':>12} {'ours':>9} {'speed-up':>9} {'goal':>5}   values")
     for name in names:
         if name == "whole":
             spent, count = seconds(whole_analysis, case)
             results.append({"metric": "whole analysis", "ours_s": spent, "goal_s": 5, "subsets": count})
             print(f"whole analysis of one model ({count:.0f} subsets x 2 codes x 5 factors): {spent:.1f} s, goal < 5 s")
+            missed += [name] if spent >= 5 else []
             continue
         row = measured(name, case)
         results.append(row)
+        missed += [name] if row["goal"] and row["speedup"] < row["goal"] else []
         values = f"{np.round(row['baseline'], 4)} / {np.round(row['ours'], 4)}"
         goal = f"{row['goal']:>4}x" if row["goal"] else f"{'':>5}"
         times = f"{row['baseline_s']:>11.3f}s {row['ours_s']:>8.4f}s {row['speedup']:>8.1f}x {goal}"
         print(f"{name:<22} {times}   {values}", flush=True)
     if options.json:
         options.json.write_text(json.dumps(results, indent=2))
+    if missed:
+        raise SystemExit(f"short of the goal: {', '.join(missed)}")
 
 
 if __name__ == "__main__":

@@ -232,12 +232,17 @@ def main():
         print("pythae is not installed: pip install --no-deps pythae")
     goals = [("ours", "bare", 0.97), ("ours", "plain", 1.5), ("bfloat16", "plain", 1.5)]
     goals += [("ours", "pythae", 1.5), ("bfloat16", "pythae", 1.5)] if installed else []
+    missed = []
     for kind, other, goal in goals:
         ratio = statistics.median(a / b for a, b in zip(rates[kind], rates[other], strict=True))
+        missed += [f"{kind} / {other}"] if ratio < goal else []
         print(f"{kind} / {other}  {ratio:.2f}   (goal {goal})")
     peak = matrix_peak(options.threads)
     reached = max(rates["ours"]) * FLOP / 1e9 / peak
     print(f"matrix-multiply peak {peak:.0f} GFLOP/s; ours reaches {reached:.2f} of it (goal 0.45)")
+    missed += ["of the peak"] if reached < 0.45 else []
+    if missed:
+        raise SystemExit(f"short of the goal: {', '.join(missed)}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A LightningModule: watch its variables turn passive while it trains, then diagnose it.
 
-Needs: pip install polarised[train,lightning]. Run: python examples/lightning_module.py
+Needs: pip install ".[train,lightning]" in the folder of the project. Run: python examples/lightning_module.py
 """
 
 import logging

@@ -1,6 +1,6 @@
 """Your own PyTorch VAE and its DataLoader: train it, hand both over, and see which variables it has switched off.
 
-Needs: pip install polarised[train]. Run: python examples/pytorch_dataloader.py
+Needs: pip install ".[train]" in the folder of the project. Run: python examples/pytorch_dataloader.py
 """
 
 import torch

@@ -33,13 +33,24 @@ def forecast(
         typer.Option(help="How your loss is reduced: log-likelihood (default), summed error, or mean error."),
     ] = None,
     alpha: Annotated[float, typer.Option(help="Threshold of the types.", min=0.001, max=0.499)] = 0.1,
-    examples: Annotated[int, typer.Option(help="Maximum number of images to read.", min=2)] = 20_000,
+    examples: Annotated[
+        int | None,
+        typer.Option(help="Largest number of images to read, or with --dimensions to encode.", show_default="20000, 5000"),
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the curve to this file (.png, .svg, .pdf).")] = None,
     dimensions: Annotated[
         bool, typer.Option("--dimensions", help="Train short runs to estimate how many latents the data need.")
     ] = False,
     steps: Annotated[int, typer.Option(help="With --dimensions: steps of each run.", min=1)] = 2000,
     architecture: Annotated[str, typer.Option(help="With --dimensions: network of the runs.")] = "locatello_conv",
+    seeds: Annotated[int, typer.Option(help="With --dimensions: over-sized runs, one per seed.", min=1)] = 2,
+    fondue: Annotated[bool, typer.Option("--fondue/--no-fondue", help="With --dimensions: also search.")] = True,
+    estimator: Annotated[
+        Literal["mle", "twonn", "trace"], typer.Option(help="With --dimensions: estimator of the search.")
+    ] = "mle",
+    threshold: Annotated[
+        float, typer.Option(help="With --dimensions: largest difference that the search allows.", min=0.0)
+    ] = 1.0,
     seed: Seed = 0,
     quiet: Quiet = False,
     json: Json = False,
@@ -52,15 +63,21 @@ def forecast(
         _count_dimensions(
             data,
             latents=latents,
+            seeds=seeds,
+            fondue=fondue,
+            estimator=estimator,
+            threshold=threshold,
             beta=1.0 if beta is None else beta,
             architecture=architecture,
             steps=steps,
+            examples=5000 if examples is None else examples,
             plot=plot,
             seed=seed,
             quiet=quiet,
             json=json,
         )
         return
+    read = 20_000 if examples is None else examples
     kind = None if plot is None else _picture_kind(plot)
     screen = console(quiet=quiet or json)
     if Path(data).suffix in (".yaml", ".yml"):
@@ -70,7 +87,7 @@ def forecast(
         given = {"--likelihood": likelihood, "--reduction": reduction}
         if known := [option for option, value in given.items() if value is not None]:
             raise ConfigError(f"expected no {known[0]} with {data}, which states the loss; change it in the file")
-        found = forecast_run(Run.from_config(read_config(Path(data))), examples=examples)
+        found = forecast_run(Run.from_config(read_config(Path(data))), examples=read)
         found = replace(found.at(beta=beta, variance=variance, latents=latents), alpha=alpha)
     else:
         from polarised.adapters.targets import images_named
@@ -80,7 +97,7 @@ def forecast(
         shape = " × ".join(map(str, dataset.shape))
         screen.print(f"{as_it_is(dataset.name)}, {len(dataset):,} inputs of {shape}\n")
         found = forecast_data(
-            dataset.images if len(dataset) <= examples else dataset.sample(examples, seed).images,
+            dataset.images if len(dataset) <= read else dataset.sample(read, seed).images,
             beta=1.0 if beta is None else beta,
             variance=variance,
             latents=10 if latents is None else latents,
