@@ -1,8 +1,9 @@
 """Our metrics compared with generic routines of scikit-learn, as used in the literature, in one interleaved run.
 
-One process, one thread; CPU seconds, the best of as many runs of either side (slow ones run once). Data: 10,000 training
-and 5,000 test rows, 10 variables, factor sizes 3, 6, 40, 32, 32. The votes of both sides look codes up in the table of
-`represent_by_lookup`, which ours may read without its function; in the rows "by_function" ours gets a function alone.
+One process, one thread; CPU seconds, the best of as many runs of either side (slow ones run once). Data: 10,000
+training and 5,000 test rows, 10 variables, factor sizes 3, 6, 40, 32, 32. The votes of both sides look codes up in
+the table of `represent_by_lookup`, which ours may read without its function; in the rows "by_function" ours gets a
+function alone.
 
     OMP_NUM_THREADS=1 python benchmarks/metrics.py            # all but exact trees and the one-vs-rest baseline
     OMP_NUM_THREADS=1 python benchmarks/metrics.py --slow     # these too (several minutes)

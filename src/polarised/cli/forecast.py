@@ -35,7 +35,7 @@ def forecast(
     alpha: Annotated[float, typer.Option(help="Threshold of the types.", min=0.001, max=0.499)] = 0.1,
     examples: Annotated[
         int | None,
-        typer.Option(help="Largest number of images to read, or with --dimensions to encode.", show_default="20000, 5000"),
+        typer.Option(help="Maximum number of images; default: 20,000, or 5,000 with --dimensions.", min=2),
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the curve to this file (.png, .svg, .pdf).")] = None,
     dimensions: Annotated[
