@@ -17,9 +17,11 @@ from torch import Tensor, nn
 from polarised.models._fused import (
     Activation,
     backpropagate,
+    backpropagate_heads,
     fuses,
     is_hooked,
     is_linear,
+    run_heads,
     run_layers,
     split_layers,
     unflattens,
@@ -75,8 +77,7 @@ class DensePass:
         """
         values, heads = self._values, 2 * len(self.encoder)
         coded = run_layers(x.flatten(1), values, self.encoder)
-        mean = torch.addmm(values[heads + 1], coded[-1], values[heads].t())
-        log_variance = torch.addmm(values[heads + 3], coded[-1], values[heads + 2].t())
+        mean, log_variance = run_heads(coded[-1], values[heads : heads + 4])
         if noise is None:
             noise = torch.randn((len(x), self.latents), generator=generator, dtype=x.dtype)
         shift = (log_variance * 0.5).exp_().mul_(noise)
@@ -109,11 +110,8 @@ class DensePass:
             of_z = _sum_of(of_z, through)
         if of_z is not None:
             of_mean, of_log_variance = _sum_of(of_mean, of_z), _sum_of(of_log_variance, (of_z * shift).mul_(0.5))
-        entry: Tensor | None = None
-        for place, own in ((heads, of_mean), (heads + 2, of_log_variance)):
-            if own is not None:
-                gradients[place], gradients[place + 1] = own.t().mm(coded[-1]), own.sum(0)
-                entry = own.mm(values[place]) if entry is None else torch.addmm(entry, own, values[place])
+        slopes = of_mean, of_log_variance
+        entry = backpropagate_heads(slopes, coded[-1], values, gradients, self._needed, start=heads)
         if entry is not None:
             backpropagate(entry, coded, values, self.encoder, gradients, self._needed)
         for weight, gradient in zip(self.weights, gradients + of_decoder, strict=True):

@@ -23,6 +23,7 @@ __all__ = [
     "Activation",
     "Dense",
     "backpropagate",
+    "backpropagate_heads",
     "double",
     "fuses",
     "graph_wanted",
@@ -31,6 +32,7 @@ __all__ = [
     "judge",
     "kl_from_standard",
     "pass_through",
+    "run_heads",
     "run_layers",
     "sample_gaussian",
     "split_layers",
@@ -263,8 +265,7 @@ class _Chain(torch.autograd.Function):
         ctx.save_for_backward(*(hidden if heads or activations[-1] is not NO_ACTIVATION else hidden[:-1]), *weights)
         if not heads:
             return (last.view(shape) if shape else last,)
-        places = range(2 * len(activations), 2 * (len(activations) + heads), 2)
-        return tuple(torch.addmm(weights[place + 1], last, weights[place].t()) for place in places)
+        return run_heads(last, weights[2 * len(activations) :])
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
@@ -277,16 +278,12 @@ class _Chain(torch.autograd.Function):
             # Run the layers again with a graph, as the saved tensors have none.
             hidden = _run_with_graph(hidden[0], weights, activations)
         gradients: list[Tensor | None] = [None] * count
-        slope = slopes[0].reshape(len(hidden[0]), -1) if ctx.reshaped else slopes[0]
-        needed = ctx.needs_input_grad[4:]
+        needed, asked = ctx.needs_input_grad[4:], ctx.needs_input_grad[3]
+        slope: Any
         if ctx.heads:
-            for place, own in zip(range(2 * depth, count, 2), slopes, strict=True):
-                if needed[place]:
-                    gradients[place] = own.t().mm(hidden[-1])
-                if needed[place + 1]:
-                    gradients[place + 1] = own.sum(0)
-                slope = own.mm(weights[place]) if place == 2 * depth else torch.addmm(slope, own, weights[place])
-        asked = ctx.needs_input_grad[3]
+            slope = backpropagate_heads(slopes, hidden[-1], weights, gradients, needed, start=2 * depth)
+        else:
+            slope = slopes[0].reshape(len(hidden[0]), -1) if ctx.reshaped else slopes[0]
         entry = backpropagate(slope, hidden, weights, activations, gradients, needed, plain=plain, entry=asked)
         return None, None, None, entry, *gradients
 
@@ -317,6 +314,53 @@ def run_layers(x: Tensor, weights: Sequence[Tensor], activations: Sequence[Activ
                 leaky_relu(x, activation.slopes[0], inplace=True)
         hidden.append(x)
     return hidden
+
+
+def run_heads(x: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the outputs of parallel linear layers.
+
+    Args:
+        x: The inputs of all of them, (B, k).
+        weights: The weight and the bias of every layer.
+
+    Returns:
+        The output of each.
+    """
+    return tuple(torch.addmm(bias, x, weight.t()) for weight, bias in zip(weights[::2], weights[1::2], strict=True))
+
+
+def backpropagate_heads(
+    slopes: Sequence[Tensor | None],
+    x: Tensor,
+    weights: Sequence[Tensor],
+    gradients: list[Tensor | None],
+    needed: Sequence[bool],
+    *,
+    start: int,
+) -> Tensor | None:
+    """Store the gradients of parallel linear layers; return that of their common inputs.
+
+    Args:
+        slopes: The gradient of the output of each layer, None if there is none.
+        x: The inputs of all layers, (B, k).
+        weights: Weights and biases, those of the layers from `start` on.
+        gradients: Where the gradients are stored, at the places of their weights.
+        needed: Whether each weight needs a gradient.
+        start: The place of the first layer.
+
+    Returns:
+        The gradient of the inputs, None if no output has one.
+    """
+    entry: Tensor | None = None
+    for place, own in zip(range(start, start + 2 * len(slopes), 2), slopes, strict=True):
+        if own is None:
+            continue
+        if needed[place]:
+            gradients[place] = own.t().mm(x)
+        if needed[place + 1]:
+            gradients[place + 1] = own.sum(0)
+        entry = own.mm(weights[place]) if entry is None else torch.addmm(entry, own, weights[place])
+    return entry
 
 
 def _run_with_graph(x: Tensor, weights: Sequence[Tensor], activations: Sequence[Activation]) -> list[Tensor]:
