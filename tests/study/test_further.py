@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from polarised import Encodings, registry
+from polarised import Encodings, classify, registry
 from polarised.data import dsprites, nonlinear_ica, pinwheel
 from polarised.data.dataset import Dataset
 from polarised.errors import ConfigError, DataError
@@ -122,13 +122,15 @@ def test_alignment_of_a_student_t_model_is_scored_with_and_without_transport() -
 def test_a_passive_variable_with_a_narrow_prior_is_retyped() -> None:
     generator = stream(0, "passive")
     n = 2000
-    mean = np.stack([generator.standard_normal(n), np.zeros(n)], axis=1)
-    variance = np.stack([np.full(n, 0.01), np.full(n, 0.003)], axis=1)
-    codes = Encodings(mean, variance=variance, prior_variance=np.array([1.01, 0.003]))
+    # The last variable is nearly all noise: unused by the default rule, mixed by the two published ones.
+    mean = np.stack([generator.standard_normal(n), np.zeros(n), 0.45 * generator.standard_normal(n)], axis=1)
+    variance = np.stack([np.full(n, 0.01), np.full(n, 0.003), np.full(n, 0.8)], axis=1)
+    codes = Encodings(mean, variance=variance, prior_variance=np.array([1.01, 0.003, 1.0]))
+    assert classify(codes).types == ("active", "passive", "passive")
     dataset = nonlinear_ica(segments=4, points=50, sources=2)
-    found = measured("prior_relation", small_vae(dataset, 2, "Conditional"), dataset, codes, decoder_examples=20)
-    assert (found["count_relative/active"], found["count_relative/passive"]) == (1, 1)
-    assert found["count_standard/active"] == 2
+    found = measured("prior_relation", small_vae(dataset, 3, "Conditional"), dataset, codes, decoder_examples=20)
+    assert [found[f"count_relative/{kind}"] for kind in ("active", "mixed", "passive")] == [1, 1, 1]
+    assert [found[f"count_standard/{kind}"] for kind in ("active", "mixed", "passive")] == [2, 1, 0]
     assert found["retyped/full"] == 1
     assert found["miscalibration/full"] < 0.02
     assert found["prior_variance/passive"] == pytest.approx(0.003)

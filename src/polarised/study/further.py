@@ -636,7 +636,7 @@ def prior_relation(
     Returns:
         One row per number: metric, representation, variables, value.
     """
-    relative = classify(encodings, alpha=alpha, seed=seed)
+    relative = classify(encodings, rule="relative", alpha=alpha, seed=seed)
     standard = relative.at(alpha, rule="standard")
     rows: Measured = []
     for kind in KINDS[:3]:
