@@ -670,18 +670,31 @@ def _provenance(material: Material) -> str:
     own = {point.run.name for point in material.done}
     kept = material.kept["run"].unique().to_list()
     made = [one for run, one in material.made.items() if run in own or run in kept]
-    commands = [f"`{command}`" for command in dict.fromkeys(one["command"] for one in made) if command]
     training = [material.grid[run].run.training for run in (*own, *kept)]
     # A run that settles ends before its last step.
     most = "at most " if any(one.settling is not None for one in training) else ""
     steps = sum(one.steps for one in training)
     seconds = sum(one["seconds"] for one in made)
+    commands = _commands(one["command"] for one in made)
     return (
         f"{len(own) + len(kept)} of {len(material.grid)} runs, {most}{steps:,} training steps, "
         f"{duration(seconds)} of total run time (sum of the wall-clock times of all runs{_if_known(made, own, kept)}) "
         f"on a machine with {os.cpu_count()} cores ({_processor()}), {platform.system()}, Python "
-        f"{platform.python_version()}.{_about_kept(material, kept)}\n\nCommand: {'; '.join(commands) or 'unknown'}"
+        f"{platform.python_version()}.{_about_kept(material, kept)}\n\nCommand: {commands}"
     )
+
+
+def _commands(given: Iterable[str], most: int = 3) -> str:
+    """Return the commands that made most of the runs; all others are only counted.
+
+    >>> _commands(["b", "a", "a", "", "c", "d"], most=2)
+    '`a`; `b`; and 2 others for parts of the runs (`made` in verdict.json)'
+    """
+    counts = Counter(command for command in given if command).most_common()
+    words = [f"`{command}`" for command, _ in counts[:most]]
+    if len(counts) > most:
+        words.append(f"and {len(counts) - most} others for parts of the runs (`made` in verdict.json)")
+    return "; ".join(words) or "unknown"
 
 
 def _if_known(made: Sequence[Any], own: Collection[str], kept: Collection[str]) -> str:
