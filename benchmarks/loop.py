@@ -9,6 +9,7 @@ the machine only adds time.
 """
 
 import argparse
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from polarised.models._dense_pass import plan_pass
 from polarised.objectives import (
     DIPVAE,
     ELBO,
+    GECO,
     IVAE,
     RTCVAE,
     AnnealedVAE,
@@ -32,7 +34,9 @@ from polarised.objectives import (
     BetaVAE,
     Decomposition,
     FactorVAE,
+    FreeBits,
     Objective,
+    SigmaVAE,
     take_step,
 )
 from polarised.random import seed_for
@@ -99,9 +103,22 @@ def correlation(mean: Tensor, log_variance: Tensor, z: Tensor) -> Tensor:
     return (whole - product).mean()
 
 
-def covariance(mean: Tensor, log_variance: Tensor) -> Tensor:
+def covariance(mean: Tensor) -> Tensor:
     centred = mean - mean.mean(0)
-    c = centred.T @ centred / BATCH + torch.diag(log_variance.exp().mean(0))
+    return centred.T @ centred / BATCH
+
+
+def missing(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """What every variable lacks of half a nat."""
+    each = 0.5 * (log_variance.exp() + mean * mean - 1 - log_variance).mean(0)
+    return (0.5 - each).clamp_min(0).sum()
+
+
+def dip(mean: Tensor, log_variance: Tensor, variant: str) -> Tensor:
+    if variant == "I":
+        c = covariance(mean)
+        return 10 * c.square().sum() + (100 * (c.diagonal() - 1).square() - 10 * c.diagonal().square()).sum()
+    c = covariance(mean) + torch.diag(log_variance.exp().mean(0))
     return 10 * (c - torch.eye(LATENTS)).square().sum()
 
 
@@ -120,24 +137,68 @@ PENALTIES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "BetaVAE": lambda m, v, z: 4 * divergence(m, v),
     "AnnealedVAE": lambda m, v, z: 1000 * (divergence(m, v) - 5).abs(),
     "BetaTCVAE": lambda m, v, z: divergence(m, v) + 5 * correlation(m, v, z),
-    "DIPVAE": lambda m, v, z: divergence(m, v) + covariance(m, v),
+    "DIPVAE-I": lambda m, v, z: divergence(m, v) + dip(m, v, "I"),
+    "DIPVAE-II": lambda m, v, z: divergence(m, v) + dip(m, v, "II"),
     "Decomposition": lambda m, v, z: divergence(m, v) + 10 * discrepancy(z, torch.randn_like(z)),
+    "FreeBits": lambda m, v, z: divergence(m, v) + missing(m, v),
+    "GECO": lambda m, v, z: divergence(m, v),
+    "SigmaVAE": lambda m, v, z: divergence(m, v),
 }
 OURS: dict[str, Objective] = {
     "ELBO": ELBO(),
     "BetaVAE": BetaVAE(),
     "AnnealedVAE": AnnealedVAE(iteration_threshold=5),
     "BetaTCVAE": BetaTCVAE(),
-    "DIPVAE": DIPVAE(),
+    "DIPVAE-I": DIPVAE(variant="I"),
+    "DIPVAE-II": DIPVAE(),
     "Decomposition": Decomposition(alpha=10.0, divergence="mmd"),
     "FactorVAE": FactorVAE(critic_layers=3, critic_width=128),
     "RTCVAE": RTCVAE(critic_layers=3, critic_width=128),
     "IVAE": IVAE(c=0.0, d=10.0),
+    "FreeBits": FreeBits(),
+    "GECO": GECO(kappa=5.0, cap=10.0),
+    "SigmaVAE": SigmaVAE(),
 }
+GAUSSIAN = ("GECO", "SigmaVAE")
+
+
+class Constraint:
+    """The squared error times a multiplier that grows while the error is above 25."""
+
+    def __init__(self) -> None:
+        self.multiplier = 1.0
+        self.average: float | None = None
+
+    def __call__(self, x: Tensor, outputs: Tensor) -> Tensor:
+        error = squared_error(x, outputs)
+        beyond = error.item() - 25
+        self.average = beyond if self.average is None else 0.99 * self.average + 0.01 * beyond
+        self.multiplier = min(10.0, self.multiplier * math.exp(0.01 * min(1.0, max(-1.0, self.average / 25))))
+        return self.multiplier * error
+
+
+def squared_error(x: Tensor, outputs: Tensor) -> Tensor:
+    return (x - outputs).square().sum(1).mean()
+
+
+def optimal_variance(x: Tensor, outputs: Tensor) -> Tensor:
+    error = squared_error(x, outputs)
+    variance = torch.maximum((error / PIXELS).detach(), 1e-3 * x.var(0, unbiased=False).mean())
+    return 0.5 * (PIXELS * (math.log(2 * math.pi) + variance.log()) + error / variance)
+
+
+def cross_entropy_of_pixels(x: Tensor, outputs: Tensor) -> Tensor:
+    return binary_cross_entropy_with_logits(outputs, x, reduction="none").sum(1).mean()
+
+
+def distortion_of(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+    if name == "GECO":
+        return Constraint()
+    return optimal_variance if name == "SigmaVAE" else cross_entropy_of_pixels
 
 
 def shortest(name: str, pool: Tensor, factors: Tensor) -> Run:
-    network, generator = Bare(), torch.Generator()
+    network, generator, distortion = Bare(), torch.Generator(), distortion_of(name)
     critic = prior = None
     if name in ("FactorVAE", "RTCVAE"):
         widths = [LATENTS, WIDTH, WIDTH, WIDTH]
@@ -178,8 +239,7 @@ def shortest(name: str, pool: Tensor, factors: Tensor) -> Run:
             mean, log_variance = hidden.chunk(2, -1)
             z = mean + torch.randn(BATCH, LATENTS, generator=generator) * (0.5 * log_variance).exp()
             outputs = network.decoder(z)
-            distortion = binary_cross_entropy_with_logits(outputs, x, reduction="none").sum(1).mean()
-            loss = distortion + penalty(mean, log_variance, z, u)
+            loss = distortion(x, outputs) + penalty(mean, log_variance, z, u)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             optimiser.step()
@@ -197,6 +257,7 @@ def type_of(mean: Tensor, log_variance: Tensor) -> Any:
 def ours(name: str, **settings: Any) -> Run:
     data = DATA.with_auxiliary() if name == "IVAE" else DATA
     config = {**MODEL, "prior": "Conditional" if name == "IVAE" else "StandardNormal"}
+    config |= {"likelihood": "Gaussian"} if name in GAUSSIAN else {}
 
     def run(steps: int) -> float:
         vae, clock = build_vae(config, data.shape, data.auxiliary_size), Clock()
