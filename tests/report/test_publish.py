@@ -20,13 +20,14 @@ SETTLED = {"settled": 1.0, "settled_step": 500.0}
 OF_SEED = "axes.seed={{seed: [{0}], dataset.seed: [{0}]}}"
 
 
-def part(root: Path, *seeds: int) -> Path:
-    """The runs of some seeds of the smallest study of the library, in a folder that knows of no others."""
-    settings = [OF_SEED.format(", ".join(map(str, seeds))), "axes.method.beta-VAE=null", "axes.method.beta-TCVAE=null"]
-    study = load_study("nonlinear_ica", scale="smoke", settings=settings)
+def part(root: Path, *seeds: int, done: tuple[int, ...] = (), settings: tuple[str, ...] = ()) -> Path:
+    """The runs of some seeds of the smallest study of the library, all or some of them done, in a folder of their own."""
+    own = [OF_SEED.format(", ".join(map(str, seeds))), "axes.method.beta-VAE=null", "axes.method.beta-TCVAE=null"]
+    study = load_study("nonlinear_ica", scale="smoke", settings=[*own, *settings])
     enrol(study, root)
     for run in study.runs:
-        execute(run, root, command=f"polarised study run nonlinear_ica --out {root}")
+        if run.seed in (done or seeds):
+            execute(run, root, command=f"polarised study run nonlinear_ica --out {root}")
     return root
 
 
@@ -135,6 +136,32 @@ def test_a_run_that_was_done_again_replaces_the_published_one(parts: tuple[Path,
     publish(both, tmp_path / "whole")
     assert_frame_equal(table(tmp_path).filter(of_first), table(tmp_path / "whole").filter(of_first))
     assert_frame_equal(table(tmp_path).filter(~of_first), doubled.filter(~of_first))
+
+
+def test_settled_runs_are_kept_when_others_get_more_steps(tmp_path: Path) -> None:
+    settling = "training.settling={{least: {0}, every: 5, nats: {1}, decay: 0.25}}"
+    easy, out = settling.format(20, 1000.0), tmp_path / "out"
+    publish(part(tmp_path / "few", 1, 2, settings=("training.steps=100", easy)), out)
+    few = table(out)
+    more = part(tmp_path / "more", 1, 2, done=(2,), settings=("training.steps=200", easy))
+    page = publish(more, out, keep=True).read_text()
+    # Seed 1 is the published run, seed 2 the one with more steps; as both settled early, only its name differs.
+    assert_frame_equal(table(out).filter(seed=1), few.filter(seed=1))
+    assert table(out)["run"].n_unique() == few["run"].n_unique() == 4
+    assert set(table(out).filter(seed=2)["run"]).isdisjoint(few["run"])
+    assert_frame_equal(table(out).filter(seed=2).drop("run"), few.filter(seed=2).drop("run"), check_exact=True)
+    assert "at most 600 training steps" in page
+    # The second time, what is kept is still recognised by its number of steps.
+    assert publish(more, out, keep=True).read_text() == page
+    # With a share of the run as a length, or with another tolerance, they would be other runs.
+    for name, other in (("share", settling.format(0.1, 1000.0)), ("tolerance", settling.format(20, 999.0))):
+        shutil.copytree(out, tmp_path / f"out {name}")
+        publish(
+            part(tmp_path / name, 1, 2, done=(2,), settings=("training.steps=300", other)),
+            tmp_path / f"out {name}",
+            keep=True,
+        )
+        assert set(table(tmp_path / f"out {name}")["seed"]) == {2}
 
 
 def test_runs_of_another_study_are_not_kept(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +27,7 @@ from polarised.report.theme import SUBSETS, metric_name
 from polarised.study.claims import Claim, chosen_claims
 from polarised.study.claims.check import WORDS, check_claims, titled
 from polarised.study.claims.verify import LARGEST, PUBLISHED, claims_of, published_verdicts, verify
-from polarised.study.config import read_config
+from polarised.study.config import Run, read_config
 from polarised.study.grid import Point, Study, load_study, study_claims, study_names
 from polarised.study.measures import images_of_prior, regime_of, timeline_of
 from polarised.study.planning import decidable
@@ -132,7 +132,9 @@ class Material:
         if self.kept.is_empty():
             return own
         both = polars.concat([own, self.kept], how="diagonal_relaxed")
-        order = polars.DataFrame({"run": list(self.grid), "place": range(len(self.grid))})
+        places = {name: place for place, name in enumerate(self.grid)}
+        places |= {name: places[point.run.name] for name, point in self.shorter.items()}
+        order = polars.DataFrame({"run": list(places), "place": list(places.values())})
         return (
             both.join(order, on="run", how="left", maintain_order="left")
             .sort("place", maintain_order=True)
@@ -149,6 +151,12 @@ class Material:
         return {point.run.name: point for point in whole} | own
 
     @cached_property
+    def shorter(self) -> dict[str, Point]:
+        """Published runs that had fewer steps to settle in than the study has now, each with its run of the grid."""
+        limits = {one["steps"] for one in self.made.values()}
+        return {name: point for point in self.grid.values() for name in _shorter_names(point.run, limits)}
+
+    @cached_property
     def kept(self) -> polars.DataFrame:
         """The rows of runs of this study that were published in `earlier` and are not finished here."""
         if self.earlier is None:
@@ -161,7 +169,8 @@ class Material:
             )
         table = read_table(self.earlier / RESULTS, columns=KINDS)
         done = {point.run.name for point in self.done}
-        kept = table.filter(polars.col("run").is_in([name for name in self.grid if name not in done]))
+        places = {name: point.run.name for name, point in (self.grid | self.shorter).items()}
+        kept = table.filter(polars.col("run").is_in([name for name, place in places.items() if place not in done]))
         codes = Counter(made["code"] for name, made in self.made.items() if name in done and made["code"])
         before = Counter(self.made.get(name, {}).get("code", "") for name in kept["run"].unique())
         if not self.mixed and (len(codes | before) > 1 or "" in before):
@@ -175,10 +184,15 @@ class Material:
 
     @cached_property
     def made(self) -> dict[str, dict[str, Any]]:
-        """The code, the command and the seconds of each run, as far as known."""
+        """The code, the command, the seconds and the maximum steps of each run, as far as known."""
         known = {} if self.earlier is None else _published(self.earlier).get("made", {})
         found: dict[str, dict[str, Any]] = {
-            str(name): {"code": str(one.get("code", "")), "command": str(one.get("command", "")), "seconds": seconds}
+            str(name): {
+                "code": str(one.get("code", "")),
+                "command": str(one.get("command", "")),
+                "seconds": seconds,
+                "steps": steps if isinstance(steps := one.get("steps"), int) else None,
+            }
             for name, one in (known.items() if isinstance(known, dict) else ())
             if isinstance(one, dict) and isinstance(seconds := one.get("seconds"), int | float)
         }
@@ -191,6 +205,7 @@ class Material:
                 # The path on this machine is omitted.
                 "command": str(command).replace(f"{self.root.resolve().parent}/", ""),
                 "seconds": 0.0 if done is None else done.seconds,
+                "steps": point.run.training.steps,
             }
         return found
 
@@ -418,8 +433,10 @@ def publish(
     figures that need nothing but the table are drawn again, and the README is written again with the present notes.
 
     With `keep`, a study may be run in parts on machines without a shared disk: runs in the table in `out` that
-    belong to this study at this scale and are not finished in `folder` stay in the table with the new ones. For them,
-    only rows by the rule of the study are known, so claims about types are then decided by that rule alone.
+    belong to this study at this scale and are not finished in `folder` stay in the table with the new ones. So do runs
+    that had fewer steps to settle in but are otherwise the same: where they settled, more steps would change nothing.
+    For kept runs, only rows by the rule of the study are known, so claims about types are then decided by that rule
+    alone.
 
     Args:
         folder: The folder of the study, or one that was published.
@@ -467,6 +484,18 @@ def publish(
     with replacing(out / README) as temporary:
         temporary.write_text(_page(material, found, drawn, notes), encoding="utf-8")
     return out / README
+
+
+def _shorter_names(run: Run, limits: Collection[int | None]) -> list[str]:
+    """Return the names of a run with fewer steps to settle in; none if the number of steps also sets its pace."""
+    training = run.training
+    lengths = [training.settling[key] for key in ("least", "every")] if training.settling is not None else [0.0]
+    lengths.append(run.objective.get("iteration_threshold", 0))
+    # A share of the run has another length in a shorter one.
+    if run.objective.get("ramp") is not None or any(isinstance(length, float) for length in lengths):
+        return []
+    fewer = [steps for steps in limits if steps is not None and steps < training.steps]
+    return [replace(run, training=replace(training, steps=steps)).name for steps in fewer]
 
 
 def is_published(folder: Path) -> bool:
@@ -670,10 +699,10 @@ def _provenance(material: Material) -> str:
     own = {point.run.name for point in material.done}
     kept = material.kept["run"].unique().to_list()
     made = [one for run, one in material.made.items() if run in own or run in kept]
-    training = [material.grid[run].run.training for run in (*own, *kept)]
+    training = {run: point.run.training for run, point in (material.grid | material.shorter).items()}
     # A run that settles ends before its last step.
-    most = "at most " if any(one.settling is not None for one in training) else ""
-    steps = sum(one.steps for one in training)
+    most = "at most " if any(training[run].settling is not None for run in (*own, *kept)) else ""
+    steps = sum(material.made.get(run, {}).get("steps") or training[run].steps for run in (*own, *kept))
     seconds = sum(one["seconds"] for one in made)
     commands = _commands(one["command"] for one in made)
     return (
