@@ -170,6 +170,7 @@ class Constraint:
         self.average: float | None = None
 
     def __call__(self, x: Tensor, outputs: Tensor) -> Tensor:
+        """Return the squared error of a batch times the multiplier, which it raises or lowers."""
         error = squared_error(x, outputs)
         beyond = error.item() - 25
         self.average = beyond if self.average is None else 0.99 * self.average + 0.01 * beyond

@@ -21,7 +21,7 @@ OF_SEED = "axes.seed={{seed: [{0}], dataset.seed: [{0}]}}"
 
 
 def part(root: Path, *seeds: int, done: tuple[int, ...] = (), settings: tuple[str, ...] = ()) -> Path:
-    """The runs of some seeds of the smallest study of the library, all or some of them done, in a folder of their own."""
+    """The runs of some seeds of the smallest study of the library, all or some of them done, in their own folder."""
     own = [OF_SEED.format(", ".join(map(str, seeds))), "axes.method.beta-VAE=null", "axes.method.beta-TCVAE=null"]
     study = load_study("nonlinear_ica", scale="smoke", settings=[*own, *settings])
     enrol(study, root)
