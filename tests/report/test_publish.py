@@ -164,6 +164,14 @@ def test_settled_runs_are_kept_when_others_get_more_steps(tmp_path: Path) -> Non
         assert set(table(tmp_path / f"out {name}")["seed"]) == {2}
 
 
+def test_runs_that_did_not_settle_are_not_kept_when_others_get_more_steps(tmp_path: Path) -> None:
+    never, out = "training.settling={least: 20, every: 5, nats: 0, share: 0}", tmp_path / "out"
+    publish(part(tmp_path / "few", 1, 2, settings=("training.steps=100", never)), out)
+    assert set(table(out).filter(metric="settled")["value"]) == {0.0}
+    publish(part(tmp_path / "more", 1, 2, done=(2,), settings=("training.steps=200", never)), out, keep=True)
+    assert set(table(out)["seed"]) == {2}
+
+
 def test_runs_of_another_study_are_not_kept(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
     first, second, _ = parts
     publish(first, tmp_path)

@@ -169,7 +169,10 @@ class Material:
             )
         table = read_table(self.earlier / RESULTS, columns=KINDS)
         done = {point.run.name for point in self.done}
-        places = {name: point.run.name for name, point in (self.grid | self.shorter).items()}
+        # More steps would change a run that did not settle.
+        settled = set(table.filter(polars.col("value") == 1, metric="settled")["run"])
+        places = {name: name for name in self.grid}
+        places |= {name: point.run.name for name, point in self.shorter.items() if name in settled}
         kept = table.filter(polars.col("run").is_in([name for name, place in places.items() if place not in done]))
         codes = Counter(made["code"] for name, made in self.made.items() if name in done and made["code"])
         before = Counter(self.made.get(name, {}).get("code", "") for name in kept["run"].unique())
@@ -434,9 +437,8 @@ def publish(
 
     With `keep`, a study may be run in parts on machines without a shared disk: runs in the table in `out` that
     belong to this study at this scale and are not finished in `folder` stay in the table with the new ones. So do runs
-    that had fewer steps to settle in but are otherwise the same: where they settled, more steps would change nothing.
-    For kept runs, only rows by the rule of the study are known, so claims about types are then decided by that rule
-    alone.
+    that settled in fewer steps than the study allows now, as more would change nothing. For kept runs, only rows by the
+    rule of the study are known, so claims about types are then decided by that rule alone.
 
     Args:
         folder: The folder of the study, or one that was published.
