@@ -15,6 +15,7 @@ from polarised.report.publish import publish
 from polarised.study.grid import load_study
 from polarised.study.runner import enrol
 from polarised.study.stages import execute
+from study.workshop import study_config, write_study
 
 SETTLED = {"settled": 1.0, "settled_step": 500.0}
 OF_SEED = "axes.seed={{seed: [{0}], dataset.seed: [{0}]}}"
@@ -170,6 +171,19 @@ def test_runs_that_did_not_settle_are_not_kept_when_others_get_more_steps(tmp_pa
     assert set(table(out).filter(metric="settled")["value"]) == {0.0}
     publish(part(tmp_path / "more", 1, 2, done=(2,), settings=("training.steps=200", never)), out, keep=True)
     assert set(table(out)["seed"]) == {2}
+
+
+def test_runs_of_a_study_over_the_number_of_steps_are_all_kept(tmp_path: Path) -> None:
+    config = study_config(steps=200)
+    config["base"]["training"]["settling"] = {"least": 20, "every": 5, "nats": 1000.0}
+    config["axes"] = {"length": {"short": {"training": {"steps": 100}}, "long": {"training": {"steps": 200}}}}
+    study, out = load_study(write_study(tmp_path / "tiny.yaml", config)), tmp_path / "out"
+    for folder, runs in (("both", study.runs), ("one", study.runs[1:])):
+        enrol(study, tmp_path / folder)
+        for run in runs:
+            execute(run, tmp_path / folder)
+        publish(tmp_path / folder, out, keep=folder == "one")
+        assert table(out)["run"].unique(maintain_order=True).to_list() == [run.name for run in study.runs]
 
 
 def test_runs_of_another_study_are_not_kept(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:

@@ -154,7 +154,9 @@ class Material:
     def shorter(self) -> dict[str, Point]:
         """Published runs that had fewer steps to settle in than the study has now, each with its run of the grid."""
         limits = {one["steps"] for one in self.made.values()}
-        return {name: point for point in self.grid.values() for name in _shorter_names(point.run, limits)}
+        found = {name: point for point in self.grid.values() for name in _shorter_names(point.run, limits)}
+        # The numbers of steps may be an axis of the study.
+        return {name: point for name, point in found.items() if name not in self.grid}
 
     @cached_property
     def kept(self) -> polars.DataFrame:
