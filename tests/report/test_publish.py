@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import polars
 import pytest
@@ -11,7 +13,8 @@ from typer.testing import CliRunner
 
 from polarised.cli import app
 from polarised.errors import DataError
-from polarised.report.publish import publish
+from polarised.report.publish import _shorter_names, publish
+from polarised.study.config import Run
 from polarised.study.grid import load_study
 from polarised.study.runner import enrol
 from polarised.study.stages import execute
@@ -154,15 +157,11 @@ def test_settled_runs_are_kept_when_others_get_more_steps(tmp_path: Path) -> Non
     assert "at most 600 training steps" in page
     # The second time, what is kept is still recognised by its number of steps.
     assert publish(more, out, keep=True).read_text() == page
-    # With a share of the run as a length, or with another tolerance, they would be other runs.
-    for name, other in (("share", settling.format(0.1, 1000.0)), ("tolerance", settling.format(20, 999.0))):
-        shutil.copytree(out, tmp_path / f"out {name}")
-        publish(
-            part(tmp_path / name, 1, 2, done=(2,), settings=("training.steps=300", other)),
-            tmp_path / f"out {name}",
-            keep=True,
-        )
-        assert set(table(tmp_path / f"out {name}")["seed"]) == {2}
+    # With another tolerance they would be other runs.
+    other = settling.format(20, 999.0)
+    again = part(tmp_path / "other", 1, 2, done=(2,), settings=("training.steps=300", other))
+    publish(again, out, keep=True)
+    assert set(table(out)["seed"]) == {2}
 
 
 def test_runs_that_did_not_settle_are_not_kept_when_others_get_more_steps(tmp_path: Path) -> None:
@@ -171,6 +170,34 @@ def test_runs_that_did_not_settle_are_not_kept_when_others_get_more_steps(tmp_pa
     assert set(table(out).filter(metric="settled")["value"]) == {0.0}
     publish(part(tmp_path / "more", 1, 2, done=(2,), settings=("training.steps=200", never)), out, keep=True)
     assert set(table(out)["seed"]) == {2}
+
+
+def settling_run(steps: int, *, objective: Mapping[str, Any], warm_up: float = 0, **settling: float) -> Run:
+    training = {"steps": steps, "settling": {"least": 20, "every": 5, **settling}}
+    schedule = {"name": "constant", "warm_up": warm_up}
+    return Run.from_config({"objective": objective, "training": {**training, "schedule": schedule}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "same"),
+    [
+        ({"objective": {"name": "BetaVAE"}}, True),
+        ({"objective": {"name": "BetaVAE"}, "least": 0.1}, False),
+        ({"objective": {"name": "BetaVAE"}, "every": 0.1}, False),
+        ({"objective": {"name": "BetaVAE"}, "warm_up": 10}, True),
+        ({"objective": {"name": "BetaVAE"}, "warm_up": 0.1}, False),
+        ({"objective": {"name": "BetaVAE", "warm_up": 10}}, True),
+        ({"objective": {"name": "BetaVAE", "warm_up": 0.1}}, False),
+        ({"objective": {"name": "BetaVAE", "ramp": "cyclical"}}, False),
+        ({"objective": {"name": "AnnealedVAE", "iteration_threshold": 10}}, True),
+        ({"objective": {"name": "AnnealedVAE", "iteration_threshold": 0.1}}, False),
+    ],
+)
+def test_a_run_with_fewer_steps_is_another_if_the_number_of_steps_sets_its_pace(
+    settings: dict[str, Any], same: bool
+) -> None:
+    shorter, longer = settling_run(100, **settings), settling_run(200, **settings)
+    assert _shorter_names(longer, {None, 100, 200, 300}) == ([shorter.name] if same else [])
 
 
 def test_runs_of_a_study_over_the_number_of_steps_are_all_kept(tmp_path: Path) -> None:

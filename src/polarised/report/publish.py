@@ -492,11 +492,13 @@ def publish(
 
 def _shorter_names(run: Run, limits: Collection[int | None]) -> list[str]:
     """Return the names of a run with fewer steps to settle in; none if the number of steps also sets its pace."""
-    training = run.training
-    lengths = [training.settling[key] for key in ("least", "every")] if training.settling is not None else [0.0]
-    lengths.append(run.objective.get("iteration_threshold", 0))
+    training, objective = run.training, run.objective
+    if training.settling is None or objective.get("ramp") is not None:
+        return []
     # A share of the run has another length in a shorter one.
-    if run.objective.get("ramp") is not None or any(isinstance(length, float) for length in lengths):
+    lengths = [training.settling["least"], training.settling["every"], training.schedule["warm_up"]]
+    lengths += [objective.get(name, 0) for name in ("warm_up", "iteration_threshold")]
+    if any(isinstance(length, float) for length in lengths):
         return []
     fewer = [steps for steps in limits if steps is not None and steps < training.steps]
     return [replace(run, training=replace(training, steps=steps)).name for steps in fewer]
