@@ -8,6 +8,7 @@ import polars
 import pytest
 
 from polarised.errors import ConfigError, DataError
+from polarised.study import worker
 from polarised.study.claims.verify import verify
 from polarised.study.config import Run
 from polarised.study.executors import Event
@@ -100,6 +101,20 @@ def test_another_command_on_the_same_folder_loses_no_runs(tmp_path: Path) -> Non
         if progress.latest.state == "done":
             assert progress.latest.run.name in names_in(tmp_path / "runs")
     assert names_in(tmp_path / "runs") == {run.name for run in study.runs}
+
+
+@pytest.mark.parametrize("error", [DataError, ConnectionError])
+def test_a_run_is_done_even_if_its_steps_cannot_be_read(
+    tmp_path: Path, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(root: str, name: str) -> str | None:
+        if name.endswith("done.json"):
+            raise error("the store does not answer")
+        return None
+
+    monkeypatch.setattr(worker, "read_text", unreachable)
+    (run,) = study_of(tmp_path, "tiny.yaml", runs=1, steps=12).runs
+    assert work(run.to_config(), str(tmp_path), "")[::3] == ("done", 0)
 
 
 def test_steps_of_a_failed_run_are_no_longer_wanted(tmp_path: Path) -> None:

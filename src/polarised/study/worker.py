@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from polarised._io.files import contained, private_folder
 from polarised._io.limits import check_ordinary
 from polarised.cluster import code_here
+from polarised.errors import PolarisedError
 from polarised.study.config import Run
 from polarised.study.leases import BusyError, Tenure, held, leased
 from polarised.study.stages import checkpoint_step, execute, is_done, parse_done
@@ -101,6 +102,7 @@ def _do(task: "Run | Archive", root: str, command: str) -> Outcome:
             return Outcome("failed", failure.partition("\n")[0])
         else:
             work_at(task, root, command)
+        return Outcome("done", "", time.monotonic() - began, _steps_of(task.name, root))
     except KeyboardInterrupt:
         return Outcome("lost", "its worker was asked to stop; its progress is saved")
     except BusyError as error:
@@ -109,9 +111,16 @@ def _do(task: "Run | Archive", root: str, command: str) -> Outcome:
         return Outcome("full", str(error))
     except Exception as error:
         return Outcome("failed", f"{type(error).__name__}: {error}", time.monotonic() - began)
-    # Of a run that settled, fewer than its settings allow.
-    done = parse_done(read_text(root, f"{task.name}/done.json") or "")
-    return Outcome("done", "", time.monotonic() - began, done.steps if done else 0)
+
+
+def _steps_of(name: str, root: str) -> int:
+    """Return the number of training steps that a finished run took; 0 if it is not known."""
+    try:
+        done = parse_done(read_text(root, f"{name}/done.json") or "")
+    except (PolarisedError, OSError):
+        # The run is done, whether or not its place can be reached again.
+        return 0
+    return done.steps if done else 0
 
 
 @contextmanager
