@@ -151,7 +151,7 @@ def test_sizes_beyond_those_of_the_look_up_are_refused() -> None:
     grid = np.indices((2, 6)).reshape(2, -1).T
     table, _ = metrics.represent_by_lookup(grid + 0.0, grid)
     for sizes in ((3, 4), (2,)):
-        with pytest.raises(ConfigError, match=r"factor_sizes must be at most the \(2, 6\) of the look-up, got"):
+        with pytest.raises(ConfigError, match=r"factor_sizes must be those of the look-up, \(2, 6\), or smaller"):
             metrics.factor_vae_score(table, sizes)
 
 
@@ -182,8 +182,10 @@ def test_a_table_is_checked_like_a_function() -> None:
     assert metrics.beta_vae_score(table, (3, 2), **few) == metrics.beta_vae_score(
         lambda rows: rows + 0.0, (3, 2), **few
     )
-    with pytest.raises(ConfigError, match="at least 1 vote"):
+    with pytest.raises(ConfigError, match="at least 1 vote or point"):
         metrics.factor_vae_score(table, (3, 4), test_votes=0)
+    empty, sizes = metrics.represent_by_lookup(np.zeros((12, 0)), grid)
+    assert metrics.beta_vae_score(empty, sizes, **few) == metrics.beta_vae_score(lambda rows: empty(rows), sizes, **few)
     with pytest.raises(DataError, match="factors must be indices"):
         metrics.represent_by_lookup(np.zeros((0, 2)), np.zeros((0, 2), dtype=int))
 

@@ -60,7 +60,9 @@ class CodeTable:
         """The codes as groups of successive columns whose rows are read fast, all of them finite."""
         codes = _checked(self.codes, (prod(self.sizes), len(self.sizes)))
         width = max(1, _PIECE // codes.itemsize)
-        return [np.ascontiguousarray(codes[:, first : first + width]) for first in range(0, codes.shape[1], width)]
+        # At least one group, so that codes without any column can be joined again.
+        starts = range(0, max(1, codes.shape[1]), width)
+        return [np.ascontiguousarray(codes[:, first : first + width]) for first in starts]
 
 
 def represent_by_lookup(codes: npt.ArrayLike, factors: npt.ArrayLike) -> tuple[CodeTable, tuple[int, ...]]:
@@ -129,7 +131,10 @@ class Draws:
             known, asked = represent.sizes, tuple(self.sizes.tolist())
             # Beyond its last value, a factor would read the row of another combination.
             if len(known) != len(asked) or any(size > most for size, most in zip(asked, known, strict=True)):
-                raise ConfigError(f"factor_sizes must be at most the {known} of the look-up, got {asked}")
+                raise ConfigError(
+                    f"factor_sizes must be those of the look-up, {known}, or smaller ones, got {asked}; pass the sizes "
+                    "returned with the look-up"
+                )
             self.table = represent if known == asked else None
 
     def codes(self, count: int) -> Codes:
@@ -151,7 +156,7 @@ class Draws:
             The factors, and the reduced codes (count, d).
         """
         if count < 1:
-            raise ConfigError(f"expected at least 1 vote for training and for testing, got {count}")
+            raise ConfigError(f"expected at least 1 vote or point for training and for testing, got {count}")
         if self.table is not None and self.reference is None:
             parts = self._from_table(self.table, count, pairs, reduce)
         else:
