@@ -133,6 +133,22 @@ def test_votes_from_a_table_are_those_of_its_function(
     np.testing.assert_array_equal(table.codes, codes)
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_a_constant_variable_does_not_vote(kind: str) -> None:
+    # The rounded mean of many equal codes differs from them.
+    constant = np.float64(0.1) if kind == "float64" else np.float32(0.1)
+    assert np.full((10_000, 2), constant).var(axis=0).max() > 0
+
+    def represent(rows: np.ndarray) -> np.ndarray:
+        return np.column_stack([rows, np.full(len(rows), constant)]).astype(kind)
+
+    found = metrics.factor_vae_score(represent, (3, 6, 8), train_votes=300, test_votes=200)
+    assert found.kept.tolist() == [0, 1, 2]
+    assert found.score == 1.0
+    with pytest.raises(ConfigError, match="variance_rows must be at least 2"):
+        metrics.factor_vae_score(represent, (3, 6, 8), variance_rows=1)
+
+
 def test_half_precision_scores_like_single_precision() -> None:
     # In half precision, sums of squares of such codes overflow.
     grid = np.indices((3, 6, 8)).reshape(3, -1).T

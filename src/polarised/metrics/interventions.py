@@ -111,7 +111,7 @@ def factor_vae_score(
         The score with its vote tables.
 
     Raises:
-        ConfigError: If the sizes, the batch or the scale are invalid.
+        ConfigError: If the sizes, the batch, a number of codes or votes, or the scale is invalid.
         DataError: If `represent` does not return finite codes (m, d).
 
     >>> factor_vae_score(lambda f: f + 0.0, (3, 4), train_votes=50, test_votes=50).score
@@ -120,9 +120,14 @@ def factor_vae_score(
     >>> small.score, factor_vae_score(lambda f: 0.01 * f, (3, 4), scale=1.0, train_votes=50, test_votes=50).score
     (1.0, 0.0)
     """
+    if variance_rows < 2:
+        raise ConfigError(f"variance_rows must be at least 2 to have a variance, got {variance_rows}")
     draw = Draws(represent, factor_sizes, batch_size=batch_size, seed=seed, reference_stream=reference_stream)
-    variance = draw.codes(variance_rows).var(axis=0, ddof=1)
-    kept = np.flatnonzero((np.sqrt(variance) >= threshold * _scales(scale, len(variance))) & (variance > 0))
+    codes = draw.codes(variance_rows)
+    variance = codes.var(axis=0, ddof=1)
+    # The mean of equal codes is rounded, so the variance of a constant need not be exactly 0.
+    varies = (variance > 0) & (np.ptp(codes, axis=0) > 0)
+    kept = np.flatnonzero((np.sqrt(variance) >= threshold * _scales(scale, len(variance))) & varies)
     factors = len(draw.sizes)
     if not kept.size:
         empty = np.zeros((factors, 0), dtype=np.int64)
@@ -177,7 +182,7 @@ def beta_vae_score(
         The accuracy on test and on training points.
 
     Raises:
-        ConfigError: If the sizes or the batch are invalid.
+        ConfigError: If the sizes, the batch or a number of points is invalid.
         DataError: If `represent` does not return finite codes (m, d).
 
     >>> beta_vae_score(lambda f: f + 0.0, (3, 4), train_points=60, test_points=50).score
