@@ -122,7 +122,7 @@ def test_measuring_models_is_planned_by_the_model(tmp_path: Path) -> None:
 
 def test_runs_that_end_once_they_settle_are_planned_as_a_range(tmp_path: Path) -> None:
     config = study_config(runs=2, steps=100)
-    config["base"]["training"]["settling"] = {"least": 40, "every": 5, "decay": 0.25}
+    config["base"]["training"]["settling"] = {"least": 40, "every": 4, "decay": 0.25}
     file = write_study(tmp_path / "a.yaml", config)
     found = plan(load_study(file), calibration_steps=5)
     assert (found.least_steps, found.steps) == (100, 200)

@@ -8,7 +8,7 @@ from polarised.data import dsprites
 from polarised.errors import ConfigError, TrainingError
 from polarised.models import build_vae
 from polarised.objectives import BetaVAE, FactorVAE
-from polarised.objectives.schedules import constant
+from polarised.objectives.schedules import constant, in_steps
 from polarised.training import Settling, has_settled, train
 from polarised.training.pace import Pace
 
@@ -226,12 +226,26 @@ def test_a_killed_run_settles_at_the_same_step(tmp_path, kill):
     assert again.settled_step == expected.settled_step
 
 
+@pytest.mark.parametrize(("least", "every"), [(40, 5), (46, 5), (4000, 200), (0.2, 0.01), (10, 300), (7, 1), (1, 90)])
+def test_the_shortest_run_is_that_of_a_model_that_never_changes(least, every):
+    settling, steps = Settling(least=least, every=every), 10_000
+    first, interval = in_steps(least, steps), in_steps(every, steps)
+    looks: list[int] = []
+    for step in range(interval, steps, interval):
+        looks.append(step)
+        if step >= first and has_settled(looks, [("active",)] * len(looks), [[1.0]] * len(looks)):
+            break
+    assert settling.fewest(steps) == looks[-1] + settling.fall(looks[-1])
+
+
 def test_settling_never_takes_more_than_the_steps():
     for steps in range(1, 400):
         for decay in (0.0, 0.1, 0.25, 1 / 3, 1.0):
             settling = Settling(decay=decay)
             most = settling.most(steps)
             assert most + settling.fall(most) <= steps
+            # A run that ends before it may settle has its longest phase.
+            assert Settling(decay=decay, every=steps).fewest(steps) == most + settling.fall(most)
 
 
 def test_incompatible_settings_are_refused():

@@ -75,13 +75,16 @@ class Settling:
             steps: The maximum number of steps of the run.
 
         Returns:
-            The least constant phase and its decay, in steps.
+            The shortest constant phase and its decay, in steps. The phase ends with an evaluation, at the earliest with
+            the ninth, which is the first that has four in the last third.
 
         >>> Settling(least=1000).fewest(10_000)
         1250
         """
-        least = in_steps(self.least, steps)
-        return least + self.fall(least)
+        every = max(in_steps(self.every, steps), 1)
+        phase = every * max(9, math.ceil(in_steps(self.least, steps) / every))
+        phase = min(phase, self.most(steps))
+        return phase + self.fall(phase)
 
     def fall(self, phase: int) -> int:
         """Return the length of the decay after a constant phase.
