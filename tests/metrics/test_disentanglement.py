@@ -192,12 +192,15 @@ def test_a_table_is_checked_like_a_function() -> None:
     damaged, sizes = metrics.represent_by_lookup(np.full((12, 2), np.nan), grid)
     with pytest.raises(DataError, match="finite"):
         metrics.beta_vae_score(damaged, sizes)
-    # As the encoder of other sizes it is a function like any other.
-    table, _ = metrics.represent_by_lookup(grid + 0.0, grid)
+    # As the encoder of other sizes, or in another order of draws, it is a function like any other.
+    table, _ = metrics.represent_by_lookup(np.random.default_rng(0).normal(size=(12, 2)), grid)
     few = {"train_points": 60, "test_points": 50}
-    assert metrics.beta_vae_score(table, (3, 2), **few) == metrics.beta_vae_score(
-        lambda rows: rows + 0.0, (3, 2), **few
-    )
+    for sizes, reference in (((3, 2), False), ((3, 4), True)):
+        ours, asked = (
+            metrics.beta_vae_score(represent, sizes, reference_stream=reference, **few)
+            for represent in (table, lambda rows: table(rows))
+        )
+        assert ours == asked
     with pytest.raises(ConfigError, match="at least 1 vote or point"):
         metrics.factor_vae_score(table, (3, 4), test_votes=0)
     empty, sizes = metrics.represent_by_lookup(np.zeros((12, 0)), grid)

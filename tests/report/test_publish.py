@@ -147,13 +147,14 @@ def test_settled_runs_are_kept_when_others_get_more_steps(tmp_path: Path) -> Non
     easy, out = settling.format(20, 1000.0), tmp_path / "out"
     publish(part(tmp_path / "few", 1, 2, settings=("training.steps=100", easy)), out)
     few = table(out)
-    more = part(tmp_path / "more", 1, 2, done=(2,), settings=("training.steps=200", easy))
+    more = part(tmp_path / "more", 1, 2, done=(1,), settings=("training.steps=200", easy))
     page = publish(more, out, keep=True).read_text()
-    # Seed 1 is the published run, seed 2 the one with more steps; as both settled early, only its name differs.
-    assert_frame_equal(table(out).filter(seed=1), few.filter(seed=1))
+    # Seed 1 is the run with more steps, seed 2 the published one; as both settled early, only its name differs.
+    assert table(out)["seed"].unique(maintain_order=True).to_list() == [1, 2]
+    assert_frame_equal(table(out).filter(seed=2), few.filter(seed=2))
     assert table(out)["run"].n_unique() == few["run"].n_unique() == 4
-    assert set(table(out).filter(seed=2)["run"]).isdisjoint(few["run"])
-    assert_frame_equal(table(out).filter(seed=2).drop("run"), few.filter(seed=2).drop("run"), check_exact=True)
+    assert set(table(out).filter(seed=1)["run"]).isdisjoint(few["run"])
+    assert_frame_equal(table(out).filter(seed=1).drop("run"), few.filter(seed=1).drop("run"), check_exact=True)
     assert "at most 600 training steps" in page
     # The second time, what is kept is still recognised by its number of steps.
     assert publish(more, out, keep=True).read_text() == page
