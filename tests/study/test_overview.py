@@ -8,7 +8,7 @@ from rich.text import Text
 
 from polarised.study.executors import Event
 from polarised.study.grid import load_study
-from polarised.study.runner import Progress, _line, _tell_failure
+from polarised.study.runner import Progress, _line, _note, _tell_failure
 from study.workshop import study_config, write_study
 
 
@@ -39,6 +39,23 @@ def test_runs_that_settled_early_shorten_the_rest() -> None:
     said = _line(progress(**numbers), 1400.0, 200)
     assert "100 steps/s" in said
     assert "27 min left" in said
+
+
+def test_a_resumed_run_counts_only_the_steps_of_this_call(tmp_path: Path) -> None:
+    run = load_study(write_study(tmp_path / "tiny.yaml", study_config(runs=1, steps=100))).runs[0]
+    found = Progress(total=3, steps_wanted=300)
+    # The first had ended and was only evaluated, the second took 8 of the 90 steps that it had left.
+    for start, steps, expected in ((18, 18, (0, 82)), (10, 18, (8, 164))):
+        _note(found, Event("done", run, steps=steps), tmp_path, start)
+        assert (found.steps, found.steps_spared) == expected
+    # Of a run from a folder of earlier code, the steps are not known.
+    _note(found, Event("done", run), tmp_path, 10)
+    assert (found.steps, found.steps_spared) == (98, 164)
+
+
+def test_runs_that_were_only_evaluated_do_not_hide_the_rest() -> None:
+    only = Progress(total=3, done=1, steps_wanted=300, steps_spared=82)
+    assert only.steps_left(18) == 200
 
 
 def test_nothing_is_left_when_the_rest_failed() -> None:

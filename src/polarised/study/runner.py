@@ -152,8 +152,8 @@ class Progress:
         >>> Progress(2, done=1, steps=10, steps_wanted=200, steps_spared=90).steps_left(10)
         10.0
         """
-        allowed = self.steps + self.steps_spared
-        share = self.steps / allowed if allowed else 1.0
+        # Finished runs that had only to be evaluated tell nothing about the others.
+        share = self.steps / (self.steps + self.steps_spared) if self.steps else 1.0
         return (self.steps_wanted - self.steps_spared - taken) * share
 
 
