@@ -219,7 +219,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "The cost of a study and what it can decide: `polarised study plan`.",
         {
             "runs": Field(int, "The number of runs."),
-            "steps": Field(int, "The number of training steps; the most, if runs end once they have settled."),
+            "steps": Field(int, "The number of training steps; the maximum if runs end once they have settled."),
             "least_steps": Field(int, "The number of training steps if all runs settle as early as they may."),
             "core_hours": Field(Number, "The hours on one core of this machine, for `steps`."),
             "gpu_hours": Field(Number, "The hours on a GPU, for the runs that need one."),

@@ -183,7 +183,7 @@ def is_hooked(module: nn.Module) -> bool:
         module: The module.
 
     Returns:
-        Whether it has some, or all modules have hooks.
+        Whether it has any, or there are hooks for all modules.
     """
     own = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     return bool(own or "forward" in module.__dict__ or _has_any_global_hook())  # type: ignore[no-untyped-call]

@@ -123,7 +123,7 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """The number of training steps of all runs, of those that end once they have settled the most."""
+        """The number of training steps of all runs; the maximum of those that end once they have settled."""
         return sum(cost.steps for cost in self.costs)
 
     @property

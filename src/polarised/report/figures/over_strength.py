@@ -430,7 +430,9 @@ def chosen(
         rules = ", ".join(frame["rule"].drop_nulls().unique().sort())
         frame = frame.filter(polars.col("rule").is_null() | (polars.col("rule") == rule))
         if frame.is_empty() and rules:
-            raise DataError(f"expected rows of {metric!r} by the rule {rule!r}, but the table has only {rules}")
+            raise DataError(
+                f"expected rows of {metric!r} by the rule {rule!r}, but the table has only {rules}; choose another rule"
+            )
     return frame
 
 
