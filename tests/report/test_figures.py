@@ -304,6 +304,23 @@ def test_labels_of_points_do_not_cover_the_line() -> None:
         assert not any(box.contains(*pixel) for pixel in pixels), text.get_text()
 
 
+def test_labels_of_points_at_the_edge_do_not_cover_the_axis() -> None:
+    """In pixels, labels and their white edges are within the frame, though the line runs along the left axis."""
+    figure, axes = panels(12, columns=4, width=1.7, height=1.75)
+    axis = axes[7]
+    line = [(0.07, 0.31), (0.61, 0.29), (0.05, 0.33), (0.01, 0.29), (0.01, 0.13)]
+    axis.plot(*zip(*line, strict=True))
+    axis.set_xlim(-0.13, 2.65)
+    axis.set_ylim(0, 0.49)
+    name_points(axis, [(line[0], "2", "#000000"), (line[-1], "50", "#000000")], line)
+    figure.canvas.draw()
+    frame, halo = axis.get_window_extent(), figure.dpi / 72
+    for text in axis.texts:
+        box = text.get_window_extent()
+        assert frame.x0 < box.x0 - halo < box.x1 + halo < frame.x1, text.get_text()
+        assert frame.y0 < box.y0 - halo < box.y1 + halo < frame.y1, text.get_text()
+
+
 def test_the_clearest_mixed_variable_is_on_and_off() -> None:
     generator = np.random.default_rng(0)
     on = generator.random(2000) < 0.5

@@ -189,7 +189,7 @@ def same_limits(axes: Panels) -> None:
 def name_points(
     axis: "Axes", marks: Sequence[tuple[tuple[float, float], str, str]], line: Sequence[tuple[float, float]]
 ) -> None:
-    """Label points, each on the side that is farthest from the line and from other labels.
+    """Label points, each inside the frame, on the side that is farthest from the line and from other labels.
 
     Args:
         axis: The panel, whose limits are final.
@@ -217,9 +217,10 @@ def name_points(
         scored = []
         for angle in np.arange(0.25, 2.25, 0.25) * np.pi:
             box = here + np.array([np.cos(angle), np.sin(angle)]) * (half + 4) + cross * half
-            outside = np.maximum(0, np.maximum(-box, box - size)).max()
+            # The white edge of a label that touches the frame would cover the axis.
+            outside = np.maximum(0, np.maximum(2 - box, box - size)).max()
             gap = np.sqrt(np.square(box[:, None] - near).sum(axis=-1)).min()
-            scored.append((float(gap - 3 * outside), float(angle)))
+            scored.append((float(gap - 10 * outside), float(angle)))
         angle = max(scored)[1]
         middle = here + np.array([np.cos(angle), np.sin(angle)]) * (half + 4)
         near = np.concatenate([near, middle + cross * half])

@@ -50,6 +50,29 @@ FIGURES = (
     "Lines are averages over seeds, bands contain 95 % of the seeds, and small marks are single runs. A faint mark is "
     "the average of fewer than half of the seeds, because only these have such variables."
 )
+# Words of the names of figures, as captions print them; the longer of two that begin alike is first.
+PRINTED = {
+    "pinwheel paper": "(KL of the paper)",
+    "pinwheel released code": "(KL of the released code)",
+    "spearman": "(Spearman)",
+    "u shape": ", u = shape",
+    "learned mean": ", learned mean",
+    "dip vae ii": ", DIP-VAE-II",
+    "dip vae i": ", DIP-VAE-I",
+    "rtc vae": ", RTC-VAE",
+    "factorvae": ", FactorVAE",
+    "ivae": ", iVAE",
+    "vae": ", VAE",
+    "alpha": ", α",
+    "beta": ", β",
+    "gamma": ", γ",
+    "student t": "Student-t prior",
+    "wasserstein": "Wasserstein",
+    "kl": "KL",
+    "mcc": "MCC",
+    "mws": "MWS",
+    "sap": "SAP",
+}
 BOTH = ("mean", "sampled")
 REDUNDANCY = ("total_correlation", "mutual_information", "effective_rank", "wasserstein_correlation")
 # The columns of the tables of a study, if measured, in this order: metric, representation, variables.
@@ -608,8 +631,31 @@ def _written(
         parts += ["## Notes", remarks]
     parts += _claims(found)
     parts += ["## Tables", CELLS, *tables(table), *archives]
-    parts += ["## Figures", FIGURES, *(f"![{stem.replace('_', ' ')}]({stem}.png)" for stem in stems)]
+    parts += ["## Figures", FIGURES]
+    for name in stems:
+        parts += [f"![{name.replace('_', ' ')}]({name}.png)", f"*{_caption(name)}*"]
     return "\n\n".join(parts) + "\n"
+
+
+def _caption(name: str) -> str:
+    """Return what stands below a figure: its numbers in the paper, if it has any, and what it shows.
+
+    >>> _caption("figure_8_15_17_total_correlation"), _caption("magnitude_gamma_0.8"), _caption("figure_4")
+    ('Figures 8, 15, 17: total correlation', 'Magnitude, γ 0.8', 'Figure 4')
+    >>> _caption("figure_3_beta_pinwheel_paper"), _caption("figure_13_samples_dip_vae_i"), _caption("ivae_overview")
+    ('Figure 3: β (KL of the paper)', 'Figure 13: samples, DIP-VAE-I', 'iVAE overview')
+    """
+    words = name.split("_")
+    last = next((i for i, word in enumerate(words) if i and not word.isdigit()), len(words))
+    numbers = words[1:last] if words[0] == "figure" else []
+    shown = " ".join(words[last:] if numbers else words)
+    for plain, printed in PRINTED.items():
+        shown = re.sub(rf"(?<![^ ]){plain}(?![^ ])", printed, shown)
+    shown = shown.replace(" ,", ",").removeprefix(", ")
+    if not numbers:
+        first = re.split("[ ,]", shown)[0]
+        return shown[:1].upper() + shown[1:] if first.isascii() and first.islower() else shown
+    return ": ".join(part for part in (f"Figure{'s'[: len(numbers) - 1]} {', '.join(numbers)}", shown) if part)
 
 
 def _power(claims: Iterable[Claim], table: polars.DataFrame) -> str:
