@@ -10,6 +10,7 @@ from tests.report.examples import example, tidy
 from polarised.regime import Encodings
 from polarised.report import papers
 from polarised.report.figures import estimator_bias
+from polarised.report.material import Material
 from polarised.report.papers import (
     alpha_and_beta,
     bias_table,
@@ -19,7 +20,7 @@ from polarised.report.papers import (
     rtc_vae,
     split_and_whole,
 )
-from polarised.report.publish import Material, publish, tables
+from polarised.report.publish import publish, tables
 from polarised.study.grid import load_study
 
 METRICS = ("hoyer", "reconstruction", "mmd", "sap", "total_correlation", "pair_information", "excess_information")

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from polarised.cli import app
 from polarised.errors import DataError
-from polarised.report.publish import _shorter_names, publish
+from polarised.report.material import _shorter_names
+from polarised.report.publish import publish
 from polarised.study.config import Run
 from polarised.study.grid import load_study
 from polarised.study.runner import enrol
@@ -76,6 +77,26 @@ def test_parts_published_one_after_the_other_equal_the_whole_study(
     # Again, with nothing new: the runs of the first part are still there.
     assert "2 of these runs" in publish(second, out, keep=True).read_text()
     assert_frame_equal(table(out), table(tmp_path / "whole"), check_exact=True)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"seconds": 10**400}, {"seconds": -1}, {"seconds": "2"}, {"code": None}, {"command": ["a"]}, {"steps": "many"}],
+)
+def test_a_damaged_record_of_kept_runs_is_read_as_unknown(
+    parts: tuple[Path, Path, Path], tmp_path: Path, damage: dict[str, Any]
+) -> None:
+    first, second, _ = parts
+    publish(first, tmp_path)
+    record = json.loads((tmp_path / "verdict.json").read_text())
+    for one in record["made"].values():
+        one.update(damage)
+    (tmp_path / "verdict.json").write_text(json.dumps(record))
+    page = publish(second, tmp_path, keep=True, mixed=True).read_text()
+    assert "2 of these runs came from" in page
+    assert ("for which it is known" in page) == ("seconds" in damage)
+    assert ("by unknown code" in page) == bool({"seconds", "code"} & set(damage))
+    assert "None" not in page.split("## Claims")[0]
 
 
 def test_the_first_paragraph_of_the_notes_opens_the_page(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ from polarised.report.figures import (
     types_over_training,
 )
 from polarised.report.figures.variables import Parts
-from polarised.report.publish import Drawings, Material, stem
+from polarised.report.material import Drawings, Material, stem
 from polarised.study.grid import Point
 from polarised.study.measures import plane_density, type_column
 
