@@ -65,6 +65,13 @@ def test_a_loss_rises_by_a_share_of_its_size_also_where_it_is_a_negative_one(sig
     assert words(table(lambda s, _: sign * 1000.0 - (100.0 if s > 1 else 0.0)), costs) == ["refuted"]
 
 
+def test_the_only_strength_is_not_the_weakest() -> None:
+    weakest = replace(CLAIM, statistics=(Statistic("effect", at(EFFECT, "least"), above(0.0), "any"),))
+    several = table(lambda s, _: 5.0)
+    assert words(several, weakest) == ["confirmed"]
+    assert words(several.filter(strength=STRENGTHS[0]), weakest) == ["not testable"]
+
+
 def test_every_strength_counts_and_the_worst_is_named() -> None:
     (verdict,) = check_claims(table(lambda s, _: 5.0 if s < 6 else -1.0), [CLAIM]).verdicts
     assert (verdict.verdict, verdict.strength) == ("refuted", 6.0)

@@ -196,6 +196,9 @@ class _At(Expression):
             return _mean(found, axis=0) if len(grid.points) > 1 else np.full(found.shape, np.nan)
         if self.place == "best":
             return _best_of_others(found)
+        if self.place == "least" and len(grid.points) < 2:
+            # The only strength is not the weakest of several, which is what the claims are about.
+            return np.full((1, found.shape[1]), np.nan)
         # "first" is the smallest strength above zero.
         order = {"least": 0, "most": -1, "first": next((k for k, point in enumerate(grid.points) if point > 0), 0)}
         return found[[order[self.place]]]
