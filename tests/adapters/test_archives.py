@@ -34,6 +34,13 @@ def test_a_zip_whose_middle_is_missing_is_refused(tmp_path, cut):
         _ = [Folder(path).read(name) for name in Folder(path).files]
 
 
+def test_a_zip_that_is_cut_off_is_not_another_kind_of_file(tmp_path):
+    path = archive_of(tmp_path / "1.zip", **{"model.pt": b"x" * 1000})
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(DataError, match=r"a whole zip archive, but .*1\.zip has no end; get it again"):
+        Folder(path)
+
+
 def test_too_many_members_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("polarised._io.files.MOST_MEMBERS", 3)
     path = archive_of(tmp_path / "1.zip", **{f"{i}.txt": "x" for i in range(5)})

@@ -233,6 +233,11 @@ def refusal(path: Path, kind: str, came: str) -> DataError:
     return DataError(f"expected {kind} in {path}, got {came}; delete the file and get it again")
 
 
+def _begins_as_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
 @dataclass(frozen=True)
 class Folder:
     """The files in a directory or a zip archive; each is read at once and may have at most `LARGEST_FILE` bytes.
@@ -262,6 +267,8 @@ class Folder:
             )
         # Reading a pipe or a device could block forever.
         if not self.path.is_dir() and not (self.path.is_file() and zipfile.is_zipfile(self.path)):
+            if self.path.is_file() and _begins_as_zip(self.path):
+                raise DataError(f"expected a whole zip archive, but {self.path} has no end; get it again")
             raise DataError(f"expected a folder or a zip archive, but {self.path} is another kind of file")
 
     @cached_property
