@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from polarised.cli import app
 from polarised.errors import ConfigError
-from polarised.study import measures
+from polarised.study import execute, measures
 from polarised.study import plan as plan_study
 from polarised.study.config import Run, check_devices
 from polarised.study.grid import load_study
@@ -118,6 +118,17 @@ def test_measuring_models_is_planned_by_the_model(tmp_path: Path) -> None:
     assert "seconds per model" in words
     assert re.search(r"2 models: about \d+ s on one core, \d+ s with \d+ at a time; downloads are not included", words)
     assert "step" not in words
+
+
+def test_models_are_planned_with_their_own_network(tmp_path: Path) -> None:
+    study = write_study(tmp_path / "a.yaml", study_config(runs=1, steps=10))
+    ours = execute(Run.from_config({**study_config(steps=1)["base"], "objective": "ELBO"}), tmp_path / "runs")
+    (cost,) = plan_study(study, models=ours.parent).costs
+    assert cost.kind.startswith("mlp")
+    listed = tmp_path / "list.txt"
+    listed.write_text("absent.zip\nhttps://example.org/1.zip\n")
+    (cost,) = plan_study(study, models=listed).costs
+    assert (cost.kind, cost.runs) == ("locatello_conv, dsprites, measured", 2)
 
 
 def test_runs_that_end_once_they_settle_are_planned_as_a_range(tmp_path: Path) -> None:

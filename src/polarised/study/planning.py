@@ -16,6 +16,7 @@ from polarised.study.further import further_scores
 from polarised.study.grid import Study
 from polarised.study.outlook import outlook_of_runs
 from polarised.study.stages import build_parts, dataset_of
+from polarised.study.trained import Archive, typical_run
 
 __all__ = ["Cost", "Plan", "Power", "decidable", "plan", "plan_models"]
 
@@ -197,21 +198,24 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
     return Plan(costs, study.title, outlook_of_runs(study.runs), powers, common)
 
 
-def plan_models(study: Study, count: int) -> Plan:
+def plan_models(study: Study, archives: Sequence[Archive]) -> Plan:
     """Return the cost of measuring trained models in a study, from the evaluation of an untrained one.
 
     Args:
-        study: The study, whose first run represents the models.
-        count: The number of models.
+        study: The study, whose evaluation and device are used.
+        archives: The models; `typical_run` of them represents all.
 
     Returns:
         The plan, without training and downloads.
     """
-    run = study.points[0].run
-    check_devices([run.training.device])
+    run, device = study.points[0].run, study.points[0].run.training.device
+    check_devices([device])
+    if archives:
+        run = typical_run(archives)
+        run = replace(run, training=replace(run.training, device=device))
     seconds = _calibrated(run, 1)[1]
     kind = f"{run.model['architecture']['name']}, {run.dataset['name']}, measured"
-    cost = Cost(kind, count, 0, 0, 0.0, seconds, device=run.training.device)
+    cost = Cost(kind, len(archives), 0, 0, 0.0, seconds, device=device)
     return Plan((cost,), f"{study.name}, trained models")
 
 

@@ -10,7 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -56,6 +56,7 @@ __all__ = [
     "refuse_addresses",
     "shared_settings",
     "stored_scores",
+    "typical_run",
 ]
 
 RECORD = "archive.json"
@@ -567,6 +568,22 @@ def _point(path: Path, archive: Archive) -> tuple[Point, dict[str, Any]]:
         raise DataError(f"expected a run of disentanglement_lib or our own run, but {archive.address} is {target.kind}")
     own = read_config(Folder(path), ["model/results/json/train_config.json"])
     return published_point(own, archive.evaluation), {str(key): str(value) for key, value in own.items()}
+
+
+def typical_run(archives: Sequence[Archive]) -> Run:
+    """Return a run that stands for trained models when their cost is estimated, without downloading any.
+
+    Args:
+        archives: The models, at least one.
+
+    Returns:
+        The run of the first one on this machine that can be read; if there is none, that of a published model.
+    """
+    for archive in archives:
+        if not is_address(archive.address):
+            with suppress(PolarisedError):
+                return _point(Path(archive.address), archive)[0].run
+    return published_point({"model.name": "'beta_vae'", "vae.beta": "1.0"}, archives[0].evaluation).run
 
 
 def _vae_of(path: Path, place: Path, archive: Archive) -> "VAE":

@@ -261,7 +261,7 @@ def plan(
     study = load_study(name, scale=_scale_of(name, scale, models), settings=settings)
     if models is None:
         return calibrate(study)
-    return plan_models(study, len(read_archives(models, study.points[0].run.evaluation)))
+    return plan_models(study, read_archives(models, study.points[0].run.evaluation))
 
 
 def status(folder: str | Path) -> StudyStatus:
