@@ -21,9 +21,12 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polarised.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import pydantic
 
 __all__ = [
     "FACTS",
@@ -38,6 +41,7 @@ __all__ = [
     "names",
     "nearest",
     "output",
+    "problem_of",
     "record",
     "records",
     "reference_key",
@@ -671,8 +675,21 @@ def _checked(name: str, key: str, value: Any, hint: Any) -> Any:
     try:
         return _adapter(hint).validate_python(value)
     except pydantic.ValidationError as error:
-        problem = error.errors()[0]
-        raise ConfigError(f"{name}.{key}: {problem['msg'].lower()}, got {value!r}") from error
+        raise ConfigError(f"{name}.{key}: {problem_of(error)}, got {value!r}") from error
+
+
+def problem_of(error: "pydantic.ValidationError") -> str:
+    """Return the first problem that a validation found, in the words of our own error if it was one.
+
+    Args:
+        error: The error of the validation.
+
+    Returns:
+        The problem, without the value.
+    """
+    problem = error.errors()[0]
+    own = problem.get("ctx", {}).get("error")
+    return str(own) if own is not None else problem["msg"].lower()
 
 
 @functools.lru_cache(maxsize=512)

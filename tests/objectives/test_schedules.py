@@ -122,3 +122,5 @@ def test_a_ramp_in_a_config_is_validated_and_completed():
     }
     with pytest.raises(ConfigError, match="did you mean 'linear'"):
         registry.complete("objective", {"name": "BetaVAE", "ramp": "linaer"})
+    with pytest.raises(ConfigError, match=r"^BetaVAE\.ramp: linear has no setting 'steps'"):
+        registry.complete("objective", {"name": "BetaVAE", "ramp": {"name": "linear", "steps": 5}})

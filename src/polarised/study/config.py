@@ -390,7 +390,7 @@ def _section_of(kind: type[S], given: Any, where: str, least: Mapping[str, float
     except pydantic.ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, (where, *problem["loc"])))
-        raise ConfigError(f"{place}: {problem['msg'].lower()}, got {problem['input']!r}") from error
+        raise ConfigError(f"{place}: {registry.problem_of(error)}, got {problem['input']!r}") from error
     for name, smallest in least.items():
         value = getattr(section, name)
         # Not inverted, so that nan, which is not above zero either, is refused.
