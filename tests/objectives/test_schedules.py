@@ -109,6 +109,25 @@ def test_a_warm_up_may_be_a_share_of_the_run():
     assert by_share.item() == by_steps.item() == pytest.approx(0.3 * BetaVAE()(step)["rate"].item())
 
 
+@pytest.mark.parametrize(
+    ("objective", "words"),
+    [
+        (BetaVAE(beta=4.0, ramp={"name": "linear", "length": 200}), "beta reaches at most 1.98 of 4 in this run"),
+        (AnnealedVAE(c_max=25.0, ramp={"name": "linear", "length": 200}), "the capacity reaches at most 12.4 of 25"),
+        (BetaTCVAE(beta=3.0, ramp={"name": "linear", "length": 200}), "beta - 1 reaches at most 0.99 of 2"),
+    ],
+)
+def test_a_ramp_longer_than_the_run_is_reported(objective, words):
+    (sentence,) = objective.warnings(steps=100, dataset_size=1000)
+    assert words in sentence
+    assert not objective.warnings(steps=400, dataset_size=1000)
+
+
+@pytest.mark.parametrize("name", ["cyclical", "cosine"])
+def test_a_ramp_that_reaches_its_weight_is_not_reported(name):
+    assert not BetaVAE(beta=4.0, ramp=name).warnings(steps=100, dataset_size=1000)
+
+
 def test_plateau_is_refused_as_a_ramp_of_a_weight():
     with pytest.raises(ConfigError, match="depends only on the step"):
         BetaVAE(ramp="plateau")(a_step(0, 100))

@@ -7,10 +7,10 @@ import torch
 from polarised.data import dsprites
 from polarised.errors import ConfigError, TrainingError
 from polarised.models import build_vae
-from polarised.objectives import BetaVAE, FactorVAE
+from polarised.objectives import AnnealedVAE, BetaTCVAE, BetaVAE, FactorVAE
 from polarised.objectives.schedules import constant, in_steps
 from polarised.training import Settling, has_settled, train
-from polarised.training.pace import Pace
+from polarised.training.pace import Pace, never_settles
 
 CONFIG = {"architecture": {"name": "mlp", "widths": [16]}, "latents": 4}
 DATA = dsprites(size=32)
@@ -91,9 +91,10 @@ def test_a_killed_run_resumes_exactly_under_every_schedule(tmp_path, schedule, k
     np.testing.assert_array_equal(history.loss, expected.loss)
 
 
+@pytest.mark.parametrize("kind", [BetaVAE, BetaTCVAE, AnnealedVAE])
 @pytest.mark.parametrize("ramp", ["cyclical", {"name": "linear", "length": 0.4}])
-def test_a_killed_run_resumes_exactly_under_every_ramp(tmp_path, ramp):
-    objective, whole, resumed = BetaVAE(beta=4.0, ramp=ramp), model(), model(seed=9)
+def test_a_killed_run_resumes_exactly_under_every_ramp(tmp_path, ramp, kind):
+    objective, whole, resumed = kind(ramp=ramp), model(), model(seed=9)
     fit(whole, objective)
     with pytest.raises(ConnectionError):
         fit(model(), objective, directory=tmp_path, checkpoint_every=3, hooks=[Kill(11)])
@@ -116,7 +117,8 @@ def test_the_weights_move_as_the_schedule_says():
 
 def test_the_critic_follows_the_schedule_too():
     objective = FactorVAE(critic_layers=1, critic_width=8, critic_learning_rate=0.1)
-    still = fit(model(), objective, schedule={"name": "step", "at": [0], "factor": 0.0}, log_every=1)
+    with pytest.warns(UserWarning, match="the learning rate reaches at most 0 of its value"):
+        still = fit(model(), objective, schedule={"name": "step", "at": [0], "factor": 0.0}, log_every=1)
     # A critic that never learns separates no more at the end than at the beginning.
     moved = fit(model(), objective, log_every=1)
     assert still.terms["critic"][0] == moved.terms["critic"][0]
@@ -236,6 +238,22 @@ def test_the_shortest_run_is_that_of_a_model_that_never_changes(least, every):
         if step >= first and has_settled(looks, [("active",)] * len(looks), [[1.0]] * len(looks)):
             break
     assert settling.fewest(steps) == looks[-1] + settling.fall(looks[-1])
+
+
+@pytest.mark.parametrize("steps", [40, 89, 90, 500])
+@pytest.mark.parametrize("every", [1, 7, 8, 44, 45])
+def test_a_run_that_is_evaluated_too_rarely_to_settle_is_reported(steps, every):
+    settling = Settling(least=1, every=every)
+    looks = list(range(every, settling.most(steps) + 1, every))
+    settles = any(has_settled(looks[:n], [("active",)] * n, [[1.0]] * n) for n in range(1, len(looks) + 1))
+    assert bool(never_settles(settling, steps)) != settles
+
+
+def test_a_run_is_told_that_its_schedule_or_settling_does_not_fit():
+    with pytest.warns(UserWarning, match="the learning rate reaches at most 0.5 of its value"):
+        fit(model(), schedule={"name": "cosine", "warm_up": 40})
+    with pytest.warns(UserWarning, match="lower settling.every from 5 to 1"):
+        fit(model(), settling=Settling(least=4, every=5))
 
 
 def test_settling_never_takes_more_than_the_steps():

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from polarised.errors import ConfigError
 from polarised.models.distributions import Prior, nearest_gaussian_variance
-from polarised.objectives.schedules import Length, Ramp, in_steps, level
+from polarised.objectives.schedules import NEARLY, Length, Ramp, highest, in_steps, level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
     Distance,
@@ -103,7 +103,7 @@ class BetaVAE(Objective):
         return {"distortion": distortion(step), "rate": beta * rate(step)}
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _warn_partial("beta", self.beta, self.warm_up, steps) if self.ramp is None else []
+        return _warn_partial("beta", self.beta, self.warm_up, steps, self.ramp)
 
 
 @register(
@@ -151,7 +151,7 @@ class AnnealedVAE(Objective):
         return None if self.gamma > 0 else super().rest_variance(prior, count)
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _warn_partial("the capacity", self.c_max, self.iteration_threshold, steps) if self.ramp is None else []
+        return _warn_partial("the capacity", self.c_max, self.iteration_threshold, steps, self.ramp)
 
 
 @register(
@@ -259,7 +259,8 @@ class BetaTCVAE(Objective):
         return {"distortion": distortion(step), "rate": rate(step), **parts._asdict()}
 
     def warnings(self, *, steps: int, dataset_size: int) -> list[str]:
-        return _warn_no_effect("beta", self.beta, 1.0, "the total correlation")
+        partial = _warn_partial("beta - 1", self.beta - 1, 0, steps, self.ramp)
+        return _warn_no_effect("beta", self.beta, 1.0, "the total correlation") or partial
 
 
 @register(
@@ -529,7 +530,11 @@ class Decomposition(Objective):
         return _warn_no_effect("alpha", self.alpha, 0.0, "the divergence of the aggregate posterior")
 
 
-def _warn_partial(what: str, target: float, length: Length, steps: int) -> list[str]:
+def _warn_partial(what: str, target: float, length: Length, steps: int, ramp: Ramp = None) -> list[str]:
+    if ramp is not None:
+        share = highest(lambda number: level(number, steps, ramp=ramp), steps)
+        words = f"{what} reaches at most {share * target:.3g} of {target:g} in this run: its ramp takes longer."
+        return [words] if share < NEARLY else []
     length = in_steps(length, steps)
     if steps >= length:
         return []

@@ -18,12 +18,14 @@ from polarised.errors import ConfigError
 from polarised.registry import Spec, build, complete, register
 
 __all__ = [
+    "NEARLY",
     "Length",
     "Ramp",
     "Schedule",
     "constant",
     "cosine",
     "cyclical",
+    "highest",
     "in_steps",
     "level",
     "linear",
@@ -240,6 +242,26 @@ def cyclical(steps: int, *, cycles: int = 4, rise: float = 0.5) -> Schedule:
         raise ConfigError(f"expected cyclical.cycles from 1 and cyclical.rise above 0 up to 1, got {cycles} and {rise}")
     period = math.ceil(steps / cycles)
     return Schedule(lambda number, losses: min(1.0, number % period / (steps / cycles) / rise))
+
+
+NEARLY = 0.9
+"""A schedule that never exceeds this factor in a run is too long for it."""
+
+
+def highest(schedule: Callable[[int], float], steps: int) -> float:
+    """Return the largest factor in a run, to within a thousandth of its length.
+
+    Args:
+        schedule: The factor at each step.
+        steps: The length of the run.
+
+    Returns:
+        The largest factor; below 1 if the schedule never reaches the rate or weight as given.
+
+    >>> highest(constant(10, warm_up=20), 10), highest(constant(10, warm_up=5), 10)
+    (0.5, 1.0)
+    """
+    return max(schedule(number) for number in (*range(0, steps, max(steps // 1000, 1)), steps - 1))
 
 
 def level(number: int, steps: int, *, ramp: Spec | None = None, length: Length = 0) -> float:

@@ -25,6 +25,7 @@ from polarised.errors import ConfigError, TrainingError
 from polarised.models._dense_pass import plan_pass
 from polarised.models.networks import seeded_weights
 from polarised.models.vae import VAE
+from polarised.objectives.schedules import NEARLY, Schedule, highest
 from polarised.objectives.step import Objective, Precision, take_step
 from polarised.random import seeds_for
 from polarised.training.history import (
@@ -36,7 +37,7 @@ from polarised.training.history import (
     load_checkpoint,
     save_checkpoint,
 )
-from polarised.training.pace import Pace, Settling, check_settling
+from polarised.training.pace import Pace, Settling, check_settling, never_settles
 
 __all__ = ["Hook", "Reporter", "keep_freed_memory", "reporting", "train"]
 
@@ -132,7 +133,19 @@ def train(
         )
     if precision not in get_args(Precision):
         raise ConfigError(f"expected precision as {' or '.join(get_args(Precision))}, got {precision!r}")
-    _warn(vae, objective, dataset, steps, batch_size, seed)
+    rates = registry.complete("schedule", schedule)
+    factor_at: Schedule = registry.build("schedule", rates, steps)
+    if settling is not None:
+        check_settling(settling, rates, steps)
+    _warn(
+        vae,
+        objective,
+        dataset,
+        steps,
+        batch_size,
+        seed,
+        [*_too_long(factor_at, steps), *never_settles(settling, steps)],
+    )
     if vae.prior.awaits_data:
         vae.prior.fit(torch.from_numpy(dataset.sample(min(len(dataset), 2000), seed).images))
     vae.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
@@ -144,10 +157,7 @@ def train(
         modules["memory"] = memory.to(device)
     optimiser = _adam(modules, objective, learning_rate, betas, amsgrad)
     records = Records(log_every)
-    rates = registry.complete("schedule", schedule)
-    if settling is not None:
-        check_settling(settling, rates, steps)
-    pace = Pace(registry.build("schedule", rates, steps), settling, dataset, steps=steps, seed=seed)
+    pace = Pace(factor_at, settling, dataset, steps=steps, seed=seed)
     # Settings that depend on the length of the run fix it; at a constant rate, a later call may ask for more steps.
     bound = settling is not None or rates != registry.complete("schedule", "constant")
     identity: dict[str, Any] = {
@@ -259,8 +269,16 @@ def train(
     return records.history(pace.settled_step)
 
 
-def _warn(vae: VAE, objective: Objective, dataset: Dataset, steps: int, batch_size: int, seed: int) -> None:
-    sentences = objective.warnings(steps=steps, dataset_size=len(dataset))
+def _too_long(schedule: Schedule, steps: int) -> list[str]:
+    share = highest(schedule, steps)
+    words = f"the learning rate reaches at most {share:.3g} of its value in this run: its schedule takes longer."
+    return [words] if share < NEARLY else []
+
+
+def _warn(
+    vae: VAE, objective: Objective, dataset: Dataset, steps: int, batch_size: int, seed: int, own: Sequence[str]
+) -> None:
+    sentences = [*own, *objective.warnings(steps=steps, dataset_size=len(dataset))]
     first = torch.from_numpy(dataset.batch(0, batch_size, seed).images)
     sentences += vae.likelihood.check(first)
     for sentence in sentences:

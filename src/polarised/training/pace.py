@@ -16,7 +16,7 @@ from polarised.models.vae import VAE
 from polarised.objectives.schedules import Length, Schedule, in_steps
 from polarised.training.history import Snapshots
 
-__all__ = ["Pace", "Settling", "check_settling", "has_settled"]
+__all__ = ["Pace", "Settling", "check_settling", "has_settled", "never_settles"]
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -159,6 +159,29 @@ def check_settling(settling: Settling, schedule: Mapping[str, Any], steps: int) 
             f"expected settling.least from 1 to {most}, so that phase and decay fit into {steps} steps, got "
             f"{settling.least}; raise steps or lower it"
         )
+
+
+def never_settles(settling: Settling | None, steps: int) -> list[str]:
+    """Return a sentence if a run cannot settle because it is evaluated too rarely.
+
+    Args:
+        settling: The criterion for the end of the run, or None.
+        steps: The maximum number of steps of the run.
+
+    Returns:
+        No sentence or one.
+
+    >>> never_settles(Settling(least=10, every=50), 500)
+    ['this run cannot settle: its last third has fewer than four evaluations; lower settling.every from 50 to 44.']
+    """
+    if settling is None:
+        return []
+    every, most = max(in_steps(settling.every, steps), 1), settling.most(steps)
+    # The last third of 9 intervals begins at the sixth and has four evaluations.
+    if most >= 9 * every:
+        return []
+    remedy = f"lower settling.every from {every} to {most // 9}" if most >= 9 else "raise steps"
+    return [f"this run cannot settle: its last third has fewer than four evaluations; {remedy}."]
 
 
 class Pace:
