@@ -116,6 +116,20 @@ def test_train_prints_one_json_object_and_the_second_call_does_no_work(tmp_path)
     assert {name for name in before if after[name] != before[name]} <= {".lock"}
 
 
+@pytest.mark.parametrize(("nats", "says"), [(100, "Settled at step 9;"), (1e-9, "Not settled")])
+def test_train_says_whether_the_run_settled(tmp_path, nats, says):
+    (tmp_path / "run.yaml").write_text(
+        "dataset: {name: dsprites, size: 32}\n"
+        "model: {architecture: {name: mlp, widths: [16]}, latents: 3}\n"
+        "training: {steps: 20, batch_size: 8, "
+        f"settling: {{least: 4, every: 1, nats: {nats}, share: 0, examples: 20}}}}\n"
+        "evaluation: {examples: 100}\n"
+    )
+    shown = RUNNER.invoke(app, ["train", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "runs")])
+    assert shown.exit_code == 0, shown.output
+    assert says in shown.stdout
+
+
 def test_a_warning_is_one_sentence_without_a_line_of_code(tmp_path):
     config = tmp_path / "short.yaml"
     config.write_text(

@@ -56,7 +56,22 @@ def train(
         print_json({**diagnosis.to_dict(), "directory": str(directory)})
     else:
         show_diagnosis(diagnosis, screen)
+        if settled := _settled(directory):
+            screen.print(f"\n{settled}", soft_wrap=True)
         screen.print(f"\nRun: [bold]{as_it_is(directory)}[/bold]")
+
+
+def _settled(directory: Path) -> str:
+    """Return whether a run settled and when, or nothing if it has no `settling`."""
+    from polarised._io.tables import read_table
+
+    path = directory / "settling.parquet"
+    if not path.exists():
+        return ""
+    found = dict(read_table(path, columns={"metric": "text", "value": "number"}).select("metric", "value").iter_rows())
+    if found.get("settled"):
+        return f"Settled at step {found['settled_step']:,.0f}; the learning rate then fell to 0."
+    return "Not settled: the types or KLs still changed when the steps ran out. Raise training.steps to train longer."
 
 
 def cure(
