@@ -94,6 +94,8 @@ def as_flags(sentence: str) -> str:
 
     >>> as_flags("give scale_kind='std', or axis=(1, 2)")
     'give --scale-kind std, or --axis 1,2'
+    >>> as_flags("allow a mixed table with mixed=True")
+    'allow a mixed table with --mixed'
     """
 
     def flag(found: "re.Match[str]") -> str:
@@ -102,7 +104,7 @@ def as_flags(sentence: str) -> str:
 
     values = r"('[\w./*]+'|\([-\d, ]+\)|-?\d+|True|)"
     return re.sub(
-        rf"\b(scale_kind|trust_scale|axis|pixel_range|data|executor|models|reduction)={values}", flag, sentence
+        rf"\b(scale_kind|trust_scale|axis|pixel_range|data|executor|models|reduction|mixed)={values}", flag, sentence
     )
 
 

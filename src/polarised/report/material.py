@@ -116,7 +116,7 @@ class Material:
             raise DataError(
                 f"expected runs of one version of the code, got {count_codes(codes)} in {self.root} and "
                 f"{count_codes(before)} in the table published in {self.earlier}{unknown}; repeat them with one "
-                "version, or allow a mixed table (mixed)"
+                "version, or allow a mixed table with mixed=True"
             )
         return kept
 

@@ -98,7 +98,7 @@ def results_of(
         counts = ", ".join(f"{count} by {code}" for code, count in codes.most_common(5))
         raise DataError(
             f"expected runs of one version of the code in {named or root}, got {counts}; repeat them with one version, "
-            "or allow a mixed table (mixed)"
+            "or allow a mixed table with mixed=True"
         )
     if not done:
         place = named or root
