@@ -135,6 +135,12 @@ def test_auxiliary_variables_are_all_some_or_one() -> None:
         Run.from_config({**base, "auxiliary": 3})
 
 
+def test_auxiliary_variables_that_nothing_reads_are_reported(tmp_path: Path) -> None:
+    config = {**study_config()["base"], "objective": "BetaVAE", "auxiliary": "all"}
+    with pytest.warns(UserWarning, match="auxiliary has no effect: the prior StandardNormal"):
+        execute(Run.from_config(config), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("dataset", "words"),
     [

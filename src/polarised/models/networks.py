@@ -103,7 +103,8 @@ class Encoder(nn.Module):
             received = "none" if u is None else f"an array of shape {tuple(u.shape)}"
             raise DataError(
                 f"expected auxiliary variables u of shape ({len(h)}, {self.auxiliary_size}), got {received}; "
-                "this encoder was built with u: use a dataset that has it (Dataset.with_auxiliary)"
+                "this encoder was built with u: give the directory of its run without data=, which has u, or in "
+                "Python a dataset with u (Dataset.with_auxiliary)"
             )
         return u.reshape(*u.shape, *[1] * (h.ndim - 2)).expand(-1, -1, *h.shape[2:])
 

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import json
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -340,6 +341,12 @@ def _train(run: Run, directory: Path, path: Path, progress: bool) -> None:
 
     dataset = dataset_of(run, to="train")
     vae, objective = build_parts(dataset, model=run.model, objective=run.objective, seed=run.seed)
+    if run.auxiliary is not None and not vae.prior.conditional:
+        prior = run.model["prior"]["name"]
+        warnings.warn(
+            f"auxiliary has no effect: the prior {prior} does not depend on u; an iVAE has model.prior=Conditional",
+            stacklevel=2,
+        )
     hooks = measures.snapshot_hooks(run, dataset)
     settings = {name: value for name, value in asdict(run.training).items() if name != "split"}
     if run.training.settling is not None:
