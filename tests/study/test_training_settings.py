@@ -7,6 +7,7 @@ import polars
 import pytest
 
 from polarised import registry
+from polarised.adapters.targets import open_run
 from polarised.errors import ConfigError
 from polarised.regime import Encodings
 from polarised.study import Run, execute
@@ -139,6 +140,11 @@ def test_auxiliary_variables_that_nothing_reads_are_reported(tmp_path: Path) -> 
     config = {**study_config()["base"], "objective": "BetaVAE", "auxiliary": "all"}
     with pytest.warns(UserWarning, match="auxiliary has no effect: the prior StandardNormal"):
         execute(Run.from_config(config), tmp_path)
+
+
+def test_a_stored_run_is_shown_on_the_images_it_was_not_trained_on(tmp_path: Path) -> None:
+    run = run_with(split=0.9)
+    assert len(open_run(execute(run, tmp_path)).dataset()) == len(dataset_of(run)) < len(dataset_of(run, to="train"))
 
 
 @pytest.mark.parametrize(

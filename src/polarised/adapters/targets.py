@@ -152,7 +152,7 @@ class Target:
         return dict(header["config"]), int(header["auxiliary_size"])
 
     def data(self) -> Dataset:
-        """Return the images a model was trained on, if they are available."""
+        """Return the images a model is measured on, of a run with a `split` those it was not trained on."""
         if self.kind == "run":
             return open_run(self.path).dataset()
         from polarised.data.cache import data_folder
@@ -380,10 +380,16 @@ class StoredRun:
         return Encodings.load(file)
 
     def dataset(self) -> Dataset:
-        """Return the dataset it was trained on, with its auxiliary variables if it has some."""
+        """Return the images it is measured on: its dataset, or with a `split` the part it was not trained on.
+
+        They have auxiliary variables if the model uses them.
+        """
         dataset: Dataset = registry.build("dataset", self.config.get("dataset", "dsprites"))
         auxiliary = self.config.get("auxiliary")
-        return dataset if auxiliary is None else dataset.with_auxiliary(factors=list(auxiliary) or None)
+        if auxiliary is not None:
+            dataset = dataset.with_auxiliary(factors=list(auxiliary) or None)
+        split = _section(self.config, "training").get("split")
+        return dataset if split is None else dataset.split(split)[1]
 
     def objective(self) -> Any:
         """Return the objective it was trained with; needs torch."""
