@@ -312,7 +312,12 @@ def cure_run(
     run = load_run(place)
     vae = load_vae(place / "model.safetensors")
     dataset = dataset_of(run)
-    settings = forecast_settings(run)
+    try:
+        settings = forecast_settings(run)
+    except ConfigError as error:
+        raise ConfigError(
+            f"expected a run for which collapse can be forecast, but {error}; it cannot be cured"
+        ) from error
     if settings.pop("learned"):
         settings["variance"] = forecast_run(run).variance
     found = cure(

@@ -8,6 +8,7 @@ import pytest
 
 from polarised import registry
 from polarised.adapters.targets import open_run
+from polarised.curing import cure_run
 from polarised.errors import ConfigError
 from polarised.regime import Encodings
 from polarised.study import Run, execute
@@ -140,6 +141,13 @@ def test_auxiliary_variables_that_nothing_reads_are_reported(tmp_path: Path) -> 
     config = {**study_config()["base"], "objective": "BetaVAE", "auxiliary": "all"}
     with pytest.warns(UserWarning, match="auxiliary has no effect: the prior StandardNormal"):
         execute(Run.from_config(config), tmp_path)
+
+
+def test_a_run_with_a_conditional_prior_cannot_be_cured(tmp_path: Path) -> None:
+    model = {**study_config()["base"]["model"], "prior": "Conditional"}
+    config = {**study_config(steps=2)["base"], "objective": "ELBO", "auxiliary": "all", "model": model}
+    with pytest.raises(ConfigError, match="the prior Conditional is not the standard normal one; it cannot be cured"):
+        cure_run(execute(Run.from_config(config), tmp_path))
 
 
 def test_a_stored_run_is_shown_on_the_images_it_was_not_trained_on(tmp_path: Path) -> None:
