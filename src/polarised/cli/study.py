@@ -50,7 +50,7 @@ Settings = Annotated[
 Scale = Annotated[
     str | None,
     typer.Option(
-        help="smoke, laptop, small or paper, if the study has it; default: the study's own, printed at the start."
+        help="smoke, small, paper or another scale of the study (a wrong one lists them); default: the study's own."
     ),
 ]
 Folder = Annotated[str, typer.Argument(help="The folder (or fsspec address) of a study.")]

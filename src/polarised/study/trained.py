@@ -225,8 +225,8 @@ def refuse_addresses(models: str | Path, folder: str | Path) -> None:
     named = [str(models)] if alone else [archive.address for archive in read_archives(models, Evaluation())]
     if address := next(filter(is_address, named), None):
         raise ConfigError(
-            f"expected models=..., the list or address of the models, again: {folder} names {address[:200]!r}, and an "
-            "address is never taken from a folder"
+            f"expected the models to be named again, because {folder} names {address[:200]!r} and an address is never "
+            "taken from a folder; give their list or address with models="
         )
 
 
