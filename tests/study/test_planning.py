@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from typer.testing import CliRunner
 
+from polarised import registry
 from polarised.cli import app
 from polarised.errors import ConfigError
 from polarised.study import execute, measures
@@ -13,6 +15,7 @@ from polarised.study import plan as plan_study
 from polarised.study.config import Run, check_devices
 from polarised.study.grid import load_study
 from polarised.study.planning import Cost, Plan, plan
+from polarised.study.stages import check_auxiliary
 from study.workshop import study_config, write_study
 
 
@@ -96,6 +99,38 @@ def test_a_missing_device_fails_once_with_one_sentence(tmp_path: Path) -> None:
     assert " ".join(said.output.split()).count(words) == 1
     assert not list((tmp_path / "out").glob("*/failed.txt"))
     assert CliRunner().invoke(app, ["study", "plan", str(file)]).exit_code == 2
+
+
+def test_a_misspelt_auxiliary_variable_fails_once_before_a_folder_is_made(tmp_path: Path) -> None:
+    config = study_config(runs=3, steps=10)
+    file, one = write_study(tmp_path / "a.yaml", config), tmp_path / "one.yaml"
+    one.write_text(yaml.safe_dump({**config["base"], "objective": "BetaVAE"}))
+    out = tmp_path / "out"
+    words = "no factor is called 'shap' (did you mean 'shape'?)"
+    place = ["--out", str(out)]
+    for command in (
+        ["study", str(file), "--jobs", "2", *place],
+        ["study", "plan", str(file)],
+        ["train", str(one), *place],
+    ):
+        said = CliRunner().invoke(app, [*command, "auxiliary=shap"])
+        assert said.exit_code == 2
+        assert " ".join(said.output.split()).count(words) == 1
+        assert not out.exists()
+
+
+def test_a_dataset_is_built_once_to_check_auxiliary_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    build = registry.build
+    monkeypatch.setattr(registry, "build", lambda *spec: (built.append(spec[1]), build(*spec))[1])
+    runs = [
+        Run.from_config({"dataset": dataset, "auxiliary": u, "seed": seed})
+        for seed in range(3)
+        for dataset in ("dsprites", {"name": "dsprites", "size": 32}, {"name": "from_npz", "path": "missing.npz"})
+        for u in (None, "all", ["shape"])
+    ]
+    check_auxiliary(runs)
+    assert [spec["name"] for spec in built] == ["dsprites", "dsprites", "from_npz"]
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:zero"])

@@ -15,7 +15,7 @@ from polarised.study.config import Run, check_devices
 from polarised.study.further import further_scores
 from polarised.study.grid import Study
 from polarised.study.outlook import outlook_of_runs
-from polarised.study.stages import build_parts, dataset_of
+from polarised.study.stages import build_parts, check_auxiliary, dataset_of
 from polarised.study.trained import Archive, typical_run
 
 __all__ = ["Cost", "Plan", "Power", "decidable", "plan", "plan_models"]
@@ -164,11 +164,12 @@ def plan(study: Study, *, calibration_steps: int = 30) -> Plan:
 
     Kinds differ in dataset, network, objective, batch, device or snapshot interval. They are timed on the
     device that they will use, on a CPU with one thread, as in the workers of a study. A device that is not
-    available is refused first.
+    available, or an auxiliary variable that is no factor of its dataset, is refused first.
     """
     import torch
 
     check_devices(run.training.device for run in study.runs)
+    check_auxiliary(study.runs)
 
     groups: dict[tuple[tuple[str, str], ...], list[Run]] = {}
     for run in study.runs:

@@ -19,7 +19,7 @@ from polarised.study.config import Run
 from polarised.study.executors import Event
 from polarised.study.grid import Point, Study, titled
 from polarised.study.leases import LEASE, LOCK, claimed, held, locked, read_lease
-from polarised.study.stages import checkpoint_step, directory_of, finished_at
+from polarised.study.stages import check_auxiliary, checkpoint_step, directory_of, finished_at
 from polarised.study.storage import (
     FAILED,
     at_hand,
@@ -175,6 +175,7 @@ def conduct(
     if not is_address(root):
         for run in study.runs:
             directory_of(run, root)
+    check_auxiliary(study.runs)
     enrol(study, root, executor=executor)
     ours = _written(root)
     points = study.points if shard is None else shard.of(study.points)

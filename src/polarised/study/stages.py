@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Done",
     "build_parts",
+    "check_auxiliary",
     "checkpoint_step",
     "dataset_of",
     "digest_of",
@@ -290,6 +291,37 @@ def dataset_of(run: Run, *, to: Literal["train", "measure"] = "measure") -> Data
         return dataset
     trained, held_out = dataset.split(run.training.split)
     return trained if to == "train" else held_out
+
+
+def check_auxiliary(runs: Iterable[Run]) -> None:
+    """Refuse auxiliary variables that their dataset does not have, with one error instead of one failure per run.
+
+    Every dataset is built once. One that cannot be built here is left to the runs, which may be done elsewhere.
+
+    Args:
+        runs: The runs.
+
+    Raises:
+        ConfigError: If a dataset has no factors, or not the named ones.
+
+    >>> check_auxiliary([Run.from_config({"auxiliary": ["shape"]})])
+    """
+    wanted: dict[str, tuple[Mapping[str, Any], set[tuple[str, ...]]]] = {}
+    for run in runs:
+        if run.auxiliary is not None:
+            key = json.dumps(run.dataset, sort_keys=True)
+            wanted.setdefault(key, (run.dataset, set()))[1].add(tuple(run.auxiliary))
+    for spec, choices in wanted.values():
+        try:
+            dataset: Dataset = registry.build("dataset", spec)
+        # Each run reports the reason, whatever it is.
+        except Exception:
+            continue
+        for names in sorted(choices):
+            try:
+                dataset.with_auxiliary(factors=names or None)
+            except DataError as error:
+                raise ConfigError(str(error)) from error
 
 
 def _stage(path: Path, make: Callable[[Path], Any]) -> None:

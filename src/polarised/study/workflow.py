@@ -32,7 +32,7 @@ from polarised.study.runner import (
     read_study,
     run_states,
 )
-from polarised.study.stages import execute, load_run
+from polarised.study.stages import check_auxiliary, execute, load_run
 from polarised.study.trained import measure_models, read_archives, refuse_addresses, stored_scores
 
 __all__ = [
@@ -366,6 +366,7 @@ def train(
     """
     read = config if isinstance(config, Mapping) else read_config(Path(config))
     made = Run.from_config(overridden(dict(read), list(settings)))
+    check_auxiliary([made])
     place = Path(out) / made.name
     if tell is not None and not (place / "model.safetensors").exists():
         tell(outlook(made, directory=place))
