@@ -14,6 +14,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import polarised as po
+from polarised import curing
 from polarised._patient import (
     CAUSES,
     as_vae,
@@ -30,6 +31,8 @@ from polarised.data import dataset_from_arrays, linear_gaussian
 from polarised.errors import ConfigError, DataError, DivergedError, PolarisedError
 from polarised.models import build_vae
 from polarised.objectives import BetaVAE
+from polarised.study import execute
+from polarised.study.stages import dataset_of
 from polarised.training import train
 
 DATA = linear_gaussian(variances=(8.0, 4.0, 2.0, 0.5, 0.3, 0.1), points=1200)
@@ -346,6 +349,33 @@ def test_trials_of_another_model_are_refused(run, tmp_path):
         cure_run(run, directory=run)
     with pytest.raises(DataError, match=r"no config\.yaml"):
         cure_run(tmp_path / "nowhere")
+
+
+def test_a_run_with_a_split_is_cured_on_its_own_part_and_proved_on_the_other(tmp_path, monkeypatch):
+    run = po.study.Run.from_config({**CONFIG, "training": {**CONFIG["training"], "split": 0.8}})
+    directory = execute(run, tmp_path)
+    own, held_out = ({row.tobytes() for row in dataset_of(run, to=part).images[:]} for part in ("train", "measure"))
+    assert (len(own), len(held_out)) == (960, 240)
+    trained, measured = set(), []
+
+    def watched_training(vae, objective, dataset, **settings):
+        trained.update(row.tobytes() for row in dataset.images[:])
+        return train(vae, objective, dataset, **settings)
+
+    def watched_measurement(vae, images, **settings):
+        measured.append({row.tobytes() for row in images})
+        return measure(vae, images, **settings)
+
+    monkeypatch.setattr(curing, "train", watched_training)
+    monkeypatch.setattr(curing, "measure", watched_measurement)
+    assert cure_run(directory, steps=300).cured
+    assert trained == own
+    # The outcome of the winner is measured last.
+    proof = measured[-1]
+    assert len(proof) == 120
+    assert proof < held_out
+    others = {frozenset(rows) for rows in measured if rows <= held_out and rows != proof}
+    assert others == {frozenset(held_out - proof)}
 
 
 def as_pipe(folder):

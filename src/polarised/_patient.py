@@ -25,9 +25,11 @@ from polarised.regime.forecast import Forecast
 __all__ = [
     "CAUSES",
     "Cause",
+    "Divided",
     "Evidence",
     "Images",
     "Measurement",
+    "Parts",
     "Scale",
     "as_vae",
     "copy_decoder",
@@ -37,6 +39,7 @@ __all__ = [
     "predict_factors",
     "principal_cross_entropy",
     "read_inputs",
+    "read_parts",
     "split_inputs",
     "unwrapped",
     "with_fresh_weights",
@@ -45,6 +48,7 @@ __all__ = [
 Scale = Literal["log_variance", "variance", "log_std", "std"]
 Images = NDArray[np.float32]
 Array = NDArray[np.float64]
+Parts = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 Cause = Literal["healthy", "diverged", "free decoder", "learning rate", "spectrum", "warm-up", "steps", "unclear"]
 
 CAUSES: dict[Cause, str] = {
@@ -96,7 +100,32 @@ def read_inputs(
     return np.ascontiguousarray(images, dtype=np.float32), known
 
 
-def split_inputs(count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+@dataclass(frozen=True, eq=False)
+class Divided:
+    """The inputs that a model was trained on, and those that were held out."""
+
+    trained: Dataset
+    held_out: Dataset
+
+
+def read_parts(data: Any, factors: NDArray[Any] | None, seed: int) -> tuple[Images, NDArray[Any] | None, Parts]:
+    """Return the inputs, their factors, and the rows for training (70%), validation (15%) and testing (15%).
+
+    Of `Divided` data, the trained inputs are for training, and one half each of the others for validation and testing.
+    """
+    if not isinstance(data, Divided):
+        images, known = read_inputs(data, factors, seed)
+        return images, known, split_inputs(len(images), seed)
+    seen, known = read_inputs(data.trained, None, seed, most=14_000)
+    others, known_of_others = read_inputs(data.held_out, None, seed, most=6_000)
+    if known is not None and known_of_others is not None:
+        known = np.concatenate([known, known_of_others])
+    order = len(seen) + stream(seed, "split of a cure").permutation(len(others))
+    half = len(others) // 2
+    return np.concatenate([seen, others]), known, (np.arange(len(seen)), order[:half], order[half:])
+
+
+def split_inputs(count: int, seed: int) -> Parts:
     """Return 70% of the inputs for training, 15% for validation and 15% for testing."""
     order = stream(seed, "split of a cure").permutation(count)
     first, second = int(0.7 * count), int(0.85 * count)

@@ -25,9 +25,11 @@ from polarised._io.text import parse_json, read_small
 from polarised._patient import (
     CAUSES,
     Cause,
+    Divided,
     Evidence,
     Images,
     Measurement,
+    Parts,
     Scale,
     as_vae,
     copy_decoder,
@@ -36,8 +38,7 @@ from polarised._patient import (
     name_cause,
     predict_factors,
     principal_cross_entropy,
-    read_inputs,
-    split_inputs,
+    read_parts,
     unwrapped,
     with_fresh_weights,
 )
@@ -246,11 +247,10 @@ def cure(
             f"expected at least 20 steps, a batch of 2 and a positive learning rate, got {steps}, {batch_size} and "
             f"{learning_rate}"
         )
-    images, known = read_inputs(data, factors, seed)
+    images, known, parts = read_parts(data, factors, seed)
     vae = as_vae(model, images, likelihood, scale_kind, variance)
     if isinstance(model, VAE):
         likelihood = "gaussian" if isinstance(vae.likelihood, Gaussian) else "bernoulli"
-    parts = split_inputs(len(images), seed)
     expected = forecast(
         images[parts[0]],
         beta=beta,
@@ -287,6 +287,9 @@ def cure_run(
 ) -> Cure:
     """Cure the model of a run, whose config says how it was trained, see `cure`.
 
+    If the run has a `training.split`, the trials train on the part that it was trained on; the winner is chosen on one
+    half of the held-out part and evaluated on the other, so the data of the proof are new to both models.
+
     With a `directory`, the cured model is written there as ``model.safetensors``, its settings as
     ``recipe.yaml``, and the result as ``result.json``. The run itself is only read.
 
@@ -322,7 +325,7 @@ def cure_run(
         settings["variance"] = forecast_run(run).variance
     found = cure(
         vae,
-        dataset,
+        dataset if run.training.split is None else Divided(dataset_of(run, to="train"), dataset),
         **settings,
         fresh=lambda own: build_vae(run.model, dataset.shape, dataset.auxiliary_size, own),
         steps=max(run.training.steps, 1000) if steps is None else steps,
@@ -353,7 +356,7 @@ class _Treatment:
     vae: VAE
     images: Images
     factors: NDArray[Any] | None
-    parts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+    parts: Parts
     expected: Forecast
     fresh: Callable[..., VAE]
     steps: int

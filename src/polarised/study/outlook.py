@@ -59,7 +59,7 @@ def forecast_run(run: Run, *, examples: int = EXAMPLES) -> Forecast:
     """
     settings = forecast_settings(run)
     learned = settings.pop("learned")
-    dataset = dataset_of(run)
+    dataset = dataset_of(run, to="train")
     images = dataset.images if len(dataset) <= examples else dataset.sample(examples, run.seed).images
     found = forecast(images, latents=run.model["latents"], seed=run.seed, **settings)
     return found.at(variance=found.optimal_variance) if learned else found
