@@ -142,6 +142,42 @@ def test_inputs_are_encoded(server: ExploreServer) -> None:
         server.exploration.encoded("²")
 
 
+def test_codes_are_drawn_from_the_prior(server: ExploreServer) -> None:
+    codes = [json.loads(ask(server, f"/{server.token}/draws/7")[1])["z"] for _ in range(200)]
+    assert np.shape(codes) == (200, 3)
+    # Mean and variance of 600 standard normal numbers, within four standard errors.
+    assert abs(np.mean(codes)) < 0.17
+    assert abs(np.var(codes) - 1) < 0.24
+    assert ask(server, f"/{server.token}/draws/40")[0] == 400
+    assert "Draw from N(0, I)<" in server.exploration.page()
+
+
+def test_codes_of_an_ivae_are_drawn_from_the_prior_of_the_input() -> None:
+    import torch
+
+    from polarised.models import build_vae
+    from polarised.models.encoding import Live, from_vae
+
+    data = dsprites(size=32).with_auxiliary(factors=["shape"])
+    network = {"name": "mlp", "widths": [16]}
+    config = {"architecture": network, "latents": 3, "prior": {"name": "Conditional", "mean": "learned"}}
+    vae = build_vae(config, data.shape, data.auxiliary_size)
+    batch = data.sample(40, 0)
+    encodings = from_vae(vae, batch)
+    with torch.no_grad():
+        vae.prior.mean_network[-1].weight.mul_(100)
+        mean, variance = (each.numpy() for each in vae.prior.given(torch.from_numpy(batch.u)).moments(40))
+    made = Exploration("iVAE", Live(vae), batch, classify(encodings), np.asarray(encodings.mean, dtype=float))
+    first, last = (int(np.argmax(batch.u[:, 0] == u)) for u in (0, 1))
+    assert np.abs(mean[first] - mean[last]).max() > 1
+    for i in (first, last):
+        codes = np.array([json.loads(made.drawn(str(i)))["z"] for _ in range(200)])
+        error = np.sqrt(variance[i] / 200)
+        assert (np.abs(codes.mean(axis=0) - mean[i]) < 4 * error).all()
+        assert (np.abs(codes.var(axis=0) / variance[i] - 1) < 0.4).all()
+    assert "Draw from p(z|u) of the input<" in made.page()
+
+
 def test_names_stay_text_on_the_page(server: ExploreServer) -> None:
     status, page = ask(server, f"/{server.token}/")
     assert status == 200

@@ -14,6 +14,7 @@ from polarised.data import Batch, Dataset
 from polarised.errors import DataError
 from polarised.models.distributions import DiagonalGaussian, Prior
 from polarised.models.networks import evaluating
+from polarised.models.priors import StandardNormal
 from polarised.models.vae import VAE
 from polarised.random import seed_for, stream
 from polarised.regime import Encodings
@@ -393,11 +394,35 @@ class Live:
         self.vae = vae.eval()
         self.home = next((p.device for p in vae.parameters()), torch.device("cpu"))
         self._turn = threading.Lock()
+        self._draws = 0
 
     @property
     def latents(self) -> int:
         """The number of latent variables."""
         return self.vae.latents
+
+    @property
+    def prior(self) -> str:
+        """The prior as a formula."""
+        if self.vae.prior.conditional:
+            return "p(z|u)"
+        return "N(0, I)" if isinstance(self.vae.prior, StandardNormal) else "p(z)"
+
+    def draw(self, u: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """Return a code drawn from the prior, another one at every call.
+
+        Args:
+            u: The auxiliary variables of one input, if the prior depends on them.
+
+        Returns:
+            The code, (d,).
+        """
+        with self._turn, torch.inference_mode():
+            self._draws += 1
+            generator = torch.Generator().manual_seed(seed_for(0, "code of the prior", self._draws))
+            prior = self.vae.prior.given(None if u is None else self._row(u))
+            drawn: NDArray[np.float32] = prior.sample(1, generator)[0].cpu().numpy()
+        return drawn
 
     def decode(self, code: ArrayLike) -> NDArray[np.float32]:
         """Return the image E[x|z] in [0, 1].
@@ -432,7 +457,8 @@ class Live:
             Mean and variance, each (d,).
         """
         with self._turn, torch.inference_mode():
-            x = torch.from_numpy(np.ascontiguousarray(image))[None].to(self.home)
-            auxiliary = None if u is None else torch.from_numpy(np.ascontiguousarray(u))[None].to(self.home)
-            posterior = self.vae.posterior(x, auxiliary)
+            posterior = self.vae.posterior(self._row(image), None if u is None else self._row(u))
             return posterior.mean[0].cpu().numpy(), posterior.variance[0].cpu().numpy()
+
+    def _row(self, values: NDArray[np.float32]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values))[None].to(self.home)

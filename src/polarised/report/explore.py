@@ -3,6 +3,7 @@
 The server listens on 127.0.0.1 only, answers only under a random token, and reads no file once it has started.
 """
 
+import functools
 import json
 import secrets
 import sys
@@ -21,6 +22,7 @@ from polarised._io import plain
 from polarised._io.text import parse_json
 from polarised.diagnosis import diagnose
 from polarised.errors import DataError, printable
+from polarised.random import stream
 from polarised.regime import Encodings, classify
 from polarised.regime.encodings import as_table, from_table
 from polarised.report.page import rendered
@@ -80,6 +82,7 @@ class Exploration:
             "note": self.note,
             "shows": "picture" if self.answers == "image/png" else "genes",
             "latents": self.live.latents,
+            "prior": self.live.prior,
             "variables": [
                 {"variable": int(j), "type": self.regime.types[j], "kl": float(f"{statistics.kl[j]:.4g}")}
                 for j in sorted(int(j) for j in order)
@@ -124,6 +127,22 @@ class Exploration:
         mean, variance = self.live.encode(image, u)
         answer = {"mean": mean.tolist(), "variance": variance.tolist(), "original": strip(image[None])}
         return json.dumps(plain(answer)).encode()
+
+    def drawn(self, index: str) -> bytes:
+        """Return a code drawn from the prior, which may depend on the auxiliary variables of an input, as JSON.
+
+        Args:
+            index: The number of the input, as text.
+
+        Returns:
+            JSON: z.
+
+        Raises:
+            DataError: If there is no such input.
+        """
+        i = self._number(index)
+        u = None if self.inputs is None or self.inputs.u is None else self.inputs.u[i]
+        return json.dumps(plain({"z": self.live.draw(u).tolist()})).encode()
 
     def _code(self, body: bytes) -> list[float]:
         asked = parse_json(body, where="the request")
@@ -242,7 +261,22 @@ def open_exploration(
     return Exploration(target.name, Live(vae), batch, regime, np.asarray(encodings.mean, dtype=float))
 
 
-class _AnyModel:
+class _StandardPrior:
+    """The draws of a model whose prior is the standard normal distribution."""
+
+    prior = "N(0, I)"
+    latents: int
+
+    @functools.cached_property
+    def _numbers(self) -> np.random.Generator:
+        return stream(0, "code of the prior")
+
+    def draw(self, _u: Any = None) -> NDArray[Any]:
+        """Return a code drawn from the prior, another one at every call."""
+        return self._numbers.standard_normal(self.latents)
+
+
+class _AnyModel(_StandardPrior):
     """Any model behind the page: codes are decoded on request, inputs were encoded when the page was created.
 
     If a variable has positions, a slider is its average over them; the pattern around it is that of the input that
@@ -277,7 +311,7 @@ class _AnyModel:
         return self.points[i], self.variances[i]
 
 
-class _Cells:
+class _Cells(_StandardPrior):
     """A model of scvi-tools behind the page: a code is shown by the genes whose expression it changes most."""
 
     def __init__(self, model: Any, adata: Any, rows: NDArray[np.int64], encodings: Encodings) -> None:
@@ -323,7 +357,6 @@ class _Cells:
 
 def _explore_cells(model: Any, data: Any, inputs: int, seed: int) -> CellExploration:
     from polarised.adapters.scvi import from_scvi
-    from polarised.random import stream
 
     cells = model.adata if data is None else data
     encodings = from_scvi(model, data)
@@ -460,12 +493,14 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        """Answer with the page, or with the code of an input."""
+        """Answer with the page, with the code of an input, or with one drawn from the prior."""
         asked = self._requested_path()
         if asked == "":
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
         elif asked is not None and asked.startswith("inputs/"):
             self._attempt("application/json", lambda: self.server.exploration.encoded(asked.removeprefix("inputs/")))
+        elif asked is not None and asked.startswith("draws/"):
+            self._attempt("application/json", lambda: self.server.exploration.drawn(asked.removeprefix("draws/")))
         else:
             self._answer(HTTPStatus.NOT_FOUND)
 

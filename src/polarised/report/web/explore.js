@@ -67,8 +67,15 @@ async function encode(index) {
     tell(error instanceof TypeError ? "The server has stopped." : error.message);
   }
 }
-function normal() {
-  return Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());
+// A prior may depend on the auxiliary variables of the encoded input.
+async function draw() {
+  try {
+    const answer = await fetch(`${here}draws/${current ?? 0}`);
+    if (!answer.ok) throw new Error(await answer.text());
+    place(JSON.parse(await answer.text(), revive).z);
+  } catch (error) {
+    tell(error instanceof TypeError ? "The server has stopped." : error.message);
+  }
 }
 function drawCloud() {
   const host = find("#cloud"), [a, b] = ["#across", "#up"].map((id) => Number(find(id).value)), width = widthOf(host), height = Math.min(380, width * 0.85);
@@ -100,7 +107,7 @@ find("#input-index").max = DATA.points.length - 1;
   find(id).addEventListener("change", drawCloud);
 });
 find("#zero").addEventListener("click", () => place(code.map(() => 0)));
-find("#draw").addEventListener("click", () => place(code.map(normal)));
+find("#draw").addEventListener("click", draw);
 find("#encode").addEventListener("click", () => encode(find("#input-index").value));
 find("#input-index").addEventListener("keydown", (event) => { if (event.key === "Enter") encode(find("#input-index").value); });
 redraws.push(drawCloud);
