@@ -72,6 +72,27 @@ def test_the_only_strength_is_not_the_weakest() -> None:
     assert words(several.filter(strength=STRENGTHS[0]), weakest) == ["not testable"]
 
 
+@pytest.mark.parametrize(
+    ("effect", "strengths", "needed"),
+    [
+        (at(EFFECT, "least"), (1.0,), "at least two strengths"),
+        (EFFECT - at(EFFECT, "least"), (1.0,), "at least two strengths"),
+        (EFFECT - at(EFFECT, 4.0), (1.0,), "at least two strengths, one of them 4"),
+        (EFFECT - at(EFFECT, 4.0), (1.0, 2.0), "strength 4"),
+        (rank(STRENGTH, EFFECT), (1.0, 2.0), "at least three strengths"),
+        (EFFECT - at(number("other"), "least"), (1.0,), "effect//full, other//full"),
+    ],
+)
+def test_a_claim_without_a_value_names_what_it_needs(effect: Any, strengths: tuple[float, ...], needed: str) -> None:
+    claim = replace(CLAIM, statistics=(Statistic("effect", effect, above(0.0), "any"),))
+    few = table(lambda s, _: s).filter(polars.col("strength").is_in(strengths))
+    (verdict,) = check_claims(few, [claim]).verdicts
+    assert (verdict.verdict, verdict.evidence) == (
+        "not testable",
+        f"these results give it no value: it needs {needed}",
+    )
+
+
 def test_every_strength_counts_and_the_worst_is_named() -> None:
     (verdict,) = check_claims(table(lambda s, _: 5.0 if s < 6 else -1.0), [CLAIM]).verdicts
     assert (verdict.verdict, verdict.strength) == ("refuted", 6.0)

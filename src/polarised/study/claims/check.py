@@ -191,10 +191,10 @@ class _Part:
 
     def outcome(self, claim: Claim, method: str, dataset: str) -> _Outcome | None:
         """Return the result of the runs; None if no run has the numbers."""
-        found = _decided(claim, self._grid(self.every, method, dataset))
+        found = _decided(claim, self.grid(self.every, method, dataset))
         if found is None or self.settled is None:
             return found
-        without = _decided(claim, self._grid(self.settled, method, dataset))
+        without = _decided(claim, self.grid(self.settled, method, dataset))
         word = without.word if without else "undecided"
         if word == found.word:
             return found
@@ -202,7 +202,7 @@ class _Part:
         return replace(found, word="undecided", evidence=words)
 
     @staticmethod
-    def _grid(table: Table, method: str, dataset: str) -> Grid | None:
+    def grid(table: Table, method: str, dataset: str) -> Grid | None:
         return table.together(dataset) if method == ALL else table.grid(method, dataset)
 
 
@@ -237,9 +237,24 @@ def _verdicts(claim: Claim, parts: Mapping[str, _Part]) -> list[Verdict]:
         if outcomes:
             tested.append(_joined(replace(blank, method=method, dataset=dataset), claim, outcomes))
     if not tested and claim.law is None:
-        lacking = sorted({name.key for one in claim.statistics for name in one.numbers()})
-        tested = [replace(blank, evidence=f"these results give it no value: it needs {', '.join(lacking)}")]
+        tested = [replace(blank, evidence=f"these results give it no value: it needs {_lacking(claim, parts)}")]
     return [*found, *tested]
+
+
+def _lacking(claim: Claim, parts: Mapping[str, _Part]) -> str:
+    """Return what a claim without a value needs: more strengths, if a method has all its numbers, or its numbers."""
+    names = {name for one in claim.statistics for name in one.numbers()}
+    grids = [part.grid(part.every, *place) for part in parts.values() for place in _places(claim, parts)]
+    complete = [grid for grid in grids if grid and all(np.isfinite(grid.values(name)).any() for name in names)]
+    expressions = [expression for one in claim.statistics for expression in one.expressions()]
+    fewest = max(expression.fewest() for expression in expressions)
+    found = {point for grid in complete for point in grid.points}
+    named = ", ".join(f"{point:g}" for point in sorted({p for each in expressions for p in each.named()} - found))
+    if complete and max(len(grid.points) for grid in complete) < fewest:
+        return f"at least {('two', 'three')[fewest - 2]} strengths" + (f", one of them {named}" if named else "")
+    if complete and named:
+        return f"strength {named}"
+    return ", ".join(sorted(name.key for name in names))
 
 
 def _places(claim: Claim, parts: Mapping[str, _Part]) -> list[tuple[str, str]]:

@@ -88,6 +88,10 @@ class Statistic:
         """Return the numbers of the table it needs."""
         return self.effect.numbers()
 
+    def expressions(self) -> tuple[Expression, ...]:
+        """Return its expressions."""
+        return (self.effect,)
+
 
 @dataclass(frozen=True)
 class Share:
@@ -112,7 +116,11 @@ class Share:
 
     def numbers(self) -> tuple[Number, ...]:
         """Return the numbers of the table it needs."""
-        return tuple(name for expression, _ in self.holds for name in expression.numbers())
+        return tuple(name for expression in self.expressions() for name in expression.numbers())
+
+    def expressions(self) -> tuple[Expression, ...]:
+        """Return its expressions."""
+        return tuple(expression for expression, _ in self.holds)
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,18 @@ class Expression(ABC):
         own = (self,) if isinstance(self, Number) else ()
         return tuple(dict.fromkeys([*own, *(name for part in self.parts() for name in part.numbers())]))
 
+    def varies(self) -> bool:
+        """Return whether it has a value for each strength."""
+        return any(part.varies() for part in self.parts())
+
+    def named(self) -> set[float]:
+        """Return the strengths of this method that it names."""
+        return {strength for part in self.parts() for strength in part.named()}
+
+    def fewest(self) -> int:
+        """Return the fewest strengths with which it has a value; one compared with a named strength needs both."""
+        return max(2 if self.varies() and self.named() else 1, *(part.fewest() for part in self.parts()), 1)
+
     def __add__(self, other: "Expression | float") -> "Expression":
         return _Operation("+", (self, _expression(other)))
 
@@ -114,6 +126,10 @@ class Number(Expression):
         """Look the number up."""
         return grid.values(self)
 
+    def varies(self) -> bool:
+        """Return True."""
+        return True
+
     def parts(self) -> tuple[Expression, ...]:
         """Return nothing: a number has no parts."""
         return ()
@@ -143,6 +159,9 @@ class _Constant(Expression):
 class _Strength(Expression):
     def evaluate(self, grid: Grid) -> Array:
         return np.repeat(np.array(grid.points, dtype=np.float64)[:, None], len(grid.seeds), axis=1)
+
+    def varies(self) -> bool:
+        return True
 
     def parts(self) -> tuple[Expression, ...]:
         return ()
@@ -203,6 +222,16 @@ class _At(Expression):
         order = {"least": 0, "most": -1, "first": next((k for k, point in enumerate(grid.points) if point > 0), 0)}
         return found[[order[self.place]]]
 
+    def varies(self) -> bool:
+        return self.place == "previous"
+
+    def named(self) -> set[float]:
+        own = {float(self.place)} if isinstance(self.place, int | float) else set()
+        return own | self.expression.named()
+
+    def fewest(self) -> int:
+        return max(2 if self.place in ("least", "previous", "mean") else 1, self.expression.fewest())
+
     def parts(self) -> tuple[Expression, ...]:
         return (self.expression,)
 
@@ -226,6 +255,9 @@ class _Of(Expression):
                 aligned[k] = found[rows[point]]
         return aligned
 
+    def named(self) -> set[float]:
+        return set()
+
     def parts(self) -> tuple[Expression, ...]:
         return (self.expression,)
 
@@ -240,6 +272,12 @@ class _Trend(Expression):
         first, second = (np.broadcast_to(e.evaluate(grid), grid.empty().shape) for e in (self.first, self.second))
         relate = _rank_correlation if self.kind == "rank" else _least_squares
         return np.array([[relate(first[:, k], second[:, k]) for k in range(first.shape[1])]])
+
+    def varies(self) -> bool:
+        return False
+
+    def fewest(self) -> int:
+        return 3 if self.kind == "rank" else 2
 
     def parts(self) -> tuple[Expression, ...]:
         return (self.first, self.second)
