@@ -44,6 +44,7 @@ def test_the_smallest_codes_have_a_page(latents: int, tmp_path: Path) -> None:
 def test_a_study_has_a_page(table: polars.DataFrame, tmp_path: Path) -> None:
     path = write_report(table, tmp_path / "study.html", title="Study", verdicts=VERDICTS)
     assert "refuted" in path.read_text(encoding="utf-8")
+    assert "not trained here" not in path.read_text(encoding="utf-8")
 
 
 def test_subjects_that_cannot_be_reported_are_an_error(

@@ -11,6 +11,7 @@ import pytest
 
 from polarised.adapters import decoder_use
 from polarised.errors import DataError, DownloadError
+from polarised.report.page import write
 from polarised.study.config import Evaluation, read_evaluation
 from polarised.study.grid import Study, load_study
 from polarised.study.results import collect
@@ -88,6 +89,8 @@ def test_a_list_is_measured_and_its_downloads_deleted(
     }
     assert read_study(tmp_path / "out").scale == "models"
     assert read_models(tmp_path / "out") == str(models)
+    page = write(tmp_path / "out").read_text(encoding="utf-8")
+    assert ">These models were measured, not trained here; their archives describe the training.<" in page
     said = archive_settings(tmp_path / "out")
     assert len(said) == 2
     digest = hashlib.sha256((published / "200.zip").read_bytes()).hexdigest()

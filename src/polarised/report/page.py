@@ -43,6 +43,7 @@ def write_report(
     verdicts: Sequence[Mapping[str, Any]] = (),
     links: Mapping[str, str] | None = None,
     timelines: "Mapping[str, Timeline] | None" = None,
+    provenance: str = "",
 ) -> Path:
     """Write the page of one diagnosis, of several side by side, or of a study's tidy table.
 
@@ -57,6 +58,7 @@ def write_report(
         verdicts: Verdicts on the claims of a study.
         links: The page of each run, relative to this one.
         timelines: The timeline of each run's training.
+        provenance: Where the runs of a study come from, in a sentence.
 
     Returns:
         The file.
@@ -75,12 +77,9 @@ def write_report(
     if isinstance(subject, polars.DataFrame):
         from polarised.report.study_page import study
 
-        page = rendered(
-            "study.html",
-            study(subject, verdicts=verdicts, links=links, title=title or "A study", timelines=timelines),
-            title=title or "A study",
-            scripts=STUDY,
-        )
+        title = title or "A study"
+        data = study(subject, verdicts=verdicts, links=links, title=title, timelines=timelines, provenance=provenance)
+        page = rendered("study.html", data, title=title, scripts=STUDY)
     else:
         diagnoses = list(subject) if isinstance(subject, Sequence) else [subject]
         if not diagnoses:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["IDENTITY", "MEASUREMENT", "learning", "read_folder", "study"]
 
 PAGE = "report.html"
+MEASURED = "These models were measured, not trained here; their archives describe the training."
 
 IDENTITY = ("run", "seed", "method", "strength", "dataset")
 MEASUREMENT = ("metric", "representation", "variables")
@@ -37,6 +38,7 @@ def study(
     links: Mapping[str, str] | None = None,
     title: str = "",
     timelines: "Mapping[str, Timeline] | None" = None,
+    provenance: str = "",
 ) -> dict[str, Any]:
     """Return the data of the page of a study; numbers of single variables are only in its charts over training.
 
@@ -46,6 +48,7 @@ def study(
         links: The page of each run, relative to this one.
         title: The title of the page.
         timelines: The timeline of each run's training.
+        provenance: Where the runs come from, in a sentence.
 
     Returns:
         The data for the scripts of the page, as plain JSON types.
@@ -88,6 +91,7 @@ def study(
         values[rows[run]][columns[tuple(key)]] = _short(value)
     return {
         "title": title,
+        "provenance": provenance,
         "runs": [
             {**plain(run), "link": _safe((links or {}).get(str(run["run"])))} for run in runs.iter_rows(named=True)
         ],
@@ -232,12 +236,12 @@ def read_folder(path: Path, page: Path) -> tuple["polars.DataFrame", dict[str, A
         page: The path of the page, for relative links to the pages of runs.
 
     Returns:
-        The table, and the keywords of `write_report`: title, verdicts, links, timelines.
+        The table, and the keywords of `write_report`: title, verdicts, links, timelines, provenance.
     """
     from polarised.study.claims.verify import published_verdicts, verify
     from polarised.study.measures import timeline_of
     from polarised.study.results import collect
-    from polarised.study.runner import read_study
+    from polarised.study.runner import read_models, read_study
 
     folder = path if path.is_dir() else path.parent
     known = read_study(folder) if (folder / "study.json").is_file() else None
@@ -254,11 +258,13 @@ def read_folder(path: Path, page: Path) -> tuple["polars.DataFrame", dict[str, A
     rule = "used" if known is None else known.rule
     seen = {run: timeline_of(directory, rule=rule) for run, directory in runs.items()}
     timelines = {run: timeline for run, timeline in seen.items() if timeline is not None}
+    measured = known is not None and read_models(folder) is not None
     about = {
         "title": _title(folder) if known is None else known.title,
         "verdicts": verdicts,
         "links": links,
         "timelines": timelines,
+        "provenance": MEASURED if measured else "",
     }
     return table, about
 
