@@ -72,6 +72,15 @@ def test_the_only_strength_is_not_the_weakest() -> None:
     assert words(several.filter(strength=STRENGTHS[0]), weakest) == ["not testable"]
 
 
+def test_the_only_strength_is_not_compared_with_itself() -> None:
+    alone = table(lambda s, _: 5.0).filter(strength=STRENGTHS[0])
+    same = Statistic("rise", EFFECT - at(EFFECT, STRENGTHS[0]), above(0.5), "any")
+    assert words(alone, replace(CLAIM, statistics=(same,))) == ["not testable"]
+    beyond = Statistic("effect", EFFECT, above(0.0), "any", strengths=above(STRENGTHS[0]))
+    assert words(alone, replace(CLAIM, statistics=(beyond,))) == ["not testable"]
+    assert words(table(lambda s, _: 5.0), replace(CLAIM, statistics=(beyond,))) == ["confirmed"]
+
+
 @pytest.mark.parametrize(
     ("effect", "strengths", "needed"),
     [

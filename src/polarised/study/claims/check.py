@@ -327,9 +327,12 @@ def _looks(statistic: Statistic | Share, grid: Grid) -> Iterable[tuple[float | N
         if len(successes):
             yield None, successes
         return
+    # With fewer strengths, a strength would be compared with itself.
+    if len(grid.points) < statistic.effect.fewest():
+        return
     effects = statistic.effect.evaluate(grid)
     for k, values in enumerate(effects):
-        strength = grid.points[k] if len(effects) > 1 else None
+        strength = grid.points[k] if len(effects) == len(grid.points) else None
         if strength is not None and statistic.strengths is not None and strength not in statistic.strengths:
             continue
         if np.isfinite(values).any():
