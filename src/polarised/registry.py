@@ -686,6 +686,13 @@ def problem_of(error: "pydantic.ValidationError") -> str:
 
     Returns:
         The problem, without the value.
+
+    >>> import pydantic
+    >>> try:
+    ...     pydantic.TypeAdapter(int).validate_python("ten", strict=True)
+    ... except pydantic.ValidationError as error:
+    ...     problem_of(error)
+    'input should be a valid integer'
     """
     problem = error.errors()[0]
     own = problem.get("ctx", {}).get("error")

@@ -112,9 +112,9 @@ def test_a_warm_up_may_be_a_share_of_the_run():
 @pytest.mark.parametrize(
     ("objective", "words"),
     [
-        (BetaVAE(beta=4.0, ramp={"name": "linear", "length": 200}), "beta reaches at most 1.98 of 4 in this run"),
-        (AnnealedVAE(c_max=25.0, ramp={"name": "linear", "length": 200}), "the capacity reaches at most 12.4 of 25"),
-        (BetaTCVAE(beta=3.0, ramp={"name": "linear", "length": 200}), "beta - 1 reaches at most 0.99 of 2"),
+        (BetaVAE(beta=4.0, ramp={"name": "linear", "length": 200}), "beta reaches 1.98 of 4 in this run"),
+        (AnnealedVAE(c_max=25.0, ramp={"name": "linear", "length": 200}), "the capacity reaches 12.4 of 25"),
+        (BetaTCVAE(beta=3.0, ramp={"name": "linear", "length": 200}), "beta - 1 reaches 0.99 of 2"),
     ],
 )
 def test_a_ramp_longer_than_the_run_is_reported(objective, words):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from polarised.errors import ConfigError
 from polarised.models.distributions import Prior, nearest_gaussian_variance
-from polarised.objectives.schedules import NEARLY, Length, Ramp, highest, in_steps, level
+from polarised.objectives.schedules import Length, Ramp, cut_short, in_steps, level
 from polarised.objectives.step import Objective, Step
 from polarised.objectives.terms import (
     Distance,
@@ -532,9 +532,10 @@ class Decomposition(Objective):
 
 def _warn_partial(what: str, target: float, length: Length, steps: int, ramp: Ramp = None) -> list[str]:
     if ramp is not None:
-        share = highest(lambda number: level(number, steps, ramp=ramp), steps)
-        words = f"{what} reaches at most {share * target:.3g} of {target:g} in this run: its ramp takes longer."
-        return [words] if share < NEARLY else []
+        share = cut_short(lambda number: level(number, steps, ramp=ramp), steps)
+        if share is None:
+            return []
+        return [f"{what} reaches {share * target:.3g} of {target:g} in this run: its ramp takes longer."]
     length = in_steps(length, steps)
     if steps >= length:
         return []

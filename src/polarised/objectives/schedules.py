@@ -18,14 +18,13 @@ from polarised.errors import ConfigError
 from polarised.registry import Spec, build, complete, register
 
 __all__ = [
-    "NEARLY",
     "Length",
     "Ramp",
     "Schedule",
     "constant",
     "cosine",
+    "cut_short",
     "cyclical",
-    "highest",
     "in_steps",
     "level",
     "linear",
@@ -244,24 +243,22 @@ def cyclical(steps: int, *, cycles: int = 4, rise: float = 0.5) -> Schedule:
     return Schedule(lambda number, losses: min(1.0, number % period / (steps / cycles) / rise))
 
 
-NEARLY = 0.9
-"""A schedule that never exceeds this factor in a run is too long for it."""
-
-
-def highest(schedule: Callable[[int], float], steps: int) -> float:
-    """Return the largest factor in a run, to within a thousandth of its length.
+def cut_short(factor: Callable[[int], float], steps: int) -> float | None:
+    """Return the last factor of a run that ends during the first rise of a schedule, well below 1.
 
     Args:
-        schedule: The factor at each step.
+        factor: The factor at each step.
         steps: The length of the run.
 
     Returns:
-        The largest factor; below 1 if the schedule never reaches the rate or weight as given.
+        The factor at the last step, or None if the run is long enough or the schedule does not rise.
 
-    >>> highest(constant(10, warm_up=20), 10), highest(constant(10, warm_up=5), 10)
-    (0.5, 1.0)
+    >>> cut_short(constant(10, warm_up=20), 10), cut_short(constant(10, warm_up=5), 10)
+    (0.5, None)
     """
-    return max(schedule(number) for number in (*range(0, steps, max(steps // 1000, 1)), steps - 1))
+    last = factor(steps - 1)
+    looked = range(0, steps - 1, max(steps // 1000, 1))
+    return last if last < 0.9 and len(looked) > 0 and all(factor(number) < last for number in looked) else None
 
 
 def level(number: int, steps: int, *, ramp: Spec | None = None, length: Length = 0) -> float:

@@ -25,7 +25,7 @@ from polarised.errors import ConfigError, TrainingError
 from polarised.models._dense_pass import plan_pass
 from polarised.models.networks import seeded_weights
 from polarised.models.vae import VAE
-from polarised.objectives.schedules import NEARLY, Schedule, highest
+from polarised.objectives.schedules import Schedule, cut_short
 from polarised.objectives.step import Objective, Precision, take_step
 from polarised.random import seeds_for
 from polarised.training.history import (
@@ -270,9 +270,10 @@ def train(
 
 
 def _too_long(schedule: Schedule, steps: int) -> list[str]:
-    share = highest(schedule, steps)
-    words = f"the learning rate reaches at most {share:.3g} of its value in this run: its schedule takes longer."
-    return [words] if share < NEARLY else []
+    share = cut_short(schedule, steps)
+    if share is None:
+        return []
+    return [f"the learning rate reaches {share:.3g} of its value in this run: its warm-up takes longer."]
 
 
 def _warn(
