@@ -3,7 +3,8 @@
 Writes two memory-mapped float32 files (mean and variance), reads them in chunks, reports seconds, the ratio to np.sum,
 the rate of two-pass binned mutual information, and the peak memory, and removes the files. Both sides read both files,
 from the system's cache. np.sum is one process; ours is one per core, each with its own range of rows, since
-evidence merges; both its CPU and wall-clock time are reported. `--processes 1` compares one core with one core,
+evidence merges; both its CPU and wall-clock time are reported. `--processes 1` uses one process, in which `Evidence`
+reads means and variances in two threads; with OMP_NUM_THREADS=1 in the environment it has one thread, like np.sum.
 `--types-only` leaves out the covariance, which the types do not need.
 
     python benchmarks/streaming.py                     # 10 million rows, about a minute
@@ -22,9 +23,6 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-# We set the number of processes, so each has one thread for matrix products.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
@@ -166,6 +164,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where to put the temporary files")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
+    if options.processes > 1:
+        # One thread for each process.
+        os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         paths = write(Path(folder), options.rows)
         result: dict[str, Any] = {"rows": options.rows}

@@ -23,6 +23,7 @@ from polarised.regime._moments import (
     share_below,
     two_states,
 )
+from polarised.regime._threads import in_two_threads, one_blas_thread
 from polarised.regime.encodings import Axis, checked_kl, checked_repeats, gaussians, prior_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ QUANTITIES = ("ratio", "variance", "mean", "shift", "log_ratio")
 
 
 SPREAD = 3
+# Numbers in a table from which a second thread saves time.
+_LARGE = 2**19
 # The memory of a diagnosis per variable, measured with a hundred thousand of them.
 BYTES_OF_A_VARIABLE = 25_000
 
@@ -159,9 +162,7 @@ class Evidence:
         repeats = checked_repeats(repeats * places, rows)
         prior_means, prior_variances = prior_of(prior_mean, prior_variance, rows, latents)
         divergence = checked_kl(kl, latents)
-        with np.errstate(invalid="ignore", over="ignore"):
-            location = blocked_moments(means, products=self._covers, repeats=repeats) if fixed or self._covers else None
-            scale = blocked_moments(variances, logarithms=True, repeats=repeats) if fixed else None
+        location, scale = self._both_moments(means, variances, fixed=fixed, repeats=repeats)
         # Invalid numbers make the moments invalid, which is fast to detect; a slower check then locates them.
         if location and scale and not (np.isfinite(location.squares + scale.squares).all() and scale.lowest >= 0):
             gaussians(mean, variance, log_variance, axis)
@@ -271,7 +272,8 @@ class Evidence:
         filled = np.flatnonzero(self._counts)
         weights = np.zeros((draws, BLOCKS))
         weights[:, filled] = generator.multinomial(len(filled), np.full(len(filled), 1 / len(filled)), size=draws)
-        return self._pooled(weights)
+        with one_blas_thread():
+            return self._pooled(weights)
 
     def columns(self, chosen: slice) -> Self:
         """Return the evidence on consecutive variables only, without their covariance.
@@ -345,6 +347,24 @@ class Evidence:
             self._ratios = count_ratios(np.zeros((0, latents)))
         if latents != self.latents:
             raise DataError(f"expected {self.latents} latent variables as in earlier chunks, got {latents}")
+
+    def _both_moments(
+        self, means: NDArray[Any], variances: NDArray[Any], *, fixed: bool, repeats: int
+    ) -> tuple[BlockedMoments | None, BlockedMoments | None]:
+        """Return the moments of the means and of the variances, or None where they are not needed."""
+
+        # Each thread has an error state of its own.
+        def of_means() -> BlockedMoments | None:
+            with np.errstate(invalid="ignore", over="ignore"):
+                return blocked_moments(means, products=self._covers, repeats=repeats) if fixed or self._covers else None
+
+        def of_variances() -> BlockedMoments | None:
+            with np.errstate(invalid="ignore", over="ignore"):
+                return blocked_moments(variances, logarithms=True, repeats=repeats) if fixed else None
+
+        if fixed and means.size >= _LARGE:
+            return in_two_threads(of_means, of_variances)
+        return of_means(), of_variances()
 
     def _average_kl(self, rows: int, kl: Array | None) -> None:
         if self.rows and (self._kl is None) != (kl is None):
