@@ -18,7 +18,7 @@ from polarised.errors import DataError
 from polarised.regime import classify
 from polarised.report.explore import Exploration, ExploreServer
 
-pytest.importorskip("torch", reason="exploring decodes; install polarised[train]")
+torch = pytest.importorskip("torch", reason="exploring decodes; install polarised[train]")
 
 
 def small_exploration() -> Exploration:
@@ -153,8 +153,6 @@ def test_codes_are_drawn_from_the_prior(server: ExploreServer) -> None:
 
 
 def test_codes_of_an_ivae_are_drawn_from_the_prior_of_the_input() -> None:
-    import torch
-
     from polarised.models import build_vae
     from polarised.models.encoding import Live, from_vae
 
@@ -228,28 +226,51 @@ def test_a_port_in_use_is_an_error(server: ExploreServer) -> None:
         ExploreServer(server.exploration, port=server.server_port)
 
 
-def test_a_model_of_another_library_is_explored_through_its_decoder() -> None:
-    import torch
+class Foreign(torch.nn.Module):
+    """A network that belongs to no library."""
 
-    from polarised.report.explore import explore_model
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.out = torch.nn.Linear(64, 4), torch.nn.Linear(2, 64)
 
-    class Foreign(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.into, self.out = torch.nn.Linear(64, 4), torch.nn.Linear(2, 64)
+    def encode(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        mean, log_variance = self.into(x.flatten(1)).chunk(2, dim=1)
+        return mean, log_variance - 2
 
-        def encode(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            mean, log_variance = self.into(x.flatten(1)).chunk(2, dim=1)
-            return mean, log_variance - 2
+    def decode(self, z: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(self.out(z)).reshape(-1, 1, 8, 8)
 
-        def decode(self, z: torch.Tensor) -> torch.Tensor:
-            return torch.sigmoid(self.out(z)).reshape(-1, 1, 8, 8)
 
-    torch.manual_seed(0)
-    network = Foreign()
-    before = {name: value.clone() for name, value in network.state_dict().items()}
+def noise_images() -> np.ndarray:
     images = np.random.default_rng(0).random((50, 1, 8, 8), dtype=np.float32)
     images.flat[:2] = 0.0, 1.0
+    return images
+
+
+def test_a_model_with_a_prior_of_its_own_is_typed_by_it_and_drawn_from_it() -> None:
+    from polarised.report.explore import explore_model
+
+    torch.manual_seed(0)
+    network, images = Foreign(), noise_images()
+    prior = (np.array([5.0, -3.0]), np.array([0.01, 4.0]))
+    made = explore_model(network, images, scale_kind="log_variance", prior=prior)
+    with torch.inference_mode():
+        mean, log_variance = (part.numpy() for part in network.encode(torch.from_numpy(images)))
+    kl = 0.5 * ((np.exp(log_variance) + (mean - prior[0]) ** 2) / prior[1] - 1 - log_variance + np.log(prior[1]))
+    np.testing.assert_allclose(made.regime.statistics.kl, kl.mean(0), rtol=1e-4)
+    drawn = np.array([made.live.draw() for _ in range(4_000)])
+    np.testing.assert_allclose(drawn.mean(0), prior[0], atol=0.15)
+    np.testing.assert_allclose(drawn.var(0), prior[1], rtol=0.1)
+    assert "Draw from p(z)" in made.page()
+    assert "Draw from N(0, I)" in explore_model(network, images, scale_kind="log_variance").page()
+
+
+def test_a_model_of_another_library_is_explored_through_its_decoder() -> None:
+    from polarised.report.explore import explore_model
+
+    torch.manual_seed(0)
+    network, images = Foreign(), noise_images()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
     made = explore_model(network, images, scale_kind="log_variance", inputs=40)
     with torch.inference_mode():
         mean, _ = network.encode(torch.from_numpy(images[:40]))

@@ -261,22 +261,31 @@ def open_exploration(
     return Exploration(target.name, Live(vae), batch, regime, np.asarray(encodings.mean, dtype=float))
 
 
-class _StandardPrior:
-    """The draws of a model whose prior is the standard normal distribution."""
+class _SharedPrior:
+    """The draws of a model whose prior is the same normal distribution for all inputs."""
 
-    prior = "N(0, I)"
     latents: int
+    prior_mean: NDArray[Any] | float = 0.0
+    prior_variance: NDArray[Any] | float = 1.0
 
     @functools.cached_property
     def _numbers(self) -> np.random.Generator:
         return stream(0, "code of the prior")
 
+    @property
+    def prior(self) -> str:
+        """The prior as a formula."""
+        standard = np.all(np.equal(self.prior_mean, 0.0)) and np.all(np.equal(self.prior_variance, 1.0))
+        return "N(0, I)" if standard else "p(z)"
+
     def draw(self, _u: Any = None) -> NDArray[Any]:
         """Return a code drawn from the prior, another one at every call."""
-        return self._numbers.standard_normal(self.latents)
+        noise = self._numbers.standard_normal(self.latents)
+        drawn: NDArray[Any] = self.prior_mean + np.sqrt(self.prior_variance) * noise
+        return drawn
 
 
-class _AnyModel(_StandardPrior):
+class _AnyModel(_SharedPrior):
     """Any model behind the page: codes are decoded on request, inputs were encoded when the page was created.
 
     If a variable has positions, a slider is its average over them; the pattern around it is that of the input that
@@ -287,6 +296,7 @@ class _AnyModel(_StandardPrior):
         self.decoder, self.seen, self.axis = decoder, seen, axis
         self.points, self.variances = (_averaged(part, axis) for part in (seen.mean, seen.variance))
         self.latents = int(self.points.shape[1])
+        self.prior_mean, self.prior_variance = seen.prior_mean, seen.prior_variance
         self._place = {image.tobytes(): i for i, image in enumerate(images)}
         self._turn, self._last = threading.Lock(), 0
 
@@ -311,7 +321,7 @@ class _AnyModel(_StandardPrior):
         return self.points[i], self.variances[i]
 
 
-class _Cells(_StandardPrior):
+class _Cells(_SharedPrior):
     """A model of scvi-tools behind the page: a code is shown by the genes whose expression it changes most."""
 
     def __init__(self, model: Any, adata: Any, rows: NDArray[np.int64], encodings: Encodings) -> None:
@@ -381,6 +391,7 @@ def explore_model(
     encode: Callable[..., Any] | None = None,
     decode: Callable[..., Any] | None = None,
     scale_kind: "ScaleKind | None" = None,
+    prior: Any = None,
     pixel_range: tuple[float, float] | None = None,
     inputs: int = 600,
     seed: int = 0,
@@ -397,6 +408,7 @@ def explore_model(
         encode: A function that encodes, if the model's own is not found.
         decode: A function that decodes, if the model's own is not found.
         scale_kind: The meaning of the scale, if its name does not give it.
+        prior: Mean and variance of the prior, or a distribution, the same for all inputs; default: the model's own.
         pixel_range: The pixel range the model was trained on, if it is not known.
         inputs: The number of inputs to encode.
         seed: Seed for random choices.
@@ -405,7 +417,8 @@ def explore_model(
         The exploration, for `ExploreServer`.
 
     Raises:
-        DataError: If it has no decoder, its codes are not one row of numbers per image, or the data are not images.
+        DataError: If it has no decoder, its codes are not one row of numbers per image, its prior depends on the input,
+            or the data are not images.
     """
     from polarised.adapters.models import libraries_of, model_of
 
@@ -419,11 +432,14 @@ def explore_model(
 
     model = model_of(target, encode=encode, decode=decode)
     batches = batches_of(data, batch_size=256, examples=inputs, size=model.image_size, seed=seed)
-    reading = Reading(scale_kind=scale_kind, pixel_range=pixel_range)
+    reading = Reading(scale_kind=scale_kind, prior=prior, pixel_range=pixel_range)
     coded = encode_batches(model, batches, reading, named=batches.named, seed=seed)
     kept = [part for batch in coded for part in remembered_of(batch)]
     if model.decode is None or not kept:
-        raise DataError(f"expected a model with a decoder and one code per image, but {model.name} is not one")
+        raise DataError(
+            "expected a model with a decoder, one code per image and the same prior for all images, but "
+            f"{model.name} is not one"
+        )
     axis = None if kept[0].mean.ndim == 2 else model.axis
     joined = {part: np.concatenate([getattr(each, part) for each in kept]) for part in ("inputs", "mean", "variance")}
     seen = Remembered(**joined, prior_mean=kept[0].prior_mean, prior_variance=kept[0].prior_variance)
@@ -431,7 +447,12 @@ def explore_model(
     if decoder is None:
         raise DataError(f"expected a model with a decoder to explore, but {model.name} has none; give decode=")
     images = pictures_like(seen.inputs, seen.inputs)
-    encodings = Encodings(as_table(seen.mean, axis)[0], variance=as_table(seen.variance, axis)[0])
+    encodings = Encodings(
+        as_table(seen.mean, axis)[0],
+        variance=as_table(seen.variance, axis)[0],
+        prior_mean=seen.prior_mean,
+        prior_variance=seen.prior_variance,
+    )
     live, batch = _AnyModel(decoder, seen, images, axis), Batch(images, None, None, np.arange(len(images)))
     positions = len(encodings) // len(images)
     note = (
