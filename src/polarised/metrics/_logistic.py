@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg.lapack import dpotrf, dpotrs
 
+from polarised._threads import one_blas_thread
 from polarised.metrics.covariance import Floats, Integers
 
 __all__ = ["LinearClassifier", "Multiclass", "cross_validated_classifier", "linear_classifier"]
@@ -64,11 +65,13 @@ class LinearClassifier(NamedTuple):
         """Return the score (n, K) of every class: log-odds of one against the rest, or multinomial logits."""
         return np.asarray(np.asarray(codes, dtype=np.float64) @ self.weights.T + self.intercepts)
 
+    @one_blas_thread()
     def predict(self, codes: npt.ArrayLike) -> Integers:
         """Return the class with the largest score."""
         return np.asarray(self.classes[self.scores(codes).argmax(axis=1)])
 
 
+@one_blas_thread()
 def linear_classifier(
     codes: Floats, labels: Integers, *, multiclass: Multiclass, strength: float = 1.0, shrink_intercept: bool = False
 ) -> LinearClassifier:
@@ -94,6 +97,7 @@ def linear_classifier(
     return _classifier(classes, minimise(problem, start)[0], centre)
 
 
+@one_blas_thread()
 def cross_validated_classifier(
     codes: Floats, labels: Integers, *, multiclass: Multiclass, strengths: npt.ArrayLike, folds: int = 5
 ) -> LinearClassifier:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polarised._io.limits import available_memory
+from polarised._threads import in_two_threads, one_blas_thread
 from polarised.errors import DataError
 from polarised.regime._moments import (
     BLOCKS,
@@ -23,7 +24,6 @@ from polarised.regime._moments import (
     share_below,
     two_states,
 )
-from polarised.regime._threads import in_two_threads, one_blas_thread
 from polarised.regime.encodings import Axis, checked_kl, checked_repeats, gaussians, prior_of
 
 if TYPE_CHECKING:

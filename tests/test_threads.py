@@ -5,9 +5,9 @@ import pytest
 from threadpoolctl import OpenBLASController, threadpool_info, threadpool_limits
 
 from polarised import Evidence
+from polarised._threads import in_two_threads, one_blas_thread
 from polarised.errors import DataError
 from polarised.regime import evidence as module
-from polarised.regime._threads import in_two_threads, one_blas_thread
 
 
 def blas_threads():

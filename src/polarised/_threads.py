@@ -1,4 +1,4 @@
-"""Two tables in two threads, while the matrix library of NumPy has one.
+"""Small matrix products on one thread, and two large tables in two threads.
 
 OpenBLAS divides a product of a millisecond among all cores and waits for them at every call, which takes several times
 as long as the product on one core. Two threads of ours, each with a whole table, wait for one another only at the end.
