@@ -5,6 +5,7 @@ as long as the product on one core. Two threads of ours, each with a whole table
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,7 +27,10 @@ _one_at_a_time = RLock()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Restrict the matrix library of NumPy to one thread; afterwards it has as many as before."""
+    """Restrict the matrix libraries of NumPy and SciPy to one thread; afterwards they have as many as before.
+
+    Only around code of our own: another thread of ours waits until this one is done.
+    """
     with _one_at_a_time, _libraries().limit(limits=1, user_api="blas"):
         yield
 
@@ -52,7 +56,11 @@ def in_two_threads(first: Callable[[], First], second: Callable[[], Second]) -> 
             return first(), other.result()
 
 
-@lru_cache(1)
-def _libraries() -> ThreadpoolController:
-    # Looking for the libraries takes a millisecond.
+@lru_cache(2)
+def _libraries_with(_scipy: bool) -> ThreadpoolController:
+    # Looking for the libraries takes a millisecond; SciPy brings its own.
     return ThreadpoolController()
+
+
+def _libraries() -> ThreadpoolController:
+    return _libraries_with("scipy.linalg" in sys.modules)

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from polarised._threads import one_blas_thread
 from polarised.errors import DataError
 from polarised.metrics._boosting import Trees, boosted_trees_fit
 from polarised.metrics._logistic import linear_classifier
@@ -357,6 +358,7 @@ def _neighbour_information(array: Floats, labels: Integers, seed: int) -> Floats
     return np.stack(columns, axis=1)
 
 
+@one_blas_thread()
 def _explained_entropy(array: Floats, column: Integers) -> float:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
