@@ -7,6 +7,7 @@ from threadpoolctl import OpenBLASController, threadpool_info, threadpool_limits
 from polarised import Evidence
 from polarised._threads import in_two_threads, one_blas_thread
 from polarised.errors import DataError
+from polarised.metrics import _logistic
 from polarised.regime import evidence as module
 
 
@@ -100,3 +101,22 @@ def test_an_invalid_variance_in_a_large_table_is_refused(monkeypatch, value, exp
     with pytest.raises(DataError, match=expected):
         evidence.update(mean, variance=variance)
     assert evidence.latents is None
+
+
+@pytest.mark.usefixtures("several")
+@pytest.mark.parametrize("fit", [_logistic.linear_classifier, _logistic.cross_validated_classifier])
+def test_logistic_regression_keeps_its_products_on_one_core(monkeypatch, fit):
+    seen, minimise = [], _logistic.minimise
+
+    def watched(*arguments, **settings):
+        seen.append(blas_threads())
+        return minimise(*arguments, **settings)
+
+    monkeypatch.setattr(_logistic, "minimise", watched)
+    draws = np.random.default_rng(0)
+    codes = draws.standard_normal((90, 2))
+    more = {} if fit is _logistic.linear_classifier else {"strengths": (0.1, 1.0), "folds": 3}
+    fit(codes, (codes[:, 0] > 0).astype(int), multiclass="multinomial", **more)
+    assert seen
+    assert all(threads == {1} for threads in seen)
+    assert blas_threads() == {2}
