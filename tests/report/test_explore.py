@@ -15,7 +15,7 @@ import pytest
 
 from polarised.data import dsprites
 from polarised.errors import DataError
-from polarised.regime import classify
+from polarised.regime import Encodings, classify
 from polarised.report.explore import Exploration, ExploreServer
 
 torch = pytest.importorskip("torch", reason="exploring decodes; install polarised[train]")
@@ -247,6 +247,12 @@ def noise_images() -> np.ndarray:
     return images
 
 
+def encoded(network: Foreign, images: np.ndarray) -> Encodings:
+    with torch.inference_mode():
+        mean, log_variance = network.encode(torch.from_numpy(images))
+    return Encodings(mean.numpy(), log_variance=log_variance.numpy())
+
+
 def test_a_model_with_a_prior_of_its_own_is_typed_by_it_and_drawn_from_it() -> None:
     from polarised.report.explore import explore_model
 
@@ -263,6 +269,22 @@ def test_a_model_with_a_prior_of_its_own_is_typed_by_it_and_drawn_from_it() -> N
     np.testing.assert_allclose(drawn.var(0), prior[1], rtol=0.1)
     assert "Draw from p(z)" in made.page()
     assert "Draw from N(0, I)" in explore_model(network, images, scale_kind="log_variance").page()
+
+
+def test_a_model_of_another_library_has_the_types_of_its_diagnosis() -> None:
+    import polarised
+    from polarised.report.explore import explore_model
+
+    torch.manual_seed(0)
+    network, images = Foreign(), noise_images()
+    with torch.no_grad():
+        network.into.weight *= 20
+        network.out.weight[:, 1] = 0
+    made = explore_model(network, images, scale_kind="log_variance")
+    found = polarised.diagnose(network, images, scale_kind="log_variance").regime
+    assert made.regime.types == found.types
+    alone = classify(encoded(network, images)).types
+    assert made.regime.types != alone, "the decoder does not read variable 1, which the encoder alone cannot show"
 
 
 def test_a_model_of_another_library_is_explored_through_its_decoder() -> None:

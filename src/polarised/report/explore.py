@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from polarised._io import plain
 from polarised._io.text import parse_json
 from polarised.diagnosis import diagnose
-from polarised.errors import DataError, printable
+from polarised.errors import DataError, PolarisedError, printable
 from polarised.random import stream
 from polarised.regime import Encodings, classify
 from polarised.regime.encodings import as_table, from_table
@@ -447,21 +447,29 @@ def explore_model(
     if decoder is None:
         raise DataError(f"expected a model with a decoder to explore, but {model.name} has none; give decode=")
     images = pictures_like(seen.inputs, seen.inputs)
+    mean, positions = as_table(seen.mean, axis)
     encodings = Encodings(
-        as_table(seen.mean, axis)[0],
+        mean,
         variance=as_table(seen.variance, axis)[0],
         prior_mean=seen.prior_mean,
         prior_variance=seen.prior_variance,
+        repeats=positions,
     )
+    notes = []
+    if positions > 1:
+        notes.append(
+            f"Each slider is the average of a variable over its {positions} positions; the pattern around it is that "
+            "of the input that was encoded last."
+        )
+    used = None
+    try:
+        use, measured = decoder.use(seen, axis=axis, seed=seed)
+        used = use if len(measured) == encodings.latents else None
+    except PolarisedError as error:
+        notes.append(f"The types do without the decoder, which was not measured: {error}.")
     live, batch = _AnyModel(decoder, seen, images, axis), Batch(images, None, None, np.arange(len(images)))
-    positions = len(encodings) // len(images)
-    note = (
-        f"Each slider is the average of a variable over its {positions} positions; the pattern around it is that of "
-        "the input that was encoded last."
-        if positions > 1
-        else ""
-    )
-    return Exploration(model.name, live, batch, classify(encodings), np.asarray(live.points, dtype=float), note)
+    regime = classify(encodings, decoder=used, seed=seed)
+    return Exploration(model.name, live, batch, regime, np.asarray(live.points, dtype=float), " ".join(notes))
 
 
 class ExploreServer(ThreadingHTTPServer):
