@@ -130,6 +130,18 @@ def test_a_published_folder_is_written_again_from_its_table_and_notes(
     assert all(text in again.split("\n\n") for text in kept)
 
 
+def test_figures_that_are_no_longer_drawn_are_removed(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("What reproduced: one.\n\n![by hand](by_hand.png)")
+    page = publish(parts[2], tmp_path)
+    drawn = {path.name for path in tmp_path.glob("*.png")}
+    assert drawn
+    page.write_text(page.read_text() + "\n![an earlier one](earlier.png)\n\n*Earlier*\n")
+    for name in ("earlier.png", "earlier.svg", "by_hand.png", "another.png"):
+        (tmp_path / name).write_bytes(b"picture")
+    assert "(earlier.png)" not in publish(parts[2], tmp_path).read_text()
+    assert {path.name for path in tmp_path.glob("*.[ps][nv]g")} == {*drawn, "by_hand.png", "another.png"}
+
+
 def test_the_page_says_what_its_seeds_can_decide(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
     assert "Power: 2 seeds decide no claim; at least 6 are needed." in publish(parts[2], tmp_path).read_text()
     few = table(tmp_path)

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import polars
 
@@ -175,8 +175,7 @@ def publish(
         material.table.write_parquet(temporary)
     with replacing(out / PUBLISHED) as temporary:
         temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    with replacing(out / README) as temporary:
-        temporary.write_text(_page(material, found, drawn, notes), encoding="utf-8")
+    _write_page(out, _page(material, found, drawn, notes))
     return out / README
 
 
@@ -216,7 +215,7 @@ def _write_again(folder: Path, out: Path, table: polars.DataFrame, drawn: Sequen
     banner = [text for text in paragraphs if text.startswith(EARLIER[:20])]
     provenance = [text for text in paragraphs if re.match(r"[\d,]+ (of [\d,]+ runs|models), |Command: ", text)]
     archives = [text for text in sections if text.startswith("## Archives")]
-    listed = re.findall(r"^!\[[^]]*\]\(([^)]+)\.png\)$", "\n".join(sections), flags=re.MULTILINE)
+    listed = _figures_of("\n" + "\n\n".join(sections))
     page = _written(
         paragraphs[0],
         notes,
@@ -229,8 +228,24 @@ def _write_again(folder: Path, out: Path, table: polars.DataFrame, drawn: Sequen
         archives,
         list(dict.fromkeys([*listed, *drawn])),
     )
+    _write_page(out, page)
+
+
+def _write_page(out: Path, page: str) -> None:
+    """Write the README, and remove the figures that only the earlier one showed."""
+    earlier = read_small(out / README) if (out / README).is_file() else ""
     with replacing(out / README) as temporary:
         temporary.write_text(page, encoding="utf-8")
+    gone = set(_figures_of(earlier)) - set(_figures_of(page))
+    for path in out.iterdir():
+        if path.stem in gone and path.suffix.removeprefix(".") in get_args(Format):
+            path.unlink()
+
+
+def _figures_of(page: str) -> list[str]:
+    """Return the names of the figures below a page, which `publish` drew; pictures in the notes are not ours."""
+    _, heading, below = page.rpartition("\n## Figures\n")
+    return re.findall(r"^!\[[^]]*\]\(([^)/]+)\.png\)$", below, flags=re.MULTILINE) if heading else []
 
 
 def _written(
