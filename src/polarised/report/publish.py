@@ -340,10 +340,23 @@ def _settled(table: polars.DataFrame) -> str:
     if settled.is_empty():
         return ""
     steps = table.filter(metric="settled_step")["value"].to_list()
-    when = f" after {min(steps):,.0f} to {max(steps):,.0f} steps" if steps else ""
+    when = _when(steps) if steps else ""
     rest = len(settled) - len(steps)
     unsettled = f"; {rest} did not and ran to their last step" if rest else ""
     return f"{len(steps)} of {len(settled)} runs settled{when}, before their rate fell{unsettled}."
+
+
+def _when(steps: list[float]) -> str:
+    """Return after how many steps runs settled; many at once did so as soon as they were allowed to.
+
+    >>> _when([500.0, 500.0, 900.0]), _when([500.0])
+    (' after 500 to 900 steps (2 of them after 500)', ' after 500 steps')
+    """
+    first, last = min(steps), max(steps)
+    if first == last:
+        return f" after {first:,.0f} steps"
+    together = steps.count(first)
+    return f" after {first:,.0f} to {last:,.0f} steps" + (f" ({together} of them after {first:,.0f})" * (together > 1))
 
 
 def _archives(material: Material) -> list[str]:
