@@ -287,6 +287,20 @@ def test_a_model_of_another_library_has_the_types_of_its_diagnosis() -> None:
     assert made.regime.types != alone, "the decoder does not read variable 1, which the encoder alone cannot show"
 
 
+def test_the_page_says_that_types_are_those_of_the_encoder_alone() -> None:
+    from polarised.report.explore import explore_model
+
+    class Wide(Foreign):
+        def __init__(self) -> None:
+            super().__init__()
+            self.into, self.out = torch.nn.Linear(64, 260), torch.nn.Linear(130, 64)
+
+    torch.manual_seed(0)
+    made = explore_model(Wide(), noise_images(), scale_kind="log_variance")
+    assert "encoder alone, because the decoder was measured on 64 of the 130 variables" in made.page()
+    assert "encoder alone" not in explore_model(Foreign(), noise_images(), scale_kind="log_variance").page()
+
+
 def test_a_model_of_another_library_is_explored_through_its_decoder() -> None:
     from polarised.report.explore import explore_model
 

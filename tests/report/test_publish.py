@@ -142,6 +142,13 @@ def test_figures_that_are_no_longer_drawn_are_removed(parts: tuple[Path, Path, P
     assert {path.name for path in tmp_path.glob("*.[ps][nv]g")} == {*drawn, "by_hand.png", "another.png"}
 
 
+def test_pictures_of_a_page_written_by_hand_are_not_removed(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# Mine\n\n## Figures\n\n![mine](mine.png)\n")
+    (tmp_path / "mine.png").write_bytes(b"picture")
+    publish(parts[2], tmp_path)
+    assert (tmp_path / "mine.png").exists()
+
+
 def test_the_page_says_what_its_seeds_can_decide(parts: tuple[Path, Path, Path], tmp_path: Path) -> None:
     assert "Power: 2 seeds decide no claim; at least 6 are needed." in publish(parts[2], tmp_path).read_text()
     few = table(tmp_path)

@@ -464,9 +464,13 @@ def explore_model(
     used = None
     try:
         use, measured = decoder.use(seen, axis=axis, seed=seed)
-        used = use if len(measured) == encodings.latents else None
+        if len(measured) == encodings.latents:
+            used = use
+        else:
+            few = f"{len(measured)} of the {encodings.latents:,} variables"
+            notes.append(f"The types are those of the encoder alone, because the decoder was measured on {few}.")
     except PolarisedError as error:
-        notes.append(f"The types do without the decoder, which was not measured: {error}.")
+        notes.append(f"The types are those of the encoder alone, because the decoder was not measured: {error}.")
     live, batch = _AnyModel(decoder, seen, images, axis), Batch(images, None, None, np.arange(len(images)))
     regime = classify(encodings, decoder=used, seed=seed)
     return Exploration(model.name, live, batch, regime, np.asarray(live.points, dtype=float), " ".join(notes))

@@ -236,9 +236,10 @@ def _write_page(out: Path, page: str) -> None:
     earlier = read_small(out / README) if (out / README).is_file() else ""
     with replacing(out / README) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    gone = set(_figures_of(earlier)) - set(_figures_of(page))
+    # A README that `publish` did not write may show pictures of somebody else.
+    gone = set(_figures_of(earlier)) - set(_figures_of(page)) if FIGURES in earlier else set()
     for path in out.iterdir():
-        if path.stem in gone and path.suffix.removeprefix(".") in get_args(Format):
+        if path.is_file() and path.stem in gone and path.suffix.removeprefix(".") in get_args(Format):
             path.unlink()
 
 
